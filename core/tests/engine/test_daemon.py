@@ -22,6 +22,7 @@ class Script:
         self.window = BatchWindow(1.0, 5.0)
         self.steps: list[float] = []
         self.rings: list[float] = []
+        self.deadlines: list[float] = []
         self._clock = clock
 
     def run_once(self) -> LoopReport:
@@ -29,7 +30,8 @@ class Script:
         self.told.append(("loop", started))
         self._clock.sleep(2)
         grown = tuple(GROWN for at in self.growth if at == started)
-        return LoopReport(started=started, finished=self._clock.now(), outcomes=grown)
+        wake_at = min((at for at in self.deadlines if at > started), default=math.inf)
+        return LoopReport(started=started, finished=self._clock.now(), outcomes=grown, wake_at=wake_at)
 
     def next_loop_at(self, report: LoopReport) -> float:
         return report.finished if self.refused else report.started + 10
@@ -170,3 +172,35 @@ def test_one_loop_finishes_what_it_began() -> None:
 def test_nothing_begins_once_it_may_not() -> None:
     told = run(lambda script: script.steps.extend([3.0, 4.0]), 3.5)
     assert told == [("loop", 0), ("step", 3.0)]
+
+
+def test_a_deadline_starts_a_loop() -> None:
+    assert loops(run(lambda script: script.deadlines.append(13.5), 24)) == [0, 10, 13.5, 23.5]
+
+
+def test_a_deadline_that_passes_during_a_loop_starts_the_next_at_once() -> None:
+    assert loops(run(lambda script: script.deadlines.append(11.0), 13)) == [0, 10, 12]
+
+
+def test_a_deadline_does_not_wait_for_a_batch() -> None:
+    def prepare(script: Script) -> None:
+        script.deadlines.append(4.0)
+        script.rings.extend(2.5 + 0.5 * number for number in range(60))
+
+    assert loops(run(prepare, 5)) == [0, 4]
+
+
+def test_a_deadline_leaves_a_shorter_batch_alone() -> None:
+    def prepare(script: Script) -> None:
+        script.deadlines.append(9.0)
+        script.rings.append(3.0)
+
+    assert loops(run(prepare, 5)) == [0, 4]
+
+
+def test_growth_does_not_put_a_deadline_off() -> None:
+    def prepare(script: Script) -> None:
+        script.growth.append(0)
+        script.deadlines.append(2.5)
+
+    assert loops(run(prepare, 3)) == [0, 2.5]

@@ -1,17 +1,20 @@
 """The next moment at which time alone may change a decision."""
 
+import dataclasses
 import math
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from nodewright.clusterstate.memory import Backoff, IncorrectSize, Memory, SampleNode, ScaleUpRequest
 from nodewright.clusterstate.state import ClusterState, GroupState, Readiness
-from nodewright.engine.timers import next_timer
+from nodewright.engine.timers import next_deadline, next_timer
+from nodewright.model.action import DeleteInstances, IncreaseSize
 from nodewright.model.group import GroupOptions, GroupRef, Instance
 from nodewright.model.node import Node, NodeCondition
-from nodewright.model.plan import Plan, ScaleUpReport
+from nodewright.model.plan import HeldBack, Plan, ScaleDownReport, ScaleUpReport
 from nodewright.model.reason import ScaleUpResult
 from nodewright.model.settings import PodSettings, Settings
 from nodewright.snapshot.observation import GroupSeen, Observation
@@ -107,3 +110,48 @@ def test_a_difference_that_is_watched() -> None:
 def test_pods_that_are_so_new_that_more_may_come() -> None:
     plan = Plan(scale_up=ScaleUpReport(result=ScaleUpResult.IN_COOLDOWN))
     assert next_timer(cluster(None, None, ()), plan, Settings()) == 102.0
+
+
+# Deadlines that start a loop
+
+
+def deadline(group: GroupState | None = None, plan: Plan | None = None, *, pending: int = 1, **memory: Any) -> float:
+    state = cluster(group, Memory(**memory), ())
+    pods = tuple(build_pod(f"p{number}") for number in range(pending))
+    seen = dataclasses.replace(state.observation, pending=pods)
+    return next_deadline(dataclasses.replace(state, observation=seen), plan or Plan(), Settings())
+
+
+def asked(*, atomic: bool = False) -> GroupState:
+    return GroupState(seen=SEEN, requests=(ScaleUpRequest(increase=1, started=0.0, deadline=400.0, atomic=atomic),))
+
+
+def test_pods_wait_for_the_deadline_of_a_request() -> None:
+    assert deadline(asked()) == 400.0
+    assert deadline(asked(), pending=0) == math.inf
+    assert deadline(asked(atomic=True), pending=0) == 400.0
+
+
+def test_pods_wait_for_a_backoff_and_for_a_machine() -> None:
+    backoff = Backoff(until=350.0, duration=300.0, last_failure=50.0)
+    assert deadline(GroupState(seen=SEEN, backoff=backoff)) == 350.0
+    machine = GroupState(seen=SEEN, readiness=Readiness(unregistered=("i",)))
+    assert deadline(machine, unregistered_since={(A, "i"): 50.0}) == 650.0
+
+
+def test_nothing_waits_for_the_times_of_scale_down() -> None:
+    assert deadline(plan=Plan(scale_down=ScaleDownReport(next_change=150.0))) == math.inf
+    assert deadline(deletion_tried={(A, "i"): 90.0}) == math.inf
+    deletion = DeleteInstances(group=A, expected_target=1, instance_ids=("i",), reason="late")
+    assert deadline(plan=Plan(held_back=(HeldBack(action=deletion, reason="budget", until=120.0),))) == math.inf
+
+
+def test_growth_that_is_held_back_waits() -> None:
+    growth = IncreaseSize(group=A, expected_target=1, target=2)
+    assert deadline(plan=Plan(held_back=(HeldBack(action=growth, reason="paused", until=120.0),))) == 120.0
+
+
+def test_a_plan_that_was_cut_short_starts_no_loop_at_once() -> None:
+    partial = Plan(scale_up=ScaleUpReport(partial="out of time"))
+    assert next_timer(cluster(None, None, ()), partial, Settings()) == 100.0
+    assert deadline(plan=partial) == math.inf

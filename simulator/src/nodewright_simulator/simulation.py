@@ -35,7 +35,7 @@ class Pacing:
     """The grid of ticks on which loops fall, one scan interval apart, shifted by each loop that ran.
 
     A tick matters when the world changed since the last loop, when a timer has passed, or when the last loop
-    left work unsettled. All others would change nothing, so that leaving them out gives the same outcome.
+    left work unsettled. A loop falls between two ticks only at ``wake_at`` of the last report. All others would change nothing, so that leaving them out gives the same outcome.
     """
 
     def __init__(self, start: float, interval: float, *, every_tick: bool = False) -> None:
@@ -44,24 +44,28 @@ class Pacing:
         self._due = start
         self._changed = -math.inf
         self._timer = math.inf
+        self._wake_at = math.inf
 
     def changed(self, at: float) -> None:
         """Record that the world changed."""
         self._changed = min(self._changed, at)
 
-    def ran(self, due: float, *, settled: bool, timer: float) -> None:
-        """Record that a loop ran; the next tick is ``due``. ``timer``: see ``LoopReport.next_timer``."""
+    def ran(self, due: float, *, settled: bool, timer: float = math.inf, wake_at: float = math.inf) -> None:
+        """Record that a loop ran; the next tick is ``due``. ``timer`` and ``wake_at`` are those of its LoopReport."""
         self._due = due
         self._changed = math.inf if settled else -math.inf
         self._timer = timer
+        self._wake_at = wake_at
 
     def next_loop(self) -> float:
         """When the engine runs next, unless the world changes before; infinity: only if it does."""
         if self._every_tick:
-            return self._due
-        wake = math.inf
+            return min(self._due, self._wake_at)
+        wake = self._wake_at
         if self._changed < math.inf:
-            wake = self._tick(math.ceil((self._changed - self._due) / self._interval) if self._is_late() else 0)
+            wake = min(
+                wake, self._tick(math.ceil((self._changed - self._due) / self._interval) if self._is_late() else 0)
+            )
         if self._timer < math.inf:
             wake = min(wake, self._tick(math.floor((self._timer - self._due) / self._interval) + 1))
         return wake
@@ -86,7 +90,8 @@ class SimulatedProvider(ProviderPort, Protocol):
 class RunOptions:
     """How to simulate. ``end`` in epoch seconds.
 
-    ``every_tick`` runs a loop each scan interval, as a real engine does, to compare with. ``stops_idle`` ends
+    ``every_tick`` runs a loop each scan interval, as a real engine does, to compare with. ``wakes`` also runs one as soon as
+    a deadline passes that pods wait for, as the daemon does; else loops fall on the grid of scans. ``stops_idle`` ends
     the run once nothing is left to happen and no pod waits. ``resources`` are those whose utilisation is
     measured.
     """
@@ -96,6 +101,7 @@ class RunOptions:
     settings: Settings = field(default_factory=Settings)
     seed: int = 0
     every_tick: bool = False
+    wakes: bool = False
     stops_idle: bool = False
     preference: Preference = Preference.LEAST_ALLOCATED
     resources: tuple[str, ...] = ("cpu", "memory", "nvidia.com/gpu")
@@ -287,7 +293,7 @@ class Simulation:
         )
 
     def started(self, at: float) -> None:
-        self._pacing.ran(at, settled=False, timer=math.inf)
+        self._pacing.ran(at, settled=False)
 
     def broke_off(self, engine: Autoscaler, answer: object) -> None:
         self._recorder.take_crash(answer, engine.under_way())
@@ -295,7 +301,7 @@ class Simulation:
     def stopped(self, engine: Autoscaler | None, at: float) -> None:
         if engine is not None:
             self._recorder.take_removals(engine.unreported())
-        self._pacing.ran(math.inf, settled=True, timer=math.inf)
+        self._pacing.ran(math.inf, settled=True)
         self._cloud_due = min(self._cloud_due, at)
 
     def _loop(self) -> None:
@@ -304,8 +310,10 @@ class Simulation:
             return
         self._learn(report)
         self._recorder.take(report)
-        due, timer = map(self._engine_clock.true_time, (engine.next_loop_at(report), report.next_timer))
-        self._pacing.ran(due, settled=report.is_settled, timer=timer)
+        woken = report.wake_at if self._options.wakes else math.inf
+        moments = (engine.next_loop_at(report), report.next_timer, woken)
+        due, timer, wake_at = map(self._engine_clock.true_time, moments)
+        self._pacing.ran(due, settled=report.is_settled, timer=timer, wake_at=wake_at)
         asked = report.plan is not None and bool(report.plan.provisioning.calls)
         self._after_writes(wrote=asked or bool(report.outcomes))
 

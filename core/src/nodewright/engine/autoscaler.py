@@ -31,7 +31,8 @@ from nodewright.engine.intent import machines_of, with_intent, with_removals, wi
 from nodewright.engine.last_look import LastLook
 from nodewright.engine.ports import Ports
 from nodewright.engine.report import LoopReport
-from nodewright.engine.timers import next_timer
+from nodewright.engine.timers import next_deadline, next_timer
+from nodewright.engine.wake_ups import WakeUps
 from nodewright.model.action import Action, DeleteInstances
 from nodewright.model.clock import Clock
 from nodewright.model.errors import InvariantError, NodewrightError
@@ -93,6 +94,7 @@ class Autoscaler:
         self._loops = 0
         # Whether each of the last two loops grew a group, began a removal or served a request.
         self._did_something = (False, False)
+        self._wake_ups = WakeUps()
         ports = ActuatorPorts(
             reader=world.cluster,
             cluster=world.cluster,
@@ -146,7 +148,20 @@ class Autoscaler:
             begun=step.begun,
         )
         self._did_something = (self._did_something[-1], report.did_something)
-        return report
+        return replace(report, wake_at=self._wake_at(report))
+
+    def _wake_at(self, report: LoopReport) -> float:
+        """Return when a deadline starts the next loop, whether or not the scan interval has ended (epoch seconds)."""
+        loop, deadline = self._settings.loop, math.inf
+        wakes = self._settings.policy.wakes_at_deadlines and loop.frequent_loops_enabled
+        if wakes and report.state is not None and report.plan is not None:
+            deadline = next_deadline(report.state, report.plan, self._settings)
+        return self._wake_ups.next_at(
+            deadline,
+            started=report.started,
+            did_something=bool(report.outcomes),
+            scan_interval=loop.scan_interval,
+        )
 
     def end(self) -> None:
         """Save that no write is under way, after the last loop. Raise NodewrightError if that fails."""
@@ -170,7 +185,7 @@ class Autoscaler:
         return f"{self._name}-{self._loops + 1}"
 
     def next_loop_at(self, report: LoopReport) -> float:
-        """Return when to run again (epoch seconds).
+        """Return when to run again (epoch seconds), unless ``wake_at`` of the report comes before.
 
         It is at once after a refusal, or if a group grew and another one helps the pods that are left; else one scan
         interval after the start of this loop. Under profile "ca" it is also at once while one of the last two loops

@@ -1,4 +1,7 @@
-"""When the loop runs in real time: every scan interval, soon after pods arrive or a group grew, at once after a refusal."""
+"""When the loop runs in real time.
+
+Every scan interval, soon after pods arrive or a group grew, and at once after a refusal or when a deadline passes.
+"""
 
 import math
 from collections.abc import Callable
@@ -59,7 +62,7 @@ class Daemon:
         """Loop until ``may_go_on`` says no."""
         while self._may_go_on():
             report = self._loop()
-            self._rest(self._engine.next_loop_at(report), grew=report.grew)
+            self._rest(self._engine.next_loop_at(report), report.wake_at, grew=report.grew)
 
     def run_one(self) -> None:
         """Run one loop, and the removals that are under way after it: no later loop would finish tainted nodes."""
@@ -77,18 +80,20 @@ class Daemon:
         self._on_report(report)
         return report
 
-    def _rest(self, until: float, *, grew: bool) -> None:
+    def _rest(self, until: float, wake_at: float, *, grew: bool) -> None:
         """Wait until the next loop is due; take the steps of removals that fall due meanwhile.
 
         A ring opens a batch: the loop is then due when arrivals pause, also where the scan interval ends before. So does
         the growth of a group, since many clouds tell within a moment that they have no machines. A loop that is due
-        at once (``until`` is over) does not wait for a batch. Without a window growth opens none.
+        at once (``until`` is over) does not wait for a batch, and neither does one at ``wake_at`` (epoch seconds). Without
+        a window growth opens none.
         """
+        until = min(until, wake_at)
         if until <= self._clock.now():
             return
-        batch, latest = self._engine.batch_window(), math.inf
+        batch, latest = self._engine.batch_window(), wake_at
         if grew and batch.longest > 0:
-            latest = self._clock.now() + batch.longest
+            latest = min(latest, self._clock.now() + batch.longest)
             until = min(until, self._clock.now() + batch.idle)
         while self._may_go_on():
             now, step_at = self._clock.now(), self._engine.next_step_at()

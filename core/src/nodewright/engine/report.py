@@ -18,7 +18,8 @@ class LoopReport:
 
     ``state`` and ``plan`` are None when the cluster could not be read. ``problem`` says why nothing was done
     although something was planned, or why nothing could be planned. ``next_timer`` is the moment after which
-    time alone may change a decision. ``begun`` are removals that started in this loop,
+    time alone may change a decision. The next loop starts at ``wake_at``, even within the scan interval, because a deadline
+    has passed that pods wait for (inf: there is none). ``begun`` are removals that started in this loop,
     ``removing`` all that are under way after it. ``loop`` names it, as in the audit.
     """
 
@@ -33,6 +34,7 @@ class LoopReport:
     begun: tuple[NodeRemoval, ...] = ()
     removing: tuple[Removing, ...] = ()
     next_timer: float = math.inf
+    wake_at: float = math.inf
 
     @property
     def was_refused(self) -> bool:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from nodewright.clusterstate.node_samples import STABLE_SECONDS
 from nodewright.clusterstate.readiness import ready_since
 from nodewright.clusterstate.state import ClusterState, GroupState
+from nodewright.model.action import CreateNodeGroup, IncreaseSize
 from nodewright.model.duration import parse_duration
 from nodewright.model.plan import Plan
 from nodewright.model.pod import Pod
@@ -23,36 +24,58 @@ def next_timer(state: ClusterState, plan: Plan, settings: Settings) -> float:
 
     A deadline has passed when the time is greater. Infinity: only a change of the cluster matters.
     """
-    moments = [*_pod_moments(plan.waiting, settings), *(held.until for held in plan.held_back)]
-    moments += [
-        plan.room_by,
-        plan.scale_down.next_change,
-        plan.provisioning.next_change,
-        *silence_deadlines(state, settings),
-    ]
-    if state.is_halted and state.memory.unhealthy is not None:
-        moments.append(state.memory.unhealthy.resumes_at)
+    moments = [*_growth_moments(state, plan, settings), *(held.until for held in plan.held_back)]
+    moments += [plan.scale_down.next_change, plan.provisioning.next_change]
     if plan.partial:
         moments.append(state.now)
     if any(report.result == ScaleUpResult.IN_COOLDOWN for report in (plan.scale_up, *plan.spare)):
         moments.append(state.now + YOUNG_SECONDS)
-    nodes = {node.name: node for _, node in state.observation.snapshot.nodes()} if _has_starting(state) else {}
     pause = settings.failures.initial_node_group_backoff_duration
     moments.extend(tried + pause for tried in state.memory.deletion_tried.values())
     moments.extend(held.until for ref, held in state.memory.backoffs.items() if ref not in state.groups)
-    moments.extend(held.until for held in state.memory.deferrals.values())
     for ref, since in state.memory.empty_since.items():
         moments.append(since + state.groups[ref].seen.options.scale_down_unneeded_seconds)
     for group in state.groups.values():
-        moments.extend(_group_moments(group, state, settings))
+        if group.withdrawn_at:
+            moments.append(group.withdrawn_at + pause)
+        moments.extend(_sample_moments(group, state))
+    return _earliest(moments, state)
+
+
+def next_deadline(state: ClusterState, plan: Plan, settings: Settings) -> float:
+    """Return the earliest time (epoch seconds) after which a loop may help pods that wait; infinity: there is none.
+
+    It is one of those of ``next_timer``. Where no pod waits, and no reservation, the next scan comes early enough.
+    """
+    is_reserved = any(request.atomic for group in state.groups.values() for request in group.requests)
+    if not state.observation.pending and not is_reserved:
+        return math.inf
+    held = (held.until for held in plan.held_back if isinstance(held.action, (IncreaseSize, CreateNodeGroup)))
+    in_flight = (write.until for write in state.memory.writes_in_flight.values())
+    return _earliest([*_growth_moments(state, plan, settings), *held, *in_flight], state)
+
+
+def _earliest(moments: Iterable[float], state: ClusterState) -> float:
+    return min((moment for moment in moments if moment >= state.now), default=math.inf)
+
+
+def _growth_moments(state: ClusterState, plan: Plan, settings: Settings) -> Iterator[float]:
+    """Yield when groups may grow again for pods, or other groups in place of those that did not deliver."""
+    yield from _pod_moments(plan.waiting, settings)
+    yield plan.room_by
+    yield from silence_deadlines(state, settings)
+    if state.is_halted and state.memory.unhealthy is not None:
+        yield state.memory.unhealthy.resumes_at
+    yield from (held.until for held in state.memory.deferrals.values())
+    nodes = {node.name: node for _, node in state.observation.snapshot.nodes()} if _has_starting(state) else {}
+    for group in state.groups.values():
+        yield from _group_moments(group, state, settings)
         for name in group.readiness.not_started:
             created = nodes[name].metadata.creation_timestamp
             if created is not None:
                 # A loop exactly at the end finds the node overdue.
                 end = created.timestamp() + group.seen.options.max_node_startup_seconds
-                moments.append(math.nextafter(end, -math.inf))
-        moments.extend(_sample_moments(group, state))
-    return min((moment for moment in moments if moment >= state.now), default=math.inf)
+                yield math.nextafter(end, -math.inf)
 
 
 def _has_starting(state: ClusterState) -> bool:
@@ -64,9 +87,6 @@ def _group_moments(group: GroupState, state: ClusterState, settings: Settings) -
         yield request.deadline
     if group.backoff is not None:
         yield group.backoff.until
-    pause = settings.failures.initial_node_group_backoff_duration
-    if group.withdrawn_at:
-        yield group.withdrawn_at + pause
     patience = group.seen.options.max_node_provision_seconds
     if group.size_gap is not None:
         yield group.size_gap.since + patience

@@ -250,6 +250,13 @@ class Policy:
         when=When.PROFILE_CA,
     )
 
+    wakes_at_deadlines: bool = _row(
+        _UP,
+        "Starts a loop as soon as a deadline passes that pods wait for, such as that of machines that do not come.",
+        "Finds that in the next scan.",
+        "Pods would wait up to a scan interval more for the next group.",
+    )
+
     # Scale-down
 
     confirms_removals: bool = _row(
