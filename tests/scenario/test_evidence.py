@@ -161,6 +161,25 @@ def test_a_node_that_appears_while_the_cloud_answers_stops_the_deletion() -> Non
     assert len(story.events(TOLD)) == 1
 
 
+def test_a_node_that_appears_meanwhile_holds_up_no_other_deletion() -> None:
+    class OneJoins(FakeProvider):
+        @hookimpl
+        def failed_instances(self, group_id: str) -> Sequence[FailedInstance]:
+            found: Sequence[FailedInstance] = super().failed_instances(group_id)
+            if any(failure.instance_id == "fake:///a/a-1" for failure in found):
+                join(story, "fake:///a/a-1")
+            return found
+
+    story = Story({**A, "max_size": 3}, variant=OneJoins, failures=[{"group": "a"}], minutes=3)
+    story.pods(3, at=10)
+    (at, planned), *_ = story.planned(DeleteInstances, "a")
+    assert isinstance(planned, DeleteInstances)
+    assert planned.instance_ids == ("fake:///a/a-0", "fake:///a/a-1", "fake:///a/a-2")
+    assert story.writes("delete")[0] == (at, "delete", "a", 3, 1)
+    assert "machine fake:///a/a-1 is node a-1" in story.events("DeletionWithheld")[0][1]
+    assert story.result.final.running >= 1
+
+
 def test_a_late_machine_that_joins_while_the_cloud_answers_is_adopted() -> None:
     class Joins(FakeProvider):
         @hookimpl

@@ -167,6 +167,19 @@ def test_a_refused_decrease_lets_through_what_was_planned_for_the_same_target() 
     assert provider.calls == [("decrease", "a", 3, 2), ("force", "a", ("i",), 3)]
 
 
+@pytest.mark.parametrize(("permitted", "called"), [((0, 1), ["force", "increase"]), ((1,), ["force"]), ((), [])])
+def test_what_follows_a_deletion_that_was_not_permitted_in_full_waits(
+    permitted: tuple[int, ...], called: list[str]
+) -> None:
+    provider = Provider()
+    delete = DeleteInstances(group=A, expected_target=3, instance_ids=("i", "k"), reason="late", force=True)
+    part = delete.part(permitted) if permitted else None
+    writer = CloudWriter([provider], FakeClock(), Inbox(), AuditLog())
+    outcomes = writer.act([delete, increase(A)], permit=lambda _: part)
+    assert [call[0] for call in provider.calls] == called
+    assert [outcome.action for outcome in outcomes][:1] == ([part] if part is not None else [])
+
+
 @pytest.mark.parametrize(("accepted", "called"), [(1, 1), (2, 2)])
 def test_what_follows_a_partly_accepted_increase_waits_for_the_next_loop(accepted: int, called: int) -> None:
     """It was planned for a size that the group does not have."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+from msgspec.structs import replace
 
 from nodewright.actuation import NodeView
 from nodewright.engine.last_look import LastLook
@@ -52,7 +53,7 @@ class Cluster:
 def test_what_no_node_contradicts_goes_on() -> None:
     cluster = Cluster(build_node("other", provider_id="cloud:///g/1"))
     last = LastLook(cluster, FakeClock(1000), [deletion()])
-    assert last.allows(deletion())
+    assert last.permit(deletion()) == deletion()
     assert last.withheld == []
     assert cluster.looks == 0
 
@@ -68,7 +69,7 @@ def test_what_no_node_contradicts_goes_on() -> None:
 )
 def test_what_is_contradicted_or_in_doubt_waits_and_is_told(cluster: Cluster, why: str) -> None:
     last = LastLook(cluster, FakeClock(1000), [deletion()])
-    assert not last.allows(deletion())
+    assert last.permit(deletion()) is None
     (held,) = last.withheld
     assert (held.action, held.reason, held.until, held.event) == (deletion(), why, 1000, "DeletionWithheld")
 
@@ -83,7 +84,8 @@ def test_what_is_contradicted_or_in_doubt_waits_and_is_told(cluster: Cluster, wh
 )
 def test_pods_that_run_on_a_reserved_machine_are_read_anew(cluster: Cluster, why: str) -> None:
     last = LastLook(cluster, FakeClock(1000), [deletion(DeletionCause.RESERVATION)])
-    assert last.allows(deletion(DeletionCause.RESERVATION)) == (not why)
+    asked = deletion(DeletionCause.RESERVATION)
+    assert last.permit(asked) == (None if why else asked)
     assert [held.reason for held in last.withheld] == ([why] if why else [])
 
 
@@ -94,9 +96,34 @@ def test_one_list_serves_deletions_at_the_same_time_and_no_later_ones(error: Kub
     one, other = deletion(), deletion(DeletionCause.FAILED_CREATION, "cloud:///g/1")
     last = LastLook(cluster, clock, [one, other])
     assert cluster.lists == 0
-    assert [last.allows(one), last.allows(other)] == [error is None] * 2
+    assert [last.permit(one), last.permit(other)] == ([one, other] if error is None else [None, None])
     assert cluster.lists == 1
     clock.sleep(11.0)  # a call in between was slow
     cluster.nodes, cluster.error = (joined("cloud:///g/1"),), None
-    assert [last.allows(one), last.allows(other)] == [True, False]
+    assert [last.permit(one), last.permit(other)] == [one, None]
     assert cluster.lists == 2
+
+
+def test_of_several_machines_only_the_one_that_joined_is_withheld() -> None:
+    asked = replace(
+        deletion(DeletionCause.FAILED_CREATION, "cloud:///g/0", "cloud:///g/1", "cloud:///g/2"),
+        failure_ids=("f0", "f1", "f2"),
+        force=True,
+    )
+    last = LastLook(Cluster(joined("cloud:///g/1")), FakeClock(1000), [asked])
+    assert last.permit(asked) == replace(asked, instance_ids=("cloud:///g/0", "cloud:///g/2"), failure_ids=("f0", "f2"))
+    (held,) = last.withheld
+    assert held.action == replace(asked, instance_ids=("cloud:///g/1",), failure_ids=("f1",))
+    assert held.reason == "machine cloud:///g/1 is node n, so it did register"
+
+
+def test_an_api_server_that_fails_is_not_asked_about_the_machines_that_follow() -> None:
+    machines = [f"cloud:///g/{number}" for number in range(4)]
+    cluster = Cluster(*(joined(machine) for machine in machines[1:]), hides=True)
+    asked = deletion(DeletionCause.RESERVATION, *machines)
+    last = LastLook(cluster, FakeClock(1000), [asked])
+    assert last.permit(asked) == replace(asked, instance_ids=(machines[0],))
+    (held,) = last.withheld
+    assert held.action == replace(asked, instance_ids=tuple(machines[1:]))
+    assert held.reason == "the pods on its nodes could not be read right before: no answer"
+    assert cluster.looks == 1

@@ -47,6 +47,10 @@ class CloudWriteRules(NamedTuple):
 _USUAL = CloudWriteRules()
 
 
+def _all(action: DeleteInstances) -> DeleteInstances:
+    return action
+
+
 class CloudWriter:
     """Makes calls to clouds one after the other, records each in the audit and posts its outcome to the inbox.
 
@@ -73,38 +77,45 @@ class CloudWriter:
         self._cover = cover
 
     def act(
-        self, actions: Sequence[Write], loop: str = "", allows: Callable[[DeleteInstances], bool] | None = None
+        self,
+        actions: Sequence[Write],
+        loop: str = "",
+        permit: Callable[[DeleteInstances], DeleteInstances | None] = _all,
     ) -> tuple[WriteOutcome, ...]:
         """Carry out the actions in order; return the outcomes of the calls that were made.
 
-        ``loop`` names this loop in the audit. ``allows`` is called right before each deletion and returns whether the
-        deletion may be made. After a call that did not succeed in full, later actions of its group are skipped: they
-        were planned for a target that the group does not have. A refused decrease leaves the target as it was, so
-        later actions that were planned for this target are made. A group is created only if an action increases it.
+        ``loop`` names this loop in the audit. ``permit`` is called right before each deletion and returns the part of it
+        that may be made (None: no part). After a call that was not made or did not succeed in full, later actions of its
+        group are skipped: they were planned for a target that the group does not have. A refused decrease leaves the
+        target as it was, so later actions that were planned for this target are made. A group is created only if an
+        action increases it.
         """
         growing = {action.group for action in actions if isinstance(action, IncreaseSize)}
         outcomes: list[WriteOutcome] = []
         targets: dict[GroupRef, int | None] = {}
         refused: set[tuple[tuple[str, ...], int]] = set()
-        for number, action in enumerate(actions, start=1):
-            if targets.get(action.group, action.expected_target) != action.expected_target:
+        for number, planned in enumerate(actions, start=1):
+            group = planned.group
+            if targets.get(group, planned.expected_target) != planned.expected_target:
                 continue
-            if isinstance(action, IncreaseSize) and (action.pods, action.pod_count) in refused:
+            if isinstance(planned, IncreaseSize) and (planned.pods, planned.pod_count) in refused:
                 continue
-            if isinstance(action, CreateNodeGroup) and action.group not in growing:
+            if isinstance(planned, CreateNodeGroup) and group not in growing:
                 continue
-            if isinstance(action, DeleteInstances) and allows is not None and not allows(action):
+            action = permit(planned) if isinstance(planned, DeleteInstances) else planned
+            targets |= {group: None} if action != planned else {}
+            if action is None:
                 continue
             self._cover(action)
             record = request_record(action, time=self._clock.now(), loop=loop, request=f"{loop}/{number}")
             self._audit.record(record)
             outcome = self._attempt(action)
             if not isinstance(outcome, Done) or (isinstance(action, CreateNodeGroup) and not outcome.accepted):
-                targets[action.group] = _unchanged_target(outcome)
+                targets[group] = _unchanged_target(outcome)
                 if self._stops_at_refusal and isinstance(action, IncreaseSize):
                     refused.add((action.pods, action.pod_count))
             elif isinstance(action, IncreaseSize):
-                targets[action.group] = action.expected_target + outcome.accepted
+                targets[group] = action.expected_target + outcome.accepted
             self._inbox.post(outcome)
             outcomes.append(outcome)
             self._audit.record(with_outcome(record, outcome, self._clock.now()))

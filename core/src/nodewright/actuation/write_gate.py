@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import msgspec
-from msgspec.structs import replace as changed
 
 from nodewright.actuation.drain import as_deletion
 from nodewright.clusterstate.state import ClusterState
@@ -98,7 +97,7 @@ class DeletionBudget:
         if len(allowed) == len(action.instance_ids):
             return action, None
         rest = [place for place in range(len(action.instance_ids)) if place not in set(allowed)]
-        return (_part(action, allowed) if allowed else None), self._hold_back(_part(action, rest))
+        return (action.part(allowed) if allowed else None), self._hold_back(action.part(rest))
 
     def take_whole(self, action: DeleteInstances) -> HeldBack | None:
         """Charge the whole deletion and return None, or return why all of it must wait.
@@ -214,16 +213,6 @@ def _nodes(state: ClusterState) -> int:
 
 def _default(nodes: int) -> int:
     return max(_ALWAYS, int(_SHARE * nodes))
-
-
-def _part(action: DeleteInstances, places: list[int]) -> DeleteInstances:
-    """Return the deletion of some of the machines, each with its failure."""
-    ids, failures = action.instance_ids, action.failure_ids
-    return changed(
-        action,
-        instance_ids=tuple(ids[place] for place in places),
-        failure_ids=tuple(failures[place] for place in places) if failures else (),
-    )
 
 
 @dataclass(frozen=True, kw_only=True)

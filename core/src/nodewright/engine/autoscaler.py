@@ -37,7 +37,7 @@ from nodewright.model.action import Action, DeleteInstances
 from nodewright.model.clock import Clock
 from nodewright.model.errors import InvariantError, NodewrightError
 from nodewright.model.group import GroupRef
-from nodewright.model.plan import HeldBack, Plan
+from nodewright.model.plan import HeldBack, Plan, PlannedAction
 from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalResult, Removing
 from nodewright.model.settings import Settings
 from nodewright.observe import Observer
@@ -261,7 +261,7 @@ class Autoscaler:
         if not self._settings.policy.spares_machines_that_ran:
             return self._cloud_writer.act(plan.actions, self._loop_name), ()
         last = LastLook(self._world.cluster, self._clock, plan.actions)
-        outcomes = self._cloud_writer.act(plan.actions, self._loop_name, last.allows)
+        outcomes = self._cloud_writer.act(plan.actions, self._loop_name, last.permit)
         return outcomes, tuple(last.withheld)
 
     def _cover(self, action: Action) -> None:
@@ -346,12 +346,19 @@ def _with_intent(memory: Memory, state: ClusterState, plan: Plan) -> Memory:
 
 
 def _without_withheld(plan: Plan, withheld: Sequence[HeldBack]) -> Plan:
-    """Return the plan with these actions held back."""
+    """Return the plan with these deletions held back."""
     if not withheld:
         return plan
-    refused = [held.action for held in withheld]
-    actions = tuple(action for action in plan.actions if action not in refused)
-    return replace(plan, actions=actions, held_back=(*plan.held_back, *withheld))
+    actions: list[PlannedAction] = []
+    machines = _machines_of_deletions(withheld)
+    for action in plan.actions:
+        if isinstance(action, DeleteInstances):
+            ids = enumerate(action.instance_ids)
+            left = action.part(place for place, one in ids if (action.group, one) not in machines)
+            actions += [left] if left.instance_ids else []
+        else:
+            actions.append(action)
+    return replace(plan, actions=tuple(actions), held_back=(*plan.held_back, *withheld))
 
 
 def _machines_of_deletions(withheld: Iterable[HeldBack]) -> frozenset[tuple[GroupRef, str]]:

@@ -15,7 +15,7 @@ _EVENT = "DeletionWithheld"
 
 
 class LastLook:
-    """Withholds deletions that the nodes contradict by now; ``withheld`` are those of this loop.
+    """Withholds the deletion of machines that the nodes contradict by now; ``withheld`` are those of this loop.
 
     The cluster is read before the clouds, whose answers may take minutes, calls before this one may have hung, and a
     watch may be stuck: a machine may have become a node since. So the API server lists the nodes anew, past every cache,
@@ -32,21 +32,35 @@ class LastLook:
         self._taken_at: float | None = None
         self.withheld: list[HeldBack] = []
 
-    def allows(self, action: DeleteInstances) -> bool:
-        """Return whether the deletion may go on; one that may not waits for the next loop, which looks again."""
-        why = self._contradiction(action)
-        if why:
-            self.withheld.append(HeldBack(action=action, reason=why, until=self._clock.now(), event=_EVENT))
-        return not why
+    def permit(self, action: DeleteInstances) -> DeleteInstances | None:
+        """Return the part of the deletion that may go on (None: no part). The rest waits: the next loop looks again."""
+        why = self._contradictions(action)
+        if not why:
+            return action
+        reason = "; ".join(dict.fromkeys(why.values()))
+        part = action.part(why)
+        self.withheld.append(HeldBack(action=part, reason=reason, until=self._clock.now(), event=_EVENT))
+        rest = [place for place in range(len(action.instance_ids)) if place not in why]
+        return action.part(rest) if rest else None
 
-    def _contradiction(self, action: DeleteInstances) -> str:
-        seen = self._look()
+    def _contradictions(self, action: DeleteInstances) -> dict[int, str]:
+        """Return why machines must stay, by their place in the deletion.
+
+        Where the API server fails, it is not asked about the machines that follow: each attempt may take long.
+        """
+        seen, places = self._look(), range(len(action.instance_ids))
         if isinstance(seen, str):
-            return f"the nodes could not be listed right before: {seen}"
-        try:
-            return "; ".join(seen.broken_by(action))
-        except KubeApiError as error:
-            return f"the pods on its nodes could not be read right before: {error}"
+            return dict.fromkeys(places, f"the nodes could not be listed right before: {seen}")
+        found: dict[int, str] = {}
+        for place in places:
+            try:
+                why = "; ".join(seen.broken_by(action.part((place,))))
+            except KubeApiError as error:
+                why = f"the pods on its nodes could not be read right before: {error}"
+                return {**found, **dict.fromkeys(places[place:], why)}
+            if why:
+                found[place] = why
+        return found
 
     def _look(self) -> NodesOfMachines | str:
         if self._taken_at is None or not 0 <= self._clock.now() - self._taken_at <= _FRESH_SECONDS:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 
 import msgspec
+from msgspec.structs import replace
 
 from nodewright.model.group import ErrorClass, FailureScope, GroupRef, NewNodeGroup
 
@@ -75,6 +76,12 @@ class DeleteInstances(Action, frozen=True, kw_only=True):
     failure_ids: tuple[str, ...] = ()
     cause: DeletionCause = DeletionCause.REMOVAL
     force: bool = False
+
+    def part(self, places: Iterable[int]) -> "DeleteInstances":
+        """Return the deletion of the machines at these places of ``instance_ids``, each with its failure."""
+        chosen = tuple(places)
+        failures = tuple(self.failure_ids[place] for place in chosen) if self.failure_ids else ()
+        return replace(self, instance_ids=tuple(self.instance_ids[place] for place in chosen), failure_ids=failures)
 
 
 class CreateNodeGroup(Action, frozen=True, kw_only=True):
