@@ -117,17 +117,35 @@ class Autoscaler:
 
     def run_once(self) -> LoopReport:
         """Run one loop. If the cluster or the store fails, the loop ends; an InvariantError also ends the process."""
-        started = self._clock.now()
+        now = self._clock.now()
         self._loops += 1
-        step = _Step(without_future_times(self._memory, started))  # the clock may be set back at any time
+        step = _Step(without_future_times(self._memory, now))  # the clock may be set back at any time
         try:
-            self._run(step, started)
+            state, step.problem = self._look(now, step.memory)
+            step.memory, step.state, self._is_halted = state.memory, state, state.is_halted
+            begun = self._clock.now()
+            timed = replace(state, elapsed=lambda: self._clock.now() - begun)
+            plan, memory = self._brain.make_plan(timed, self._settings, self._random)
+            step.violations = self._check(state, plan, memory)
+            plan = without_violations(plan, step.violations)
+            step.plan, step.memory = self._restrain(plan, memory, state, step.problem)
+            step.state = replace(state, memory=step.memory)
+            self._covering.save(_with_intent(step.memory, state, step.plan), step.plan.actions, self._settings)
+            step.plan = plan = self._write(step, step.plan)
+            self._record_events(step, state, plan)
+            step.begun = self._actuator.scale_down(state, plan.scale_down, step.outcomes)
+            never_started = [removal for removal in plan.scale_down.removals if removal not in step.begun]
+            step.memory = without_charge(step.memory, machines_of(never_started))
         except InvariantError:
             raise
         except NodewrightError as error:
             step.problem = f"{type(error).__name__}: {error}"
         finally:
             self._memory = step.memory  # also what a loop learned that ended early
+        return self._report(step, now)
+
+    def _report(self, step: _Step, started: float) -> LoopReport:
+        """Return the report of a loop, with when the next one is due."""
         timer = math.inf
         if step.state is not None and step.plan is not None:
             unfinished = self._startup_cleanup.is_pending or self._inbox.ended
@@ -224,18 +242,8 @@ class Autoscaler:
         """Return when the next group is free that is held for a write of a former process (epoch seconds)."""
         return min((write.until for write in self._memory.writes_in_flight.values()), default=math.inf)
 
-    def _run(self, step: _Step, now: float) -> None:
-        state, step.problem = self._look(now, step.memory)
-        step.memory, step.state, self._is_halted = state.memory, state, state.is_halted
-        begun = self._clock.now()
-        timed = replace(state, elapsed=lambda: self._clock.now() - begun)
-        plan, memory = self._brain.make_plan(timed, self._settings, self._random)
-        step.violations = self._check(state, plan, memory)
-        plan = without_violations(plan, step.violations)
-        plan, step.memory = self._restrain(plan, memory, state, step.problem)
-        step.plan = plan
-        step.state = replace(state, memory=step.memory)
-        self._covering.save(_with_intent(step.memory, state, plan), plan.actions, self._settings)
+    def _write(self, step: _Step, plan: Plan) -> Plan:
+        """Write statuses and make the plan's calls; return the plan without what could not be written."""
         step.plan = plan = self._status_writer.write_pending(plan)
         step.outcomes, withheld = self._act(plan)
         step.plan = plan = _without_withheld(plan, withheld)
@@ -243,18 +251,19 @@ class Autoscaler:
         self._status_writer.call_providers(plan.provisioning, self._loop_name)
         self._status_writer.write_results(plan.provisioning, step.outcomes)
         self._has_looked = self._has_looked or not step.problem
+        return plan
+
+    def _record_events(self, step: _Step, state: ClusterState, plan: Plan) -> None:
+        """Record what the loop decided and what became of it, each event once."""
         events = [
             *saved_state_events(self._warning),
             *violation_events(step.violations),
             *loop_events(state, plan, step.outcomes),
         ]
         events += [*buffer_events(plan, step.outcomes), *self._status_writer.take_events()]
-        for event in self._filter.pass_through(events, now):
+        for event in self._filter.pass_through(events, state.now):
             self._world.events.record(event)
         self._warning = ""
-        step.begun = self._actuator.scale_down(state, plan.scale_down, step.outcomes)
-        never_started = [removal for removal in plan.scale_down.removals if removal not in step.begun]
-        step.memory = without_charge(step.memory, machines_of(never_started))
 
     def _act(self, plan: Plan) -> tuple[tuple[WriteOutcome, ...], tuple[HeldBack, ...]]:
         """Make the plan's calls; return their results, and the deletions that a last look at the nodes forbade."""

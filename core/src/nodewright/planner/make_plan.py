@@ -2,19 +2,17 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from random import Random
-from typing import NamedTuple
 
 from nodewright.clusterstate.accelerators import Accelerators, DeviceCounter
-from nodewright.clusterstate.memory import PlanMemory, ScaleDownMemory
+from nodewright.clusterstate.memory import PlanMemory
 from nodewright.clusterstate.readiness import describe_unhealthy
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, IncreaseSize, SizeWrite
-from nodewright.model.group import GroupRef
 from nodewright.model.limits import make_resource_limits
-from nodewright.model.plan import Plan, ScaleDownReport, ScaleUpReport
+from nodewright.model.plan import Plan, PlannedAction, ScaleUpReport
 from nodewright.model.pod import Pod
 from nodewright.model.settings import Settings, SizeCorrection
 from nodewright.planner.autoprovisioning import delete_empty_groups, offer_groups, with_creations
@@ -30,7 +28,7 @@ from nodewright.planner.provisioning_requests.reservations import (
     settle_reservations,
     without_leftovers,
 )
-from nodewright.planner.provisioning_requests.state import ProvisioningRequestState, RequestChanges
+from nodewright.planner.provisioning_requests.state import ProvisioningRequestState
 from nodewright.planner.rules.ca import correct_as_ca
 from nodewright.planner.rules.corrections import Corrections
 from nodewright.planner.rules.nodewright import correct_promptly
@@ -38,8 +36,8 @@ from nodewright.planner.rules.seed import correct_as_seed
 from nodewright.planner.scale_down import forget_unneeded, plan_scale_down
 from nodewright.planner.scale_up.context import ScaleUpContext
 from nodewright.planner.scale_up.growth import Growth, count_ready_nodes, grow, grow_as_ca, grow_fairly, plan_min_sizes
-from nodewright.planner.scale_up.hedging import find_doubt, rows_in_doubt, with_hedges, withdraw_surplus
-from nodewright.planner.scale_up.limits import NodeQuota, Quota, read_quotas, with_status
+from nodewright.planner.scale_up.hedging import Doubt, find_doubt, rows_in_doubt, with_hedges, withdraw_surplus
+from nodewright.planner.scale_up.limits import NodeQuota, Quota, ReadQuota, read_quotas, with_status
 from nodewright.planner.scale_up.misfits import evaluate_purchases, find_bought, note_purchases
 from nodewright.planner.scale_up.pending_pods import (
     Hints,
@@ -66,27 +64,71 @@ _CORRECT: Mapping[SizeCorrection, Callable[[ClusterState, Settings], Corrections
 }
 
 
-class _Objects(NamedTuple):
-    """The ProvisioningRequests and CapacityBuffers after the planning steps so far."""
+@dataclass(frozen=True, kw_only=True)
+class _Draft:
+    """The plan of one loop after the steps so far.
 
+    ``plan`` has the reports of these steps, ``memory`` what the next loop must know of them. ``actions`` are the writes
+    to groups, ``waiting`` the pending pods. ``requests`` and ``buffers`` hold the decisions about these objects.
+    """
+
+    plan: Plan
+    memory: PlanMemory
     requests: ProvisioningRequestState
     buffers: CapacityBufferState
+    actions: tuple[SizeWrite, ...]
+    waiting: Waiting = field(default_factory=Waiting)
 
-    @classmethod
-    def of(cls, state: ClusterState, settings: Settings) -> "_Objects":
-        return cls(ProvisioningRequestState.of(state, settings), CapacityBufferState.of(state, settings))
+    def end(self, actions: Iterable[PlannedAction] | None = None) -> tuple[Plan, PlanMemory]:
+        """Return the plan with these actions (None: those of the draft), and what the next loop must know of it."""
+        plan, memory = self.plan, self.memory
+        if self.requests.is_enabled:
+            plan = replace(plan, provisioning=self.requests.report())
+            memory = replace(memory, provisioning=self.requests.next_memory())
+        written = tuple(self.actions if actions is None else actions)
+        return replace(plan, actions=written, waiting=tuple(self.waiting.young), buffers=self.buffers.report()), memory
 
-    def apply(self, changes: RequestChanges) -> "_Objects":
-        """Return the objects after these changes to requests."""
-        return self._replace(requests=self.requests.apply(changes))
 
-    def put_into(self, plan: Plan, memory: PlanMemory) -> tuple[Plan, PlanMemory]:
-        """Return the plan with what it writes to these objects, and what the next loop must know of them."""
-        plan = replace(plan, buffers=self.buffers.report())
-        if not self.requests.is_enabled:
-            return plan, memory
-        requests = self.requests
-        return replace(plan, provisioning=requests.report()), replace(memory, provisioning=requests.next_memory())
+@dataclass(frozen=True, kw_only=True)
+class _Start(_Draft):
+    """The draft after sizes were corrected, with the state in which the rest is planned."""
+
+    state: ClusterState
+    settings: Settings
+
+    @property
+    def is_stopped(self) -> bool:
+        """Return whether nothing more may be planned in this loop."""
+        return bool(self.plan.halted or self.plan.cut_short)
+
+    @property
+    def has_work(self) -> bool:
+        """Return whether there is anything to plan growth or removals for."""
+        settings = self.settings
+        always = settings.scale_up.enforce_node_group_min_size or settings.scale_down.scale_down_enabled
+        return bool(always or self.waiting.old or self.requests.is_enabled or self.buffers.injects)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Growing(_Draft):
+    """The draft while growth and removals are planned.
+
+    ``context`` is the cluster to plan in. Pods in ``left`` fit neither on existing nor on upcoming nodes; ``doubt`` tells
+    which pods rely on machines that may not come. ``hints`` are where pods were placed (None: scale-down is off).
+    """
+
+    context: ScaleUpContext
+    random: Random
+    growth: Growth
+    hints: Hints | None
+    left: Sequence[Pod] = ()
+    doubt: Doubt | None = None
+
+    @property
+    def reports(self) -> tuple[ScaleUpReport, ...]:
+        """Return the reports of all growth for pods, the first of which is that of the first expansion."""
+        hedge = (self.plan.hedge,) if self.plan.hedge is not None else ()
+        return (*self.growth.reports, *self.plan.spare, *hedge)
 
 
 def make_plan(state: ClusterState, settings: Settings, random: Random) -> tuple[Plan, PlanMemory]:
@@ -95,135 +137,247 @@ def make_plan(state: ClusterState, settings: Settings, random: Random) -> tuple[
     Pure: the same state, settings and random numbers give the same plan.
     """
     quotas = read_quotas(state.observation, settings)
-    limits = [read.limit for read in quotas if read.limit is not None]
-    plan, memory = _make_plan(state, settings, random, _Objects.of(state, settings), limits)
-    with_statuses = [(read, with_status(read, state.observation)) for read in quotas]
-    return replace(plan, quotas=tuple(fresh for read, fresh in with_statuses if fresh is not read.quota)), memory
+    start = _correct_sizes(state, settings, quotas)
+    if start.is_stopped:
+        return start.end()
+    start = _find_waiting_pods(_settle_requests(start))
+    if not start.has_work:
+        return start.end()
+    draft = _begin_growing(start, [read.limit for read in quotas if read.limit is not None], random)
+    for step in (
+        _place_fitting_pods,
+        _evaluate_purchases,
+        _offer_new_groups,
+        _grow_groups,
+        _fill_buffers,
+        _hedge,
+        _reach_minimum_sizes,
+        _order_writes,
+        _note_purchases,
+    ):
+        draft = step(draft)
+    emptied = delete_empty_groups(draft.context, {action.group for action in draft.actions})
+    draft = _remove_nodes(draft)
+    return draft.end((*with_creations(draft.actions, draft.context), *emptied))
 
 
-def _make_plan(
-    state: ClusterState,
-    settings: Settings,
-    random: Random,
-    objects: _Objects,
-    quotas: Sequence[NodeQuota],
-) -> tuple[Plan, PlanMemory]:
-    """Correct sizes; plan growth and removals unless something forbids it in this loop."""
+# Before growth
+
+
+def _correct_sizes(state: ClusterState, settings: Settings, quotas: Sequence[ReadQuota]) -> _Start:
+    """Correct sizes. The plan says so if the cluster is unfit, or if nothing else may be planned in this loop."""
     corrections = _CORRECT[settings.policy.rule](state, settings)
-    state, actions = corrections.state, list[SizeWrite](corrections.actions)
-    memory = PlanMemory.of(state.memory)
-    is_unstaffed = not settings.loop.scale_up_from_zero and not count_ready_nodes(state, settings)
+    statuses = [(read, with_status(read, state.observation)) for read in quotas]
+    start = _Start(
+        state=corrections.state,
+        settings=settings,
+        plan=Plan(quotas=tuple(fresh for read, fresh in statuses if fresh is not read.quota)),
+        memory=PlanMemory.of(corrections.state.memory),
+        requests=ProvisioningRequestState.of(state, settings),
+        buffers=CapacityBufferState.of(state, settings),
+        actions=corrections.actions,
+    )
+    is_unstaffed = not settings.loop.scale_up_from_zero and not count_ready_nodes(start.state, settings.templates)
     if not is_unstaffed:
-        objects = objects.apply(expire_requests(objects.requests))
-    if state.is_halted and state.memory.unhealthy is not None:
-        halted = describe_unhealthy(state.memory.unhealthy, state.now)
-        forgotten = replace(memory, scale_down=forget_unneeded(state, settings))
-        return objects.put_into(Plan(actions=tuple(actions), halted=halted), forgotten)
+        start = replace(start, requests=start.requests.apply(expire_requests(start.requests)))
+    unhealthy = start.state.memory.unhealthy
+    if start.state.is_halted and unhealthy is not None:
+        return _halted(start, describe_unhealthy(unhealthy, state.now))
     if is_unstaffed:
-        kept = tuple(actions) if settings.policy.corrects_without_ready_nodes else ()
-        forgotten = replace(memory, scale_down=forget_unneeded(state, settings))
-        return objects.put_into(Plan(actions=kept, halted=NO_READY_NODES), forgotten)
-    if corrections.cut_short:
-        return objects.put_into(Plan(actions=tuple(actions), cut_short=corrections.cut_short), memory)
-    if objects.requests.arbitrates:
-        objects = objects.apply(report_unserved(objects.requests, state.observation.providers))
-        objects = objects.apply(settle_reservations(state, objects.requests))
-        leftovers, changes = remove_leftovers(state, objects.requests, [action.group for action in actions])
-        objects = objects.apply(changes)
-        state, actions = without_leftovers(state, objects.requests), [*actions, *leftovers]
-    snapshot = state.observation.snapshot
-    waiting = find_pending(
-        state.observation.pending,
-        settings.pods,
-        state.now,
-        snapshot.vocabulary.classes,
-        unhelped_namespaces(snapshot, settings),
-    )
-    recreated = find_recreated(snapshot, state.observation.removing, settings.pods)
-    waiting.add(recreated, snapshot.vocabulary.classes)
-    removes, enforces = settings.scale_down.scale_down_enabled, settings.scale_up.enforce_node_group_min_size
-    if not (waiting.old or enforces or removes or objects.requests.is_enabled or objects.buffers.injects):
-        return objects.put_into(Plan(actions=tuple(actions), waiting=tuple(waiting.young)), memory)
+        kept = start.actions if settings.policy.corrects_without_ready_nodes else ()
+        return _halted(replace(start, actions=kept), NO_READY_NODES)
+    return replace(start, plan=replace(start.plan, cut_short=corrections.cut_short))
+
+
+def _halted(start: _Start, reason: str) -> _Start:
+    """Return the draft in which only corrections are planned, and every node counts as needed."""
+    memory = replace(start.memory, scale_down=forget_unneeded(start.state, start.settings))
+    return replace(start, plan=replace(start.plan, halted=reason), memory=memory)
+
+
+def _settle_requests(start: _Start) -> _Start:
+    """Settle what was reserved for requests, and remove the machines of broken reservations."""
+    state, requests = start.state, start.requests
+    if not requests.arbitrates:
+        return start
+    requests = requests.apply(report_unserved(requests, state.observation.providers))
+    requests = requests.apply(settle_reservations(state, requests))
+    leftovers, changes = remove_leftovers(state, requests, [action.group for action in start.actions])
+    requests = requests.apply(changes)
+    actions = (*start.actions, *leftovers)
+    return replace(start, requests=requests, actions=actions, state=without_leftovers(state, requests))
+
+
+def _find_waiting_pods(start: _Start) -> _Start:
+    """Find the pending pods, and those that controllers will create anew for pods that are being evicted."""
+    seen, settings = start.state.observation, start.settings
+    snapshot, classes = seen.snapshot, seen.snapshot.vocabulary.classes
+    unhelped = unhelped_namespaces(snapshot, settings)
+    waiting = find_pending(seen.pending, settings.pods, seen.now, classes, unhelped)
+    waiting.add(find_recreated(snapshot, seen.removing, settings.pods), classes)
+    return replace(start, waiting=waiting)
+
+
+def _begin_growing(start: _Start, quotas: Sequence[NodeQuota], random: Random) -> _Growing:
+    """Return the draft with the cluster to plan in: without expendable pods, with upcoming nodes."""
+    state, settings = start.state, start.settings
+    templates = make_templates(state, settings.templates)
+    snapshot = state.observation.snapshot.fork()
+    drop_passed_over(snapshot, settings)
+    room_by = drop_preempted(snapshot, state.now) if settings.policy.counts_on_preempted_room else math.inf
+    coming = add_upcoming(snapshot, state, templates)
+    silent = find_silent(state, settings)
+    doubtful = sum(silence.machines for silence in silent.values())
     awaits = settings.policy.awaits_corrections
-    corrected = frozenset(action.group for action in actions if awaits and not _gives_way(action, settings))
-    context = _prepare(state, settings, corrected, quotas)
-    plan, memory = _plan_loop(context, actions, waiting, random, objects)
-    return replace(plan, waiting=tuple(waiting.young)), memory
-
-
-def _plan_loop(
-    context: ScaleUpContext,
-    actions: list[SizeWrite],
-    waiting: Waiting,
-    random: Random,
-    objects: _Objects,
-) -> tuple[Plan, PlanMemory]:
-    """Plan growth, minimum sizes and removals; ``actions`` are the corrections."""
-    settings = context.settings
-    by_class, daemons = waiting.by_class, waiting.daemons
-    if objects.requests.arbitrates:
-        others, changes = split_consumers(waiting.old, objects.requests)
-        objects = objects.apply(changes)
-        by_class = context.snapshot.vocabulary.classes.sort(others)
-        objects = objects.apply(keep_room(context.snapshot, context.state, objects.requests))
-    hints = (
-        Hints(before=context.state.memory.scale_down.pending_hints) if settings.scale_down.scale_down_enabled else None
+    hints = Hints(before=state.memory.scale_down.pending_hints) if settings.scale_down.scale_down_enabled else None
+    context = ScaleUpContext(
+        state=state,
+        settings=settings,
+        snapshot=snapshot,
+        templates=templates,
+        quota=Quota(snapshot, make_resource_limits(settings.limits), DeviceCounter(state.observation), quotas),
+        accelerators=Accelerators.of(state.observation.providers.values()),
+        corrected=frozenset(action.group for action in start.actions if awaits and not _gives_way(action, settings)),
+        coming=coming,
+        silent={ref: silence for ref, silence in silent.items() if ref in templates},
+        room_by=room_by,
+        hedges_left=settings.failures.most_hedged(int(state.observation.snapshot.alive.sum())) - doubtful,
     )
+    return _Growing(
+        plan=replace(start.plan, room_by=room_by),
+        memory=start.memory,
+        requests=start.requests,
+        buffers=start.buffers,
+        actions=start.actions,
+        waiting=start.waiting,
+        context=context,
+        random=random,
+        growth=Growth(context=context),
+        hints=hints,
+    )
+
+
+# Growth and removals
+
+
+def _place_fitting_pods(draft: _Growing) -> _Growing:
+    """Place the pods that fit on existing and upcoming nodes."""
+    context, requests, by_class = draft.context, draft.requests, draft.waiting.by_class
+    if requests.arbitrates:
+        others, changes = split_consumers(draft.waiting.old, requests)
+        requests = requests.apply(changes)
+        by_class = context.snapshot.vocabulary.classes.sort(others)
+        requests = requests.apply(keep_room(context.snapshot, context.state, requests))
     in_doubt = rows_in_doubt(context)
-    fitting, left = take_fitting_classes(context.snapshot, by_class, hints, find_bought(context))
-    doubt = find_doubt(context, in_doubt)
+    fitting, left = take_fitting_classes(context.snapshot, by_class, draft.hints, find_bought(context))
+    doubt, daemons = find_doubt(context, in_doubt), draft.waiting.daemons
     left = [pod for pod in left if id(pod) not in daemons] if daemons else left
-    evaluation = evaluate_purchases(context.state, settings, left)
-    context = replace(context, barred=evaluation.barred)
-    specs = chain((pod.spec for pod in left), objects.requests.atomic_specs(), objects.buffers.specs)
-    context = offer_groups(context, specs, random)
-    growth, requests = _grow(context, left, random, objects.requests)
+    plan = replace(draft.plan, fitting=tuple(fitting))
+    return replace(draft, plan=plan, requests=requests, left=left, doubt=doubt)
+
+
+def _evaluate_purchases(draft: _Growing) -> _Growing:
+    """Bar groups for pods that their new nodes did not take."""
+    context, memory = draft.context, draft.memory
+    found = evaluate_purchases(context.state, context.settings, draft.left)
+    return replace(
+        draft,
+        plan=replace(draft.plan, misfits=found.misfits),
+        memory=replace(memory, purchases=found.purchases or memory.purchases),
+        context=replace(context, barred=found.barred),
+    )
+
+
+def _offer_new_groups(draft: _Growing) -> _Growing:
+    """Add the groups that providers could create."""
+    specs = chain((pod.spec for pod in draft.left), draft.requests.atomic_specs(), draft.buffers.specs)
+    return replace(draft, context=offer_groups(draft.context, specs, draft.random))
+
+
+def _grow_groups(draft: _Growing) -> _Growing:
+    """Plan growth for pods and for requests."""
+    context, requests, pods, random = draft.context, draft.requests, draft.left, draft.random
+    if not requests.is_enabled:
+        growth = grow(context, pods, random)
+    elif requests.arbitrates:
+        growth = grow_fairly(context, pods, requests, random)
+    else:
+        others, changes = split_consumers(pods, requests)
+        requests = requests.apply(changes)
+        chosen, changes = choose_request(requests)
+        requests = requests.apply(changes)
+        requests = requests.apply(reserve_room(context.snapshot, requests))
+        growth = grow_as_ca(context, others, chosen, requests, random)
+    plan = replace(draft.plan, scale_up=growth.reports[0], salvo=tuple(growth.reports[1:]))
+    actions = (*draft.actions, *growth.actions)
+    return replace(draft, plan=plan, requests=requests.apply(growth.changes), growth=growth, actions=actions)
+
+
+def _fill_buffers(draft: _Growing) -> _Growing:
+    """Find room for the virtual pods of CapacityBuffers, after all other pods."""
+    growth = draft.growth
     take_fitting(growth.context.snapshot, growth.held)
-    spare, buffers = fill_buffers(growth, objects.buffers, hints or Hints(), random)
-    objects = _Objects(requests=requests, buffers=buffers)
-    reports = [*growth.reports, *spare.reports]
-    actions += [*growth.actions, *spare.actions]
-    hedge: ScaleUpReport | None = None
-    snapshots = [growth.context.snapshot]
-    if doubt is not None:
-        snapshots.append(doubt.sure)
-        yielding = [action for action in actions if _gives_way(action, settings)]
-        written = [action for action in actions if not _gives_way(action, settings)]
-        written, hedge = with_hedges(context, doubt, growth.reports, written, random)
-        actions = [*yielding, *written]
-        reports += [hedge] if hedge is not None else []
-    min_size = None
-    if settings.scale_up.enforce_node_group_min_size:
-        grown = {expansion.group: expansion.target for report in reports for expansion in report.expansions}
-        increases, min_size = plan_min_sizes(context, grown)
-        actions += increases
-    actions = _growth_first(actions, settings)
+    spare, buffers = fill_buffers(growth, draft.buffers, draft.hints or Hints(), draft.random)
+    plan = replace(draft.plan, spare=tuple(spare.reports))
+    return replace(draft, plan=plan, buffers=buffers, actions=(*draft.actions, *spare.actions))
+
+
+def _hedge(draft: _Growing) -> _Growing:
+    """Buy machines of other groups for pods that rely on machines in doubt."""
+    if draft.doubt is None:
+        return draft
+    settings = draft.context.settings
+    yielding = [action for action in draft.actions if _gives_way(action, settings)]
+    written = [action for action in draft.actions if not _gives_way(action, settings)]
+    written, hedge = with_hedges(draft.context, draft.doubt, draft.growth.reports, written, draft.random)
+    return replace(draft, plan=replace(draft.plan, hedge=hedge), actions=(*yielding, *written))
+
+
+def _reach_minimum_sizes(draft: _Growing) -> _Growing:
+    """Grow the groups that are below their minimum size."""
+    if not draft.context.settings.scale_up.enforce_node_group_min_size:
+        return draft
+    grown = {expansion.group: expansion.target for report in draft.reports for expansion in report.expansions}
+    increases, report = plan_min_sizes(draft.context, grown)
+    return replace(draft, plan=replace(draft.plan, min_size=report), actions=(*draft.actions, *increases))
+
+
+def _order_writes(draft: _Growing) -> _Growing:
+    """Keep one write for each group, withdraw hedges that are not needed any more, and put growth first."""
+    context, settings = draft.context, draft.context.settings
+    growing = {action.group for action in draft.actions if isinstance(action, IncreaseSize)}
+    # Growth replaces a deletion that may be delayed.
+    actions = [action for action in draft.actions if action.group not in growing or not _gives_way(action, settings)]
+    snapshots = [draft.growth.context.snapshot, *((draft.doubt.sure,) if draft.doubt is not None else ())]
     actions += withdraw_surplus(context, snapshots, actions)
     if settings.policy.growth_goes_before_deletion:
-        actions.sort(
-            key=lambda action: isinstance(action, DeleteInstances)
-        )  # growth must not wait for a deletion that hangs
-    bought = [report for report in (*growth.reports, hedge) if report is not None]
-    remembered = evaluation.purchases or context.state.memory.purchases
-    purchases = note_purchases(remembered, bought, context.snapshot, settings, context.state.now)
-    emptied = delete_empty_groups(context, {action.group for action in actions})
-    down, down_memory = ScaleDownReport(), context.state.memory.scale_down
-    if hints is not None:
-        down, down_memory = _scale_down(actions, growth, reports, hints)
-    plan = Plan(
-        actions=(*with_creations(actions, context), *emptied),
-        scale_up=reports[0],
-        salvo=tuple(growth.reports[1:]),
-        spare=tuple(spare.reports),
-        hedge=hedge,
-        min_size=min_size,
-        fitting=tuple(fitting),
-        misfits=evaluation.misfits,
-        room_by=context.room_by,
-        scale_down=down,
-    )
-    memory = replace(PlanMemory.of(context.state.memory), scale_down=down_memory, purchases=purchases)
-    return objects.put_into(plan, memory)
+        # Growth must not wait for a deletion that hangs.
+        actions.sort(key=lambda action: isinstance(action, DeleteInstances))
+    return replace(draft, actions=tuple(actions))
+
+
+def _note_purchases(draft: _Growing) -> _Growing:
+    """Remember which groups were grown for which kinds of pods."""
+    context, hedge = draft.context, draft.plan.hedge
+    bought = [report for report in (*draft.growth.reports, hedge) if report is not None]
+    held = draft.memory.purchases
+    purchases = note_purchases(held, bought, context.snapshot, context.settings, context.state.now)
+    return replace(draft, memory=replace(draft.memory, purchases=purchases))
+
+
+def _remove_nodes(draft: _Growing) -> _Growing:
+    """Plan removals, in the snapshot with the pods that fit. Groups that grow for pods now have just grown."""
+    hints, growth = draft.hints, draft.growth
+    if hints is None:
+        return draft
+    grown = {expansion.group for report in draft.reports for expansion in report.expansions}
+    context = _after_finding(growth.context) if growth.finds_room else growth.context
+    _drop_doomed(context, draft.actions)
+    seen = context.state.observation.groups
+    targets = {action.group: _target_after(action, seen[action.group]) for action in draft.actions}
+    report, memory = plan_scale_down(context, targets, grown, ALL_NEW if growth.is_put_off else "")
+    memory = replace(memory, pending_hints=hints.fresh)
+    return replace(draft, plan=replace(draft.plan, scale_down=report), memory=replace(draft.memory, scale_down=memory))
 
 
 def _gives_way(action: SizeWrite, settings: Settings) -> bool:
@@ -231,44 +385,6 @@ def _gives_way(action: SizeWrite, settings: Settings) -> bool:
     return (
         settings.policy.growth_goes_before_deletion and isinstance(action, DeleteInstances) and not action.failure_ids
     )
-
-
-def _growth_first(actions: list[SizeWrite], settings: Settings) -> list[SizeWrite]:
-    """Keep one write for each group: growth replaces a deletion that may be delayed."""
-    growing = {action.group for action in actions if isinstance(action, IncreaseSize)}
-    return [action for action in actions if action.group not in growing or not _gives_way(action, settings)]
-
-
-def _grow(
-    context: ScaleUpContext, pods: list[Pod], random: Random, requests: ProvisioningRequestState
-) -> tuple[Growth, ProvisioningRequestState]:
-    """Plan growth for pods and requests; return it, and the requests after it."""
-    if not requests.is_enabled:
-        return grow(context, pods, random), requests
-    if requests.arbitrates:
-        growth = grow_fairly(context, pods, requests, random)
-        return growth, requests.apply(growth.changes)
-    others, changes = split_consumers(pods, requests)
-    requests = requests.apply(changes)
-    chosen, changes = choose_request(requests)
-    requests = requests.apply(changes)
-    requests = requests.apply(reserve_room(context.snapshot, requests))
-    growth = grow_as_ca(context, others, chosen, requests, random)
-    return growth, requests.apply(growth.changes)
-
-
-def _scale_down(
-    actions: list[SizeWrite], growth: Growth, reports: Iterable[ScaleUpReport], hints: Hints
-) -> tuple[ScaleDownReport, ScaleDownMemory]:
-    """Plan removals, in the snapshot with the pods that fit. Groups that grow for pods now have just grown."""
-    grown = {expansion.group for report in reports for expansion in report.expansions}
-    wait = ALL_NEW if growth.is_put_off else ""
-    context = _after_finding(growth.context) if growth.finds_room else growth.context
-    _drop_doomed(context, actions)
-    seen = context.state.observation.groups
-    targets = {action.group: _target_after(action, seen[action.group]) for action in actions}
-    report, memory = plan_scale_down(context, targets, grown, wait)
-    return report, replace(memory, pending_hints=hints.fresh)
 
 
 def _drop_doomed(context: ScaleUpContext, actions: Iterable[SizeWrite]) -> None:
@@ -295,30 +411,3 @@ def _target_after(action: SizeWrite, group: GroupSeen) -> int:
     if isinstance(action, DecreaseTargetSize) and action.target < len(group.instances or ()):
         return action.expected_target
     return action.target
-
-
-def _prepare(
-    state: ClusterState, settings: Settings, corrected: frozenset[GroupRef], quotas: Sequence[NodeQuota]
-) -> ScaleUpContext:
-    """Return the context to plan in: without expendable pods, with upcoming nodes."""
-    templates = make_templates(state, settings.templates)
-    snapshot = state.observation.snapshot.fork()
-    drop_passed_over(snapshot, settings)
-    room_by = drop_preempted(snapshot, state.now) if settings.policy.counts_on_preempted_room else math.inf
-    coming = add_upcoming(snapshot, state, templates)
-    silent = find_silent(state, settings)
-    doubtful = sum(silence.machines for silence in silent.values())
-    accelerators = Accelerators.of(state.observation.providers.values())
-    return ScaleUpContext(
-        state=state,
-        settings=settings,
-        snapshot=snapshot,
-        templates=templates,
-        quota=Quota(snapshot, make_resource_limits(settings.limits), DeviceCounter(state.observation), quotas),
-        accelerators=accelerators,
-        corrected=corrected,
-        coming=coming,
-        silent={ref: silence for ref, silence in silent.items() if ref in templates},
-        room_by=room_by,
-        hedges_left=settings.failures.most_hedged(int(state.observation.snapshot.alive.sum())) - doubtful,
-    )

@@ -21,7 +21,7 @@ from nodewright.planner.scale_up.balancing import balance_over, find_similar
 from nodewright.planner.scale_up.context import ScaleUpContext
 from nodewright.planner.scale_up.failover import Probation
 from nodewright.planner.scale_up.limits import CLUSTER_WIDE, Exceeded
-from nodewright.planner.scale_up.options import option_of
+from nodewright.planner.scale_up.options import make_option
 from nodewright.planner.scale_up.orchestrator import ScaleUp, increases
 
 NOT_WHOLE = Rejection(
@@ -103,7 +103,7 @@ class AtomicScaleUp(AllOrNothingScaleUp):
             if rejection is not None:
                 return None, f"pod {group.pods[0].name} does not fit its nodes: {rejection}"
         estimate = self._fit.estimate(ref, self._groups, UNLIMITED, fastpath=False)
-        option = option_of(self._context, ref, estimate)
+        option = make_option(self._context, ref, estimate)
         if option is None or len(option.pods) < self._wanted:
             return None, "not all pods fit on its nodes together"
         return option, self._limit_in_the_way(option)

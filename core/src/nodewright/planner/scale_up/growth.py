@@ -12,7 +12,7 @@ from nodewright.model.group import GroupRef
 from nodewright.model.plan import Expansion, ScaleUpReport
 from nodewright.model.pod import Pod
 from nodewright.model.reason import ScaleUpResult
-from nodewright.model.settings import Settings
+from nodewright.model.settings import TemplateSettings
 from nodewright.planner.provisioning_requests.arbitration import find_due, serve
 from nodewright.planner.provisioning_requests.ca import ChosenRequest, examine
 from nodewright.planner.provisioning_requests.classes import Mode
@@ -23,9 +23,9 @@ from nodewright.planner.provisioning_requests.state import (
     RequestChanges,
     join_changes,
 )
-from nodewright.planner.scale_up.context import ScaleUpContext, grown
+from nodewright.planner.scale_up.context import ScaleUpContext, deadline, grown
 from nodewright.planner.scale_up.options import skip_reason
-from nodewright.planner.scale_up.orchestrator import ScaleUp, increases, plan_rounds
+from nodewright.planner.scale_up.orchestrator import ScaleUp, increases
 from nodewright.planner.scale_up.pending_pods import split_young
 
 
@@ -61,16 +61,35 @@ def context_after(growth: Growth) -> ScaleUpContext | None:
     return after if is_told else None
 
 
-def grow(context: ScaleUpContext, pods: Sequence[Pod], random: Random) -> Growth:
-    """Plan growth for pods that fit nowhere."""
+def grow(context: ScaleUpContext, pods: Sequence[Pod], random: Random, *, may_wait: bool = True) -> Growth:
+    """Plan growth for pods that fit nowhere; without ``may_wait`` also if there is a reason to wait.
+
+    There is one expansion, or with --salvo-scale-up as many as help remaining pods while there is time.
+    """
     if not pods:
         return Growth(context=context)
-    wait = reason_to_wait(context, pods)
+    wait = reason_to_wait(context, pods) if may_wait else None
     if wait is not None:
         report = ScaleUp(context, pods, random).postpone(wait)
         return Growth(context=context, reports=[report], is_put_off=wait == ScaleUpResult.IN_COOLDOWN)
-    increases, reports = plan_rounds(context, pods, random)
-    return Growth(context=context, actions=increases, reports=reports, unplaced=reports)
+    settings = context.settings.scale_up
+    is_over = deadline(context.state.elapsed, settings.salvo_scale_up_budget)
+    actions, reports = list[IncreaseSize](), list[ScaleUpReport]()
+    current: ScaleUpContext | None = context
+    while current is not None and pods:
+        more, report = ScaleUp(current, pods, random).plan()
+        actions += more
+        reports.append(report)
+        if not (settings.salvo_scale_up and more):
+            break
+        handled = {id(pod) for pod in report.triggered}
+        pods = [pod for pod in pods if id(pod) not in handled]
+        if pods and is_over():
+            said = f"time was up (--salvo-scale-up-budget) with {len(pods)} pods left: the next loop goes on with them"
+            reports[-1] = replace(report, partial="; ".join(filter(None, (report.partial, said))))
+            break
+        current = grown(current, report)
+    return Growth(context=context, actions=actions, reports=reports, unplaced=reports)
 
 
 def grow_fairly(
@@ -146,7 +165,8 @@ def grow_as_ca(
         actions, reports = list(examined.actions), [examined.report]
         changes.append(examined.changes)
     else:
-        actions, reports = plan_rounds(context, pods, random)
+        growth = grow(context, pods, random, may_wait=False)
+        actions, reports = growth.actions, growth.reports
     found = turn and reports[0].result == ScaleUpResult.SUCCESSFUL and not actions
     is_new = wait == ScaleUpResult.IN_COOLDOWN
     return Growth(
@@ -178,11 +198,11 @@ def reason_to_wait(context: ScaleUpContext, pods: Sequence[Pod]) -> ScaleUpResul
     return None
 
 
-def count_ready_nodes(state: ClusterState, settings: Settings) -> int:
+def count_ready_nodes(state: ClusterState, settings: TemplateSettings) -> int:
     """Return how many nodes, of any group or none, are ready and schedulable."""
     accelerators = Accelerators.of(state.observation.providers.values())
     nodes = (node for _, node in state.observation.snapshot.nodes() if not node.spec.unschedulable)
-    return sum(is_ready(node, settings.templates) and not accelerators.are_missing(node) for node in nodes)
+    return sum(is_ready(node, settings) and not accelerators.are_missing(node) for node in nodes)
 
 
 def _is_full(context: ScaleUpContext) -> bool:
@@ -194,7 +214,7 @@ def _is_full(context: ScaleUpContext) -> bool:
     if left is None:
         return False
     if not context.settings.policy.counts_upcoming_in_total:
-        return count_ready_nodes(context.state, context.settings) >= limit
+        return count_ready_nodes(context.state, context.settings.templates) >= limit
     return left <= 0
 
 

@@ -6,13 +6,11 @@ from nodewright.clusterstate.backoff import is_active, is_deferred
 from nodewright.clusterstate.state import GroupState
 from nodewright.estimator.binpacking import Estimate
 from nodewright.estimator.limits import node_limit
-from nodewright.estimator.pod_group import PodGroup
 from nodewright.expander.option import Option
 from nodewright.model.group import GroupRef
 from nodewright.model.reason import SkipCode, SkipReason
 from nodewright.model.timestamps import format_moment
-from nodewright.planner.scale_up.context import ScaleUpContext, deadline
-from nodewright.planner.scale_up.node_group_fit import NodeGroupFit
+from nodewright.planner.scale_up.context import ScaleUpContext
 
 
 def skip_reason(context: ScaleUpContext, ref: GroupRef) -> SkipReason | None:
@@ -76,22 +74,8 @@ def _too_many(context: ScaleUpContext, ref: GroupRef) -> SkipReason | None:
     return SkipReason(code=SkipCode.GROUP_LIMIT, message=message)
 
 
-def make_option(
-    context: ScaleUpContext,
-    ref: GroupRef,
-    groups: Sequence[PodGroup],
-    similar: Sequence[GroupRef],
-    fit: NodeGroupFit,
-) -> Option | None:
-    """Return what growing a group, and those ``similar`` to it, does for the pods; None if it helps none."""
-    fitting = [group for group in groups if ref in fit.fits(group.pod_class)]
-    if not fitting:
-        return None
-    return option_of(context, ref, _estimate(context, ref, fitting, similar, fit))
-
-
-def option_of(context: ScaleUpContext, ref: GroupRef, found: Estimate) -> Option | None:
-    """Return the option that an estimate of growing one group amounts to; None if it helps no pod."""
+def make_option(context: ScaleUpContext, ref: GroupRef, found: Estimate) -> Option | None:
+    """Return the option of growing one group, made of its estimate; None if it helps no pod."""
     seen = context.state.groups[ref].seen
     count = found.new_nodes if context.settings.policy.buys_only_used_nodes else found.node_count
     if count and seen.options.zero_or_max_node_scaling:
@@ -111,22 +95,14 @@ def option_of(context: ScaleUpContext, ref: GroupRef, found: Estimate) -> Option
     )
 
 
-def _estimate(
-    context: ScaleUpContext,
-    ref: GroupRef,
-    groups: Sequence[PodGroup],
-    similar: Sequence[GroupRef],
-    fit: NodeGroupFit,
-) -> Estimate:
-    settings = context.settings.scale_up
+def most_nodes(context: ScaleUpContext, ref: GroupRef, similar: Sequence[GroupRef]) -> int:
+    """Return how many nodes an estimate for a group may add, as ``node_limit`` does; growth may use ``similar`` groups."""
     room = sum(context.room(other) for other in (ref, *similar))
+    thresholds = [context.settings.scale_up.max_nodes_per_scaleup, room or -1]
     left = context.nodes_left
-    thresholds = [settings.max_nodes_per_scaleup, room or -1]
     if left is not None:
         thresholds.append(left if left > 0 else -1)
-    is_over = deadline(context.state.elapsed, settings.max_nodegroup_binpacking_duration)
-    fastpath = settings.fastpath_binpacking_enabled
-    return fit.estimate(ref, groups, node_limit(thresholds), fastpath=fastpath, is_over=is_over)
+    return node_limit(thresholds)
 
 
 def _requested(found: Estimate) -> dict[str, int]:

@@ -15,7 +15,7 @@ from nodewright.model.plan import Expansion, OptionSummary, ScaleUpReport
 from nodewright.model.pod import Pod
 from nodewright.model.reason import GroupReasons, Rejection, ScaleUpResult, SkipCode, SkipReason, Unhelped
 from nodewright.planner.scale_up.balancing import balance_over, find_similar
-from nodewright.planner.scale_up.context import ScaleUpContext, deadline, grown, with_targets
+from nodewright.planner.scale_up.context import ScaleUpContext, deadline, with_targets
 from nodewright.planner.scale_up.failover import (
     Probation,
     ProbationPlan,
@@ -24,7 +24,7 @@ from nodewright.planner.scale_up.failover import (
     without_same_failure_domain,
 )
 from nodewright.planner.scale_up.node_group_fit import NodeGroupFit
-from nodewright.planner.scale_up.options import make_option, skip_reason
+from nodewright.planner.scale_up.options import make_option, most_nodes, skip_reason
 from nodewright.snapshot.pod_class import PodClass
 
 _NOT_CHOSEN = SkipReason(code=SkipCode.NOT_CHOSEN, message="another group was chosen in this loop")
@@ -103,14 +103,20 @@ class ScaleUp:
 
     def _options(self) -> list[Option]:
         """Return what growing each group does; when time is up, only the groups that were evaluated so far."""
-        found: list[Option] = []
-        elapsed, limit = self._context.state.elapsed, self._context.settings.scale_up.max_binpacking_time
-        for ref in [ref for ref in self._context.state.groups if ref not in self._skipped]:
-            if found and 0 < limit < elapsed():
+        context, fit, found = self._context, self._fit, list[Option]()
+        settings, elapsed = context.settings.scale_up, context.state.elapsed
+        for ref in [ref for ref in context.state.groups if ref not in self._skipped]:
+            if found and 0 < settings.max_binpacking_time < elapsed():
                 self._skipped[ref] = _NO_TIME
                 continue
             offered = self._probation.offered(ref, self._groups)
-            option = make_option(self._context, ref, offered, self._similar(ref, offered), self._fit)
+            pods = [group for group in offered if ref in fit.fits(group.pod_class)]
+            if not pods:
+                continue
+            most = most_nodes(context, ref, self._similar(ref, offered))
+            is_over = deadline(elapsed, settings.max_nodegroup_binpacking_duration)
+            estimate = fit.estimate(ref, pods, most, fastpath=settings.fastpath_binpacking_enabled, is_over=is_over)
+            option = make_option(context, ref, estimate)
             if option is not None:
                 found.append(option)
         return found
@@ -269,31 +275,3 @@ def _summaries(options: Sequence[Option], chosen: Option | None) -> tuple[Option
     return tuple(
         OptionSummary(group=o.group, nodes=o.node_count, pods=len(o.pods), chosen=o is chosen) for o in options
     )
-
-
-def plan_rounds(
-    context: ScaleUpContext, pods: Sequence[Pod], random: Random
-) -> tuple[list[IncreaseSize], list[ScaleUpReport]]:
-    """Return the increases and the report of each expansion.
-
-    There is one, or with --salvo-scale-up as many as help remaining pods while there is time.
-    """
-    settings = context.settings.scale_up
-    is_over = deadline(context.state.elapsed, settings.salvo_scale_up_budget)
-    actions: list[IncreaseSize] = []
-    reports: list[ScaleUpReport] = []
-    current: ScaleUpContext | None = context
-    while current is not None and pods:
-        increases, report = ScaleUp(current, pods, random).plan()
-        actions += increases
-        reports.append(report)
-        if not (settings.salvo_scale_up and increases):
-            break
-        handled = {id(pod) for pod in report.triggered}
-        pods = [pod for pod in pods if id(pod) not in handled]
-        if pods and is_over():
-            said = f"time was up (--salvo-scale-up-budget) with {len(pods)} pods left: the next loop goes on with them"
-            reports[-1] = replace(report, partial="; ".join(filter(None, (report.partial, said))))
-            break
-        current = grown(current, report)
-    return actions, reports

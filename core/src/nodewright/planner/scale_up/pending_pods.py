@@ -143,10 +143,10 @@ class Waiting:
     ``daemons``: the pods of DaemonSets, by identity.
     """
 
-    old: list[Pod]
-    by_class: ByClass
-    young: list[Pod]
-    daemons: set[int]
+    old: list[Pod] = field(default_factory=list)
+    by_class: ByClass = field(default_factory=dict)
+    young: list[Pod] = field(default_factory=list)
+    daemons: set[int] = field(default_factory=set)
 
     def add(self, pods: Iterable[Pod], classes: PodClasses) -> None:
         """Add pods to plan for."""
