@@ -162,7 +162,7 @@ def test_a_budget_that_shrank_meanwhile_keeps_its_pods() -> None:
     story.remove("pool-2", at=AT)
     over = only(story)
     assert over.result == RemovalResult.INTERNAL
-    assert "keeps it" in over.message
+    assert "blocks the removal" in over.message
     assert story.facts(What.POD_EVICTED) == []
     assert is_as_before(story, "pool-2")
 
