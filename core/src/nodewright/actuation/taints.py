@@ -11,12 +11,11 @@ from msgspec.structs import replace
 
 from nodewright.actuation.events import taint_removed_event
 from nodewright.actuation.ports import ClusterWrites, Event, EventSink
-from nodewright.actuation.write_gate import Machine
 from nodewright.clusterstate.deletions import DELETION_SECONDS
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.clock import Clock
 from nodewright.model.errors import KubeApiError
-from nodewright.model.group import InstanceState
+from nodewright.model.group import InstanceState, Machine
 from nodewright.model.node import DELETION_CANDIDATE_TAINT, TO_BE_DELETED_TAINT, Node, Taint
 from nodewright.model.settings import ScaleDownSettings, Settings
 from nodewright.planner.scale_down.unneeded import tainted_at

@@ -14,7 +14,7 @@ from nodewright.actuation.drain import as_deletion
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.action import DeleteInstances
 from nodewright.model.duration import format_duration
-from nodewright.model.group import GroupRef
+from nodewright.model.group import GroupRef, Machine
 from nodewright.model.plan import HeldBack, Plan, PlannedAction, ScaleDownReport
 from nodewright.model.reason import ScaleDownResult
 from nodewright.model.removal import NodeRemoval, RemovalReason
@@ -26,7 +26,6 @@ _SHARE = 0.05
 _ALWAYS_EMPTY = 50
 _SHARE_EMPTY = 0.25
 _EXHAUSTED = "DeletionBudgetExhausted"
-Machine = tuple[GroupRef, str]
 SECOND_LOOK = "nodewright has just started; it deletes a machine for its age only after a second look at the cluster"
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace as changed
 from nodewright.clusterstate.backoff import deferral_no_later
 from nodewright.clusterstate.memory import Backoff, Memory, ProvisioningMemory, Reservation, ScaleUpRequest
 from nodewright.clusterstate.purchases import purchase_no_later as purchased
-from nodewright.model.group import GroupRef
+from nodewright.model.group import Machine
 
 T = TypeVar("T", ScaleUpRequest, Reservation)
 
@@ -71,5 +71,5 @@ def _backoff(held: Backoff, now: float) -> Backoff:
     return changed(held, last_failure=min(held.last_failure, now), until=until, asked=min(held.asked, now))
 
 
-def _no_later(moments: Mapping[tuple[GroupRef, str], float], now: float) -> dict[tuple[GroupRef, str], float]:
+def _no_later(moments: Mapping[Machine, float], now: float) -> dict[Machine, float]:
     return {machine: min(at, now) for machine, at in moments.items()}

@@ -7,12 +7,9 @@ from typing import NamedTuple
 from nodewright.clusterstate.memory import Memory, MostNodes, ScaleDownMemory
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.action import DeleteInstances, Failed, Outcome, Unknown
-from nodewright.model.group import GroupRef, InstanceState
+from nodewright.model.group import GroupRef, InstanceState, Machine
 from nodewright.model.removal import RemovalEnded, RemovalResult
 from nodewright.snapshot.observation import GroupSeen
-
-Machine = tuple[GroupRef, str]
-
 
 # For so many seconds the largest number of nodes counts for limits that are a share of the cluster.
 _MOST_NODES_SECONDS = 600.0
@@ -60,7 +57,7 @@ def _begins(machine: Machine, before: Mapping[GroupRef, GroupSeen], groups: Mapp
 
 def tried_deletions(
     memory: Memory, groups: Mapping[GroupRef, GroupSeen], outcomes: Sequence[Outcome]
-) -> dict[tuple[GroupRef, str], float]:
+) -> dict[Machine, float]:
     """Return when the deletion of each machine or failure that still exists was last requested.
 
     A call that a busy cloud refused does not count: the group is deferred. After a call without an answer the whole

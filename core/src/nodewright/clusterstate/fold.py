@@ -33,7 +33,7 @@ from nodewright.clusterstate.rules.seed import evaluate_seed
 from nodewright.clusterstate.scale_down_activity import with_activity
 from nodewright.clusterstate.state import ClusterState, GroupContext, GroupState, Rule
 from nodewright.model.action import Outcome
-from nodewright.model.group import GroupRef
+from nodewright.model.group import GroupRef, Machine
 from nodewright.model.removal import RemovalEnded
 from nodewright.model.settings import Settings, SizeCorrection
 from nodewright.snapshot.observation import GroupSeen, Observation
@@ -48,9 +48,9 @@ class _Findings:
     seen: Observation
     states: Mapping[GroupRef, GroupState]
     members: Membership
-    since: Mapping[tuple[GroupRef, str], float]
+    since: Mapping[Machine, float]
     arrivals: Mapping[GroupRef, ArrivalHistory]
-    tried: Mapping[tuple[GroupRef, str], float]
+    tried: Mapping[Machine, float]
     provisioning: ProvisioningMemory
     empty_since: Mapping[GroupRef, float]
     deferrals: Mapping[GroupRef, Deferral]
@@ -154,7 +154,7 @@ def _is_idle(group: GroupSeen, members: Membership, memory: Memory, outcomes: Se
 
 def _unregistered_since(
     memory: Memory, groups: Mapping[GroupRef, GroupSeen], members: Membership, now: float
-) -> dict[tuple[GroupRef, str], float]:
+) -> dict[Machine, float]:
     return {
         (ref, instance_id): memory.unregistered_since.get((ref, instance_id), now)
         for ref, group in groups.items()

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from nodewright.clusterstate.membership import Membership
-from nodewright.model.group import ErrorClass, GroupRef
+from nodewright.model.group import ErrorClass, GroupRef, Machine
 from nodewright.model.node import Node
 from nodewright.model.plan import ProviderCall
 from nodewright.model.pod import Pod
@@ -319,8 +319,8 @@ class ScaleDownMemory:
     recheck_at: Mapping[str, float] = field(default_factory=dict)
     hints: PodPlaces = field(default_factory=PodPlaces)
     pending_hints: Mapping[str, str] = field(default_factory=dict)
-    deleting: Mapping[tuple[GroupRef, str], float] = field(default_factory=dict)
-    watched: Mapping[tuple[GroupRef, str], float] = field(default_factory=dict)
+    deleting: Mapping[Machine, float] = field(default_factory=dict)
+    watched: Mapping[Machine, float] = field(default_factory=dict)
     engine_started: float = 0.0
     room_found_at: float = 0.0
     updated_at: float = 0.0
@@ -357,16 +357,16 @@ class Memory:
     given_up: Mapping[GroupRef, int] = field(default_factory=dict)
     withdrawn_at: Mapping[GroupRef, float] = field(default_factory=dict)
     size_gaps: Mapping[GroupRef, IncorrectSize] = field(default_factory=dict)
-    unregistered_since: Mapping[tuple[GroupRef, str], float] = field(default_factory=dict)
-    late: frozenset[tuple[GroupRef, str]] = frozenset()
+    unregistered_since: Mapping[Machine, float] = field(default_factory=dict)
+    late: frozenset[Machine] = frozenset()
     seen_failures: frozenset[tuple[GroupRef, str]] = frozenset()
-    never_ran: frozenset[tuple[GroupRef, str]] = frozenset()
-    ran: frozenset[tuple[GroupRef, str]] = frozenset()
-    deletions: Mapping[tuple[GroupRef, str], float] = field(default_factory=dict)
+    never_ran: frozenset[Machine] = frozenset()
+    ran: frozenset[Machine] = frozenset()
+    deletions: Mapping[Machine, float] = field(default_factory=dict)
     deletion_window: float = SafetySettings().deletion_window
-    empty_deletions: Mapping[tuple[GroupRef, str], float] = field(default_factory=dict)
+    empty_deletions: Mapping[Machine, float] = field(default_factory=dict)
     empty_deletion_window: float = SafetySettings().empty_deletion_window
-    deletion_tried: Mapping[tuple[GroupRef, str], float] = field(default_factory=dict)
+    deletion_tried: Mapping[Machine, float] = field(default_factory=dict)
     arrivals: Mapping[GroupRef, ArrivalHistory] = field(default_factory=dict)
     node_groups: Mapping[str, GroupRef] = field(default_factory=dict)
     members: Membership | None = field(default=None, compare=False, repr=False)

@@ -5,11 +5,9 @@ from dataclasses import replace
 
 from nodewright.clusterstate.memory import Memory, WriteInFlight
 from nodewright.model.action import Done, Failed, IncreaseSize, Outcome
-from nodewright.model.group import GroupRef, Instance, InstanceState
+from nodewright.model.group import GroupRef, Instance, InstanceState, Machine
 from nodewright.model.settings import Settings
 from nodewright.snapshot.observation import GroupSeen, Observation
-
-Machine = tuple[GroupRef, str]
 
 
 def with_evidence(seen: Observation, memory: Memory) -> Observation:

@@ -9,7 +9,7 @@ from nodewright.clusterstate.backoff import is_active
 from nodewright.clusterstate.membership import Membership, names_of, unregistered_ids
 from nodewright.clusterstate.memory import Backoff, Memory, UnhealthyCluster
 from nodewright.clusterstate.state import GroupState, Readiness, has_resumed
-from nodewright.model.group import GroupRef
+from nodewright.model.group import GroupRef, Machine
 from nodewright.model.node import TO_BE_DELETED_TAINT, Node, NodeCondition
 from nodewright.model.settings import LoopSettings, Settings, TemplateSettings
 from nodewright.model.timestamps import format_moment
@@ -111,7 +111,7 @@ READY_ONCE, SEEN_UP = 0.0, -1.0
 def sort_readiness(
     group: GroupSeen,
     members: Membership,
-    since: Mapping[tuple[GroupRef, str], float],
+    since: Mapping[Machine, float],
     memory: Memory,
     settings: Settings,
     now: float,

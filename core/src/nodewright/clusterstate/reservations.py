@@ -17,7 +17,7 @@ from nodewright.clusterstate.membership import Membership
 from nodewright.clusterstate.memory import Memory, Reservation, ReservationPart, Shortfall
 from nodewright.clusterstate.readiness import class_of, is_up, was_never_ready
 from nodewright.model.action import DecreaseTargetSize, Done, Failed, IncreaseSize, Outcome, Unknown
-from nodewright.model.group import GroupOptions, GroupRef
+from nodewright.model.group import GroupOptions, GroupRef, Machine
 from nodewright.model.node import Node
 from nodewright.model.settings import Settings
 from nodewright.snapshot.observation import GroupSeen
@@ -43,7 +43,7 @@ class ReservationContext:
     seen: Groups
     groups: Groups
     members: Membership
-    since: Mapping[tuple[GroupRef, str], float]
+    since: Mapping[Machine, float]
     memory: Memory
     settings: Settings
     now: float
@@ -64,7 +64,7 @@ class SettledReservations:
 
     reservations: Reservations
     shortfalls: Mapping[GroupRef, Shortfall] = field(default_factory=dict)
-    late: frozenset[tuple[GroupRef, str]] = frozenset()
+    late: frozenset[Machine] = frozenset()
 
 
 def open_reservations(
@@ -120,7 +120,7 @@ class _Settlement:
         self._found = found
         self._whole = {name for name, reservation in found.items() if not reservation.broken}
         self._shortfalls: dict[GroupRef, Shortfall] = {}
-        self._late: set[tuple[GroupRef, str]] = set()
+        self._late: set[Machine] = set()
         self._nodes: dict[GroupRef, dict[str, Node]] = {}
 
     def settle(self, outcomes: Sequence[Outcome]) -> SettledReservations:

@@ -36,7 +36,7 @@ from nodewright.engine.wake_ups import WakeUps
 from nodewright.model.action import Action, DeleteInstances
 from nodewright.model.clock import Clock
 from nodewright.model.errors import InvariantError, NodewrightError
-from nodewright.model.group import GroupRef
+from nodewright.model.group import Machine
 from nodewright.model.plan import HeldBack, Plan, PlannedAction
 from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalResult, Removing
 from nodewright.model.settings import Settings
@@ -370,7 +370,7 @@ def _without_withheld(plan: Plan, withheld: Sequence[HeldBack]) -> Plan:
     return replace(plan, actions=tuple(actions), held_back=(*plan.held_back, *withheld))
 
 
-def _machines_of_deletions(withheld: Iterable[HeldBack]) -> frozenset[tuple[GroupRef, str]]:
+def _machines_of_deletions(withheld: Iterable[HeldBack]) -> frozenset[Machine]:
     """Return the machines that these actions were to delete."""
     deletions = (held.action for held in withheld if isinstance(held.action, DeleteInstances))
     return frozenset((deletion.group, instance_id) for deletion in deletions for instance_id in deletion.instance_ids)

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from msgspec.structs import replace as changed
 
-from nodewright.actuation.write_gate import Machine
 from nodewright.clusterstate.memory import Memory, WriteInFlight
 from nodewright.clusterstate.requests import opened
 from nodewright.clusterstate.reservations import open_reservations
@@ -17,7 +16,7 @@ from nodewright.model.action import (
     DeleteNodeGroup,
     IncreaseSize,
 )
-from nodewright.model.group import GroupOptions, GroupRef
+from nodewright.model.group import GroupOptions, GroupRef, Machine
 from nodewright.model.removal import NodeRemoval
 
 

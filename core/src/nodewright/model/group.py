@@ -22,6 +22,10 @@ class GroupRef(NamedTuple):
         return f"{self.provider}/{self.group_id}"
 
 
+# A machine: its group and the id of its instance.
+Machine = tuple[GroupRef, str]
+
+
 class Value(msgspec.Struct, frozen=True, kw_only=True):
     """Base of the frozen values that cross the provider contract."""
 

@@ -8,7 +8,7 @@ import numpy as np
 from nodewright.model.meta import Requirement
 from nodewright.model.node import Node
 from nodewright.model.pod import NodeSelector, NodeSelectorTerm
-from nodewright.predicates.selectors import Condition, Labels, parse_condition
+from nodewright.predicates.selectors import Labels, SelectorRequirement, parse_requirement
 from nodewright.snapshot.column import ColumnKey, Ids, Mask
 from nodewright.snapshot.node_table import NodeTable
 from nodewright.snapshot.pod_class import PodClass, per_class
@@ -73,8 +73,8 @@ def _term_holds(term: NodeSelectorTerm, labels: Labels, name: str) -> bool:
     if not term.match_expressions and not term.match_fields:
         return False
     for requirement in term.match_expressions:
-        condition = parse_condition(requirement, compare=True)
-        if condition is None or not condition.holds(labels):
+        parsed = parse_requirement(requirement, compare=True)
+        if parsed is None or not parsed.holds(labels):
             return False
     if not all(map(_is_field_usable, term.match_fields)):
         return False
@@ -104,28 +104,28 @@ def _term_mask(table: NodeTable, window: slice, term: NodeSelectorTerm, *, named
     """Return a mask of the rows that match a term; None if it never matches."""
     if not term.match_expressions and not term.match_fields:
         return None
-    conditions = [parse_condition(requirement, compare=True) for requirement in term.match_expressions]
-    if not all(map(_is_field_usable, term.match_fields)) or None in conditions:
+    parsed = [parse_requirement(requirement, compare=True) for requirement in term.match_expressions]
+    if not all(map(_is_field_usable, term.match_fields)) or None in parsed:
         return None
-    parts = [condition_mask(table, window, condition) for condition in conditions if condition is not None]
+    parts = [requirement_mask(table, window, requirement) for requirement in parsed if requirement is not None]
     if named:
         parts.extend(_field_mask(table, window, requirement) for requirement in term.match_fields)
     return _all(parts, window)
 
 
-def condition_mask(table: NodeTable, window: slice, condition: Condition) -> Mask:
-    """Return a mask of the rows whose labels meet a condition."""
-    ids = table.labels(condition.key)[window]
-    match condition.operator:
+def requirement_mask(table: NodeTable, window: slice, requirement: SelectorRequirement) -> Mask:
+    """Return a mask of the rows whose labels meet a requirement."""
+    ids = table.labels(requirement.key)[window]
+    match requirement.operator:
         case "In":
-            return _is_one_of(table, ids, condition)
+            return _is_one_of(table, ids, requirement)
         case "NotIn":
-            return ~_is_one_of(table, ids, condition)
+            return ~_is_one_of(table, ids, requirement)
         case "Exists":
             return ids >= 0
         case "DoesNotExist":
             return ids < 0
-    return _compares(table, ids, condition)
+    return _compares(table, ids, requirement)
 
 
 def _has_value(table: NodeTable, window: slice, key: str, value: str) -> Mask:
@@ -133,16 +133,16 @@ def _has_value(table: NodeTable, window: slice, key: str, value: str) -> Mask:
     return found
 
 
-def _is_one_of(table: NodeTable, ids: Ids, condition: Condition) -> Mask:
-    known = table.vocabulary.label_values.get(condition.key, {})
-    wanted = [known[value] for value in condition.values if value in known]
+def _is_one_of(table: NodeTable, ids: Ids, requirement: SelectorRequirement) -> Mask:
+    known = table.vocabulary.label_values.get(requirement.key, {})
+    wanted = [known[value] for value in requirement.values if value in known]
     return np.isin(ids, wanted) if len(wanted) > 1 else ids == (wanted[0] if wanted else _UNKNOWN)
 
 
-def _compares(table: NodeTable, ids: Ids, condition: Condition) -> Mask:
+def _compares(table: NodeTable, ids: Ids, requirement: SelectorRequirement) -> Mask:
     present, where = np.unique(ids, return_inverse=True)
-    texts = list(table.vocabulary.label_values.get(condition.key, {}))
-    verdicts = [index >= 0 and condition.compares(texts[index]) for index in present.tolist()]
+    texts = list(table.vocabulary.label_values.get(requirement.key, {}))
+    verdicts = [index >= 0 and requirement.compares(texts[index]) for index in present.tolist()]
     found: Mask = np.array(verdicts, dtype=np.bool_)[where]
     return found
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from nodewright.model.pod import TopologySpreadConstraint
 from nodewright.predicates.node_selector import NodeDemand, demand_column, demand_of
 from nodewright.predicates.predicate import Predicate, Texts
-from nodewright.predicates.selectors import Condition, Selector, parse_selector
+from nodewright.predicates.selectors import Selector, SelectorRequirement, parse_selector
 from nodewright.predicates.taint_toleration import Tolerance, tolerance_column, tolerance_of
 from nodewright.snapshot.column import ColumnKey, Ids, Ints, Mask
 from nodewright.snapshot.domains import DomainCounts, DomainQuery
@@ -57,8 +57,8 @@ def _selector(pod: PodClass, constraint: TopologySpreadConstraint) -> Selector |
     if not own:
         return parsed
     # Without a selector, kube-scheduler uses the keys alone.
-    conditions = [Condition(key, "In", frozenset([pod.labels[key]])) for key in own]
-    return Selector((*conditions, *(parsed.conditions if parsed else ())))
+    equal = [SelectorRequirement(key, "In", frozenset([pod.labels[key]])) for key in own]
+    return Selector((*equal, *(parsed.requirements if parsed else ())))
 
 
 def _counts_for(pod: PodClass, other: PodClass, selector: Selector | None) -> bool:

@@ -53,7 +53,7 @@ def parse_int64(text: str) -> int | None:
     return number if number in _INT64 else None
 
 
-class Condition:
+class SelectorRequirement:
     """One valid requirement on labels."""
 
     __slots__ = ("bound", "key", "operator", "values")
@@ -85,37 +85,37 @@ class Condition:
         return number > self.bound if self.operator == "Gt" else number < self.bound
 
 
-def parse_condition(requirement: Requirement, *, compare: bool = False) -> Condition | None:
-    """Return the condition; None if it is invalid. ``compare`` allows Gt and Lt, which are valid for nodes only."""
+def parse_requirement(requirement: Requirement, *, compare: bool = False) -> SelectorRequirement | None:
+    """Return the requirement; None if it is invalid. ``compare`` allows Gt and Lt, which are valid for nodes only."""
     operator, values = requirement.operator, requirement.values
     if not is_label_key(requirement.key) or not all(map(is_label_value, values)):
         return None
     if compare and operator in ("Gt", "Lt"):
         bound = parse_int64(values[0]) if len(values) == 1 else None
-        return None if bound is None else Condition(requirement.key, operator, frozenset(), bound)
+        return None if bound is None else SelectorRequirement(requirement.key, operator, frozenset(), bound)
     if operator not in _ARITY or len(values) not in _ARITY[operator]:
         return None
-    return Condition(requirement.key, operator, frozenset(values))
+    return SelectorRequirement(requirement.key, operator, frozenset(values))
 
 
 class Selector:
-    """A valid label selector: all conditions must hold. Without conditions it matches everything."""
+    """A valid label selector: all requirements must hold. Without any it matches everything."""
 
-    __slots__ = ("conditions",)
+    __slots__ = ("requirements",)
 
-    def __init__(self, conditions: Iterable[Condition]) -> None:
-        self.conditions = tuple(conditions)
+    def __init__(self, requirements: Iterable[SelectorRequirement]) -> None:
+        self.requirements = tuple(requirements)
 
     @property
     def is_everything(self) -> bool:
-        return not self.conditions
+        return not self.requirements
 
     @property
     def label(self) -> tuple[str, str] | None:
-        """Return a label that all matching objects have, taken from an In condition with one value; None: no such one."""
-        for condition in self.conditions:
-            if condition.operator == "In" and len(condition.values) == 1:
-                return condition.key, next(iter(condition.values))
+        """Return a label that all matching objects have, taken from an In requirement with one value; None: no such one."""
+        for one in self.requirements:
+            if one.operator == "In" and len(one.values) == 1:
+                return one.key, next(iter(one.values))
         return None
 
     @property
@@ -124,15 +124,15 @@ class Selector:
         return Shortlist(labels_of, frozenset([self.label])) if self.label else None
 
     def matches(self, labels: Labels) -> bool:
-        return all(condition.holds(labels) for condition in self.conditions)
+        return all(one.holds(labels) for one in self.requirements)
 
 
 def parse_selector(selector: LabelSelector) -> Selector | None:
     """Return the selector; None if it is invalid."""
     equal = (Requirement(key=key, operator="In", values=(value,)) for key, value in selector.match_labels.items())
-    conditions = [parse_condition(requirement) for requirement in (*equal, *selector.match_expressions)]
-    usable = [condition for condition in conditions if condition is not None]
-    return Selector(usable) if len(usable) == len(conditions) else None
+    parsed = [parse_requirement(requirement) for requirement in (*equal, *selector.match_expressions)]
+    valid = [requirement for requirement in parsed if requirement is not None]
+    return Selector(valid) if len(valid) == len(parsed) else None
 
 
 def matches_selector(labels: Labels, selector: LabelSelector | None) -> bool:

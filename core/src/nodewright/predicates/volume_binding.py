@@ -8,9 +8,9 @@ import numpy as np
 from nodewright.model.cluster import PersistentVolume, PersistentVolumeClaim, StorageClass, TopologyTerm
 from nodewright.model.meta import Requirement
 from nodewright.model.pod import Volume
-from nodewright.predicates.node_selector import condition_mask, matches_node, selector_mask
+from nodewright.predicates.node_selector import matches_node, requirement_mask, selector_mask
 from nodewright.predicates.predicate import Predicate, Texts
-from nodewright.predicates.selectors import Labels, Selector, parse_condition
+from nodewright.predicates.selectors import Labels, Selector, parse_requirement
 from nodewright.predicates.volume_matching import Wish, find_unserved, make_wish, size_of_claim
 from nodewright.predicates.volumes import (
     WAIT_FOR_CONSUMER,
@@ -120,7 +120,7 @@ def _provision_mask(snapshot: Snapshot, claim: PersistentVolumeClaim, window: sl
     for term in storage_class.allowed_topologies:
         selector = _parse_topology(term)
         if selector is not None:
-            masks = [condition_mask(snapshot, window, condition) for condition in selector.conditions]
+            masks = [requirement_mask(snapshot, window, requirement) for requirement in selector.requirements]
             nowhere |= np.logical_and.reduce(masks)
     return nowhere
 
@@ -132,9 +132,9 @@ def _is_provisioned(storage_class: StorageClass) -> bool:
 def _parse_topology(term: TopologyTerm) -> Selector | None:
     """Return the selector of a term of allowedTopologies; None if it is empty or invalid and selects nothing."""
     stated = (Requirement(key=r.key, operator="In", values=r.values) for r in term.match_label_expressions)
-    conditions = [parse_condition(requirement) for requirement in stated]
-    usable = [condition for condition in conditions if condition is not None]
-    return Selector(usable) if usable and len(usable) == len(conditions) else None
+    parsed = [parse_requirement(requirement) for requirement in stated]
+    valid = [requirement for requirement in parsed if requirement is not None]
+    return Selector(valid) if valid and len(valid) == len(parsed) else None
 
 
 def _lacks_space(claim: PersistentVolumeClaim, context: Context) -> bool:

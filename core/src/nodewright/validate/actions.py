@@ -17,7 +17,7 @@ from nodewright.model.action import (
     IncreaseSize,
     SizeWrite,
 )
-from nodewright.model.group import GroupRef, MachineType, NodeGroup
+from nodewright.model.group import GroupRef, Machine, MachineType, NodeGroup
 from nodewright.model.limits import make_resource_limits
 from nodewright.model.removal import NodeRemoval
 from nodewright.model.settings import Settings
@@ -66,7 +66,7 @@ class _ActionSequence:
         self._settings = settings
         self._leaves_refusing_to_cloud = not settings.policy.awaits_corrections
         self._targets = {ref: group.target for ref, group in seen.groups.items()}
-        self._deleted = set[tuple[GroupRef, str]]()
+        self._deleted = set[Machine]()
         snapshot = seen.snapshot
         nodes = (node for _, node in snapshot.nodes())
         self._nodes = NodesOfMachines(nodes, lambda node: snapshot.pods(snapshot.row(node.name)))

@@ -31,7 +31,7 @@ from nodewright.clusterstate.memory import (
 )
 from nodewright.model.capability import Capability
 from nodewright.model.decode import decode_quantity
-from nodewright.model.group import FailedInstance, GroupOptions, GroupRef, Instance, NodeGroup
+from nodewright.model.group import FailedInstance, GroupOptions, GroupRef, Instance, Machine, NodeGroup
 from nodewright.model.node import Node
 from nodewright.model.provisioning_request import Retry
 from nodewright.model.quantity import Quantity
@@ -238,7 +238,7 @@ def _by_group(memory: Memory) -> dict[GroupRef, dict[str, Any]]:
     return found
 
 
-def _by_machine(memory: Memory) -> dict[str, Mapping[tuple[GroupRef, str], float]]:
+def _by_machine(memory: Memory) -> dict[str, Mapping[Machine, float]]:
     """Return each field of a record that keeps times by machine."""
     return {
         "unregistered": memory.unregistered_since,
