@@ -207,7 +207,7 @@ def test_a_pod_nominated_to_a_node_that_is_gone_is_nobodys_growth(
 
 def test_a_priority_list_that_is_missing_is_said(nodewright: Nodewright, dump: str, groups: Path) -> None:
     ended = nodewright("plan", dump, "--groups", groups, "--expander", "priority")
-    assert "cluster-autoscaler-priority-expander is not there" in " ".join(ended.out.split())
+    assert "there is no ConfigMap cluster-autoscaler-priority-expander" in " ".join(ended.out.split())
 
 
 def test_a_daemon_pod_without_room_is_told_apart(nodewright: Nodewright, write_dump: WriteDump) -> None:
