@@ -130,8 +130,18 @@ def test_an_address_without_a_host_is_every_one_of_both_versions_of_ip(host: str
 
 
 def test_an_address_in_use_is_told_by_its_flag(server: WebServer) -> None:
+    other = WebServer("debug_address", f"127.0.0.1:{server.port}", {})
     with pytest.raises(ConfigError, match="--debug-address: 127"):
-        WebServer("debug_address", f"127.0.0.1:{server.port}", {})
+        other.start()
+    other.stop()
+    assert ask(server, "/metrics") == (200, b"up 0\n")
+
+
+def test_what_is_not_started_holds_no_port() -> None:
+    WebServer("address", "127.0.0.1:0", {}).stop()
+    with socket.socket() as own:
+        own.bind(("127.0.0.1", 0))
+        assert WebServer("address", f"127.0.0.1:{own.getsockname()[1]}", {}).port == own.getsockname()[1]
 
 
 @pytest.mark.parametrize(

@@ -37,13 +37,16 @@ class WebServer:
     """Serve ``pages`` by path, in threads of its own, until ``stop``.
 
     A page gets the query; of a repeated key it gets the last value. ``name`` is the setting that holds the address. Raise
-    ConfigError for an address in use.
+    ConfigError for what is no address.
     """
 
     def __init__(self, name: str, address: str, pages: Pages) -> None:
         self.name = name
-        flag = f"--{name.replace('_', '-')}"
-        host, port = parse_address(flag, address)
+        self._flag = f"--{name.replace('_', '-')}"
+        self._address = address
+        self._place = parse_address(self._flag, address)
+        self._server: _Server | None = None
+        self._thread: threading.Thread | None = None
 
         class Handler(BaseHTTPRequestHandler):
             timeout = _SLOWEST_CLIENT
@@ -67,21 +70,26 @@ class WebServer:
             def log_message(self, *_: object) -> None:
                 """Log nothing: probes come every few seconds."""
 
-        try:
-            self._server = _Server((host, port), Handler)
-        except (OSError, OverflowError) as error:
-            raise ConfigError(f"{flag}: {address}: {getattr(error, 'strerror', None) or error}") from None
-        self._thread = threading.Thread(target=self._server.serve_forever, name=f"http-{port}", daemon=True)
+        self._handler = Handler
 
     @property
     def port(self) -> int:
-        """The one that it listens on, also when the system chose it (0)."""
-        return int(self._server.server_address[1])
+        """The one that it listens on since ``start``, also when the system chose it (0)."""
+        return self._place[1] if self._server is None else int(self._server.server_address[1])
 
     def start(self) -> None:
+        """Listen at the address. Raise ConfigError if that cannot be done, for instance because it is in use."""
+        try:
+            self._server = server = _Server(self._place, self._handler)
+        except (OSError, OverflowError) as error:
+            raise ConfigError(f"{self._flag}: {self._address}: {getattr(error, 'strerror', None) or error}") from None
+        self._thread = threading.Thread(target=server.serve_forever, name=f"http-{self.port}", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
+        """Listen no more; return once the last page that was asked for is rendered."""
+        if self._server is None or self._thread is None:
+            return
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

@@ -28,7 +28,7 @@ from nodewright.engine.daemon import Daemon
 from nodewright.engine.ports import Ports
 from nodewright.engine.report import LoopReport
 from nodewright.model.clock import Clock
-from nodewright.model.errors import NodewrightError
+from nodewright.model.errors import ConfigError, NodewrightError
 from nodewright.model.write_fence import WriteFence
 from nodewright.snapshot.observation import Observation
 
@@ -118,14 +118,22 @@ class DaemonApp:
         self._stopping = False
 
     def __enter__(self) -> Self:
+        self._start_servers()
         ports = {server.name: server.port for server in self._report.servers}
         self.log.say("starting", dry_run=self._engine.only_looks, shadow=self._engine.shadows, ports=ports)
-        for server in self._report.servers:
-            server.start()
         self._cluster.caches.start()
         if self._cluster.kube_events is not None:
             self._cluster.kube_events.start()
         return self
+
+    def _start_servers(self) -> None:
+        try:
+            for server in self._report.servers:
+                server.start()
+        except ConfigError:
+            for server in self._report.servers:
+                server.stop()
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -243,7 +243,7 @@ def lease_options(settings: Settings, is_first: Callable[[], bool]) -> LeaseOpti
 def make_servers(settings: Settings, public: Pages, private: Pages) -> tuple[WebServer, ...]:
     """Return the servers of the public pages and, where an address is set, of the private ones.
 
-    Anyone who reaches the pod may read the public pages. Raises ConfigError for an address that cannot be used.
+    Anyone who reaches the pod may read the public pages. Raises ConfigError for what is no address.
     """
     serving = settings.serving
     address = serving.address or usual_address(os.environ)
