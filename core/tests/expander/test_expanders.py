@@ -39,6 +39,11 @@ def test_most_pods() -> None:
     assert pick([option("a", 1, 3), option("b", 9, 5), option("c", 1, 4)], "most-pods") == "b"
 
 
+def test_an_unknown_expander_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="--expander: there is no expander 'priorty'"):
+        pick([option("a", 1, 3), option("b", 9, 5)], "priorty")
+
+
 def test_least_nodes() -> None:
     assert pick([option("a", 3, 3), option("b", 1, 1), option("c", 2, 9)], "least-nodes") == "b"
 

@@ -29,7 +29,7 @@ def choose(
 ) -> Option | None:
     """Return the option that the chain of expanders prefers; None without options.
 
-    If the chain leaves several options, one of them is chosen at random.
+    If the chain leaves several options, one of them is chosen at random. Raise ConfigError for an unknown expander.
     """
     left = list(options)
     for name in expanders:
@@ -40,12 +40,16 @@ def choose(
 
 
 def _filter(name: str, context: ExpanderContext) -> Filter:
-    plain: dict[str, Filter] = {"most-pods": most_pods, "least-nodes": least_nodes, "least-waste": least_waste}
-    if name in plain:
-        return plain[name]
-    if name == "price":
-        return lambda options: cheapest(options, context.unit_prices, context.cluster_nodes)
-    return lambda options: highest_priority(options, _priorities(context.priorities))
+    filters: dict[str, Filter] = {
+        "most-pods": most_pods,
+        "least-nodes": least_nodes,
+        "least-waste": least_waste,
+        "price": lambda options: cheapest(options, context.unit_prices, context.cluster_nodes),
+        "priority": lambda options: highest_priority(options, _priorities(context.priorities)),
+    }
+    if name not in filters:
+        raise ConfigError(f"--expander: there is no expander '{name}'")
+    return filters[name]
 
 
 def _priorities(text: str | None) -> dict[int, list[str]]:
