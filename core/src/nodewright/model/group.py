@@ -61,7 +61,12 @@ class GroupOptions(Value, frozen=True, kw_only=True):
         ),
     ] = False
     allow_non_atomic_scale_up_to_max: Annotated[
-        bool, Help("It has no effect in nodewright; cluster-autoscaler keeps what came of a zero-or-max group.")
+        bool,
+        Help(
+            "Of a zero-or-max group of which only some machines failed or never came, --size-correction=ca (and --profile=ca) "
+            "deletes none, as cluster-autoscaler does; without it, all. The other rules always delete what failed and keep "
+            "the rest."
+        ),
     ] = False
     scale_down_unneeded_seconds: Annotated[
         float, Help("How long a ready node of the group must be unneeded before it is removed.", unit="seconds")

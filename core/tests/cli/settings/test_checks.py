@@ -37,6 +37,9 @@ def test_what_lacks_its_feature(flag: str, value: str, other: str, wanted: str) 
         ("max-pod-moves-per-hour", "2"),
         ("max-deletions-per-window", "2"),
         ("deletion-window", "1h"),
+        ("hedging-delay", "1m"),
+        ("max-hedged-nodes", "2"),
+        ("max-unhealthy-duration", "1h"),
     ],
 )
 def test_what_ca_does_not_have(flag: str, value: str) -> None:

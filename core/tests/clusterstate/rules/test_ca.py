@@ -212,12 +212,32 @@ def test_unregistered_machines_go_down_to_the_minimum() -> None:
     assert (deletion.instance_ids, deletion.force) == (("slow-0", "slow-1"), True)
 
 
-def test_one_failure_takes_a_group_that_is_all_or_nothing_with_it() -> None:
-    failure = FailedInstance(failure_id="slow-0", instance_id="slow-0")
-    options = GroupOptions(zero_or_max_node_scaling=True)
-    world = world_of(0, target=2, instances=SLOW, failed=(failure,), options=options)
+@pytest.mark.parametrize(
+    ("failed", "keeps", "deleted"),
+    [
+        (("slow-0",), False, [("slow-0", "slow-1")]),
+        (("slow-0",), True, []),
+        (("slow-0", "slow-1"), True, [("slow-0", "slow-1")]),
+    ],
+)
+def test_one_failure_takes_a_group_that_is_all_or_nothing_with_it(
+    failed: tuple[str, ...], keeps: bool, deleted: list[tuple[str, ...]]
+) -> None:
+    failures = tuple(FailedInstance(failure_id=name, instance_id=name) for name in failed)
+    options = GroupOptions(zero_or_max_node_scaling=True, allow_non_atomic_scale_up_to_max=keeps)
+    world = world_of(0, target=2, instances=SLOW, failed=failures, options=options)
     _, plan = loop(world, 0)
-    assert [a.instance_ids for a in plan.actions if isinstance(a, DeleteInstances)] == [("slow-0", "slow-1")]
+    assert [a.instance_ids for a in plan.actions if isinstance(a, DeleteInstances)] == deleted
+
+
+@pytest.mark.parametrize(("registered", "keeps", "deleted"), [(1, False, 1), (1, True, 0), (0, True, 1), (0, False, 1)])
+def test_late_machines_of_a_group_that_may_keep_what_came(registered: int, keeps: bool, deleted: int) -> None:
+    options = GroupOptions(zero_or_max_node_scaling=True, allow_non_atomic_scale_up_to_max=keeps)
+    joined = tuple(Instance(id=f"cloud:///g/{n}") for n in range(registered))
+    world = world_of(registered, target=2 + registered, instances=(*joined, *SLOW), options=options)
+    loop(world, 0)
+    _, plan = loop(world, 901)
+    assert sum(isinstance(action, DeleteInstances) for action in plan.actions) == deleted
 
 
 def test_an_unhealthy_cluster_reverts_and_removes_but_deletes_no_failures() -> None:

@@ -171,6 +171,9 @@ NOT_OF_CA = frozenset(
         "empty-deletion-window",
         "batch-idle-duration",
         "batch-max-duration",
+        "hedging-delay",
+        "max-hedged-nodes",
+        "max-unhealthy-duration",
     )
 )
 

@@ -81,23 +81,32 @@ def _remove_unregistered(forecast: _Forecast, group: GroupState, settings: Failu
     target = forecast.targets[group.ref]
     if not settings.force_delete_unregistered_nodes:
         late = late[: max(0, target - group.seen.group.min_size)]
-    if late:
-        forecast.delete(_whole(forecast, group, delete_unregistered(group, target, late, settings)))
+    deletion = _whole(forecast, group, delete_unregistered(group, target, late, settings)) if late else None
+    if deletion is not None:
+        forecast.delete(deletion)
 
 
 def _clean_up(forecast: _Forecast, group: GroupState, settings: FailureSettings) -> bool:
-    """Delete machines that failed to start; return whether there were any."""
-    if group.seen.failed:
-        deletion = delete_failed(group, group.seen.failed, forecast.targets[group.ref], settings)
-        forecast.delete(_whole(forecast, group, deletion))
-    return bool(group.seen.failed)
+    """Delete machines that failed to start; return whether any are deleted."""
+    if not group.seen.failed:
+        return False
+    failed = delete_failed(group, group.seen.failed, forecast.targets[group.ref], settings)
+    deletion = _whole(forecast, group, failed)
+    if deletion is not None:
+        forecast.delete(deletion)
+    return deletion is not None
 
 
-def _whole(forecast: _Forecast, group: GroupState, deletion: DeleteInstances) -> DeleteInstances:
-    """Extend the deletion to all machines of a zero-or-max group."""
+def _whole(forecast: _Forecast, group: GroupState, deletion: DeleteInstances) -> DeleteInstances | None:
+    """Return the deletion, extended to all machines of a zero-or-max group.
+
+    None: the group may keep what came of it, and keeps all of it.
+    """
     if not group.seen.options.zero_or_max_node_scaling:
         return deletion
     others = [i for i in forecast.machines[group.ref] if i not in deletion.instance_ids]
+    if others and group.seen.options.allow_non_atomic_scale_up_to_max:
+        return None
     return msgspec.structs.replace(deletion, instance_ids=(*deletion.instance_ids, *others))
 
 
