@@ -113,7 +113,7 @@ def add_dead_provider(draw: Draw, world: World) -> None:
     window: World = {
         "hook": "*",
         "start": start,
-        "end": draw(st.sampled_from((start + 1200, start + 2400, start + 2400, 360000))),
+        "end": start + draw(st.sampled_from((600, 1200, 1200, 1200, 2400, 2400, 360000))),
     }
     group: World = {"name": "d", "cpu": "500m", "size": draw(st.integers(0, 3)), "max_size": 5, "price_per_hour": 0.05}
     group |= {"min_size": group["size"], "zone": "north", "instance_type": "small"}
