@@ -30,7 +30,7 @@ def config(tmp_path: Path) -> Callable[..., Path]:
 def test_all_is_well(command: Command, config: Callable[..., Path]) -> None:
     done = command("doctor", "--config", config())
     assert done.returncode == 0, done.stderr
-    assert "nobody else writes" in done.stdout
+    assert "no other writer is configured" in done.stdout
     assert "Looking took 1 call to the cloud's API." in done.stdout
 
 
@@ -82,7 +82,7 @@ def test_a_provider_without_a_diagnosis_says_so(command: Command, config: Callab
 
 def test_the_policy_alone(command: Command, config: Callable[..., Path]) -> None:
     done = command("doctor", "--config", config(), "--policy")
-    assert (done.returncode, done.stdout) == (0, "nothing: a cloud in memory asks for no permissions\n")
+    assert (done.returncode, done.stdout) == (0, "no permissions needed: this cloud exists in memory only\n")
 
 
 def test_without_a_provider_there_is_nothing_to_examine(command: Command) -> None:

@@ -67,8 +67,8 @@ def test_the_readmes_python_runs() -> None:
         ({"groups": [{"name": "a", "max_sise": 3}]}, "unknown key groups[0].max_sise, did you mean max_size?"),
         ({"groups": [{"name": "web", "min_size": 5, "max_size": 2}]}, "group web: min_size 5 is above max_size 2"),
         ({"groups": [{"name": "web", "size": 11}]}, "group web: size 11 is above max_size 10"),
-        ({"groups": [{"name": "a"}, {"name": "a"}]}, "group a: a name is unique"),
-        ({"groups": [{"name": "a/b"}]}, "group a/b: a name is unique, not empty and holds no slash"),
+        ({"groups": [{"name": "a"}, {"name": "a"}]}, "group a: a name must be unique"),
+        ({"groups": [{"name": "a/b"}]}, "group a/b: a name must be unique, not empty and without a slash"),
         ({"groups": [{"name": "a", "memory": "16 GB"}]}, "group a: memory: '16 GB' is not a quantity"),
         ({"groups": [{"name": "a", "ready_delay": {"uniform": [9, 3]}}]}, "groups[0].ready_delay: uniform takes the"),
         ({"groups": [{"name": "a", "ready_delay": "soon"}]}, "'soon' is not a duration"),
@@ -76,7 +76,7 @@ def test_the_readmes_python_runs() -> None:
         ({"faults": [{"kind": "explode"}]}, "Invalid value 'explode'"),
         ({"switched_off": ["flying"]}, "Invalid enum value 'flying'"),
         ({"file": "/no/such/file.yaml"}, "/no/such/file.yaml: cannot be read"),
-        ({"file": "x.yaml", "groups": []}, "file stands alone, groups belongs into x.yaml"),
+        ({"file": "x.yaml", "groups": []}, "file must be the only key: move groups into x.yaml"),
     ],
 )
 def test_bad_options_are_one_sentence(options: dict[str, Any], words: str) -> None:
@@ -91,7 +91,7 @@ def test_bad_options_are_one_sentence(options: dict[str, Any], words: str) -> No
     [
         ("a: &x [1]\nb: *x\n", "aliases are not allowed"),
         ("groups: [", "not YAML"),
-        ("- 1", "holds no mapping"),
+        ("- 1", "must hold a mapping"),
         ("[" * 5000, "not YAML"),
         ("groups: !!python/object/apply:os.getcwd []", "not YAML"),
     ],

@@ -1,4 +1,4 @@
-"""The fake cloud: groups, machines and what happens to them over time. It knows nothing of the plugin's hooks."""
+"""The fake cloud: groups, machines and what happens to them over time. It does not know the plugin's hooks."""
 
 from collections.abc import Callable, Sequence
 from random import Random
@@ -26,10 +26,10 @@ from nodewright_fake.supply import BROKEN, OVER_QUOTA, Shortage, Supply
 
 
 class FakeCloud:
-    """The state of a cloud in memory, shared by the provider, a simulation and the test that steers it.
+    """The state of a cloud in memory, shared by the provider, a simulation and the test that controls it.
 
-    Time comes from ``clock``; every look and every write first lets happen what is due by now. Deterministic
-    under a seeded ``random``.
+    Time comes from ``clock``. Each read and each write first carries out the events that are due by now. The same
+    options, seed and calls give the same cloud.
     """
 
     def __init__(self, options: CloudOptions, clock: Clock, random: Random) -> None:
@@ -55,35 +55,36 @@ class FakeCloud:
         for config in options.groups:
             self.add_group(config)
 
-    # What is there
+    # Reads
 
     def group_names(self) -> tuple[str, ...]:
+        """Return the names of the listed groups."""
         self._catch_up()
         return tuple(name for name, group in self._groups.items() if group.is_listed)
 
     def has_group(self, group_id: str) -> bool:
-        """Return whether there is such a group by now, listed or not."""
+        """Return whether the group exists, listed or not."""
         return group_id in self._groups
 
     def view(self, group_id: str) -> GroupView:
-        """Return the group as the cloud reports it now; raise NodeGroupNotFound."""
+        """Return the group as the cloud reports it now; raise NodeGroupNotFound if it is not listed."""
         self._catch_up()
         return self._false_failures.apply(view_of(self._listed(group_id)), self._clock.now())
 
     def group(self, group_id: str) -> Group:
-        """Raises NodeGroupNotFound."""
+        """Return the group, listed or not; raise NodeGroupNotFound if it does not exist."""
         try:
             return self._groups[group_id]
         except KeyError:
             raise NodeGroupNotFound(f"the fake cloud has no group {group_id}", group_id=group_id) from None
 
     def living(self, group_id: str) -> frozenset[str]:
-        """Ids of the machines that exist and are not being deleted: what must never be lost by accident."""
+        """Return the ids of the machines that exist and are not being deleted: no accident may delete one of them."""
         self._life.catch_up()
         return frozenset(machine.id for machine in self.group(group_id).machines.values() if machine.lives)
 
     def running_machines(self) -> tuple[NodeStart, ...]:
-        """Every machine that runs now; the same object until one comes or goes."""
+        """Return all machines that run now: the same object until a machine starts or stops to run."""
         self._catch_up()
         views = [view_of(group) for group in self._groups.values()]
         if len(views) != len(self._running_of) or any(a is not b for a, b in zip(views, self._running_of, strict=True)):
@@ -92,20 +93,24 @@ class FakeCloud:
         return self._running
 
     def next_change(self) -> float:
-        """Epoch seconds at which something happens next by itself, at the earliest."""
+        """Return when the next event happens (epoch seconds; inf: never)."""
         self._catch_up()
         by_others = self._others.next_due()
         return min(self._life.next_due(), by_others, self._false_failures.next_change(self._clock.now()))
 
     def coming_interference(self) -> tuple[Event, ...]:
-        """What others will do that has not happened yet."""
+        """Return the events of the option ``interference`` that have not happened yet."""
         self._catch_up()
         return self._others.coming()
 
-    # What the provider writes
+    # Writes of the provider
 
     def increase(self, group_id: str, expected_target: int, target: int, *, atomic: bool = False) -> int:
-        """Request machines; answers how many. Raises TargetChanged, QuotaExceeded, OutOfCapacity."""
+        """Request machines and return how many.
+
+        Raise TargetChanged if the target is not ``expected_target``, QuotaExceeded or OutOfCapacity if the cloud
+        refuses.
+        """
         group = self._expect(group_id, expected_target)
         if target > group.config.max_size:
             raise ProviderError(f"{target} is above the maximum of {group_id}", group_id=group_id, code="aboveMaximum")
@@ -116,7 +121,7 @@ class FakeCloud:
         return wanted
 
     def decrease(self, group_id: str, expected_target: int, target: int) -> int:
-        """Withdraw what has no machine, the youngest first; answers how much."""
+        """Withdraw requested machines that do not exist yet, the youngest first; return how many."""
         group = self._expect(group_id, expected_target)
         empty = [*group.in_phase(Phase.FAILED), *group.in_phase(Phase.REQUESTED)]
         withdrawn = empty[::-1][: max(0, expected_target - target)]
@@ -129,7 +134,7 @@ class FakeCloud:
     def delete(
         self, group_id: str, instance_ids: Sequence[str], expected_target: int, *, force: bool = False
     ) -> tuple[str, ...]:
-        """Delete these machines or failures and lower the target by as many; answers the ids accepted."""
+        """Delete these machines or failures and lower the target by as many; return the accepted ids."""
         group = self._expect(group_id, expected_target)
         found = {instance_id: group.named(instance_id) for instance_id in instance_ids}
         victims = {machine.id: machine for machines in found.values() for machine in machines}
@@ -143,7 +148,10 @@ class FakeCloud:
         return tuple(instance_id for instance_id, machines in found.items() if machines)
 
     def add_group(self, config: GroupConfig, *, autoprovisioned: str = "") -> Group:
-        """A further group, made on demand of that machine type if one is named; its first ``size`` machines run already."""
+        """Add a group whose first ``size`` machines run already.
+
+        ``autoprovisioned`` is the machine type from which the group was created on demand; "": it was not.
+        """
         self._life.catch_up()
         if config.name in self._groups:
             raise ProviderError(f"the fake cloud has a group {config.name} already", code="groupExists")
@@ -156,15 +164,16 @@ class FakeCloud:
         return group
 
     def remove_group(self, group_id: str) -> None:
-        """The group disappears with all its machines."""
+        """Remove the group with all its machines."""
         self._life.catch_up()
         for machine in list(self.group(group_id).machines.values()):
             self._life.forget(machine)
         del self._groups[group_id]
 
     def provide_group(self, wanted: NewNodeGroup) -> Group:
-        """The group that ``wanted`` describes, made now unless it was before; raises ProviderError for a machine type that
-        there is not, and when the id is another group's.
+        """Return the group that ``wanted`` describes; create it unless it exists.
+
+        Raise ProviderError if the machine type does not exist, or if another group has the id.
         """
         made = self._groups.get(wanted.group_id)
         if made is not None and made.autoprovisioned == wanted.machine_type:
@@ -186,7 +195,7 @@ class FakeCloud:
         return self.add_group(config, autoprovisioned=wanted.machine_type)
 
     def remove_empty_group(self, group_id: str) -> bool:
-        """Removes a group that was created on demand, if nothing is in it; answers whether it is gone."""
+        """Remove a group that was created on demand if it has no machines; return whether it was removed."""
         self._life.catch_up()
         group = self.group(group_id)
         if not group.autoprovisioned or group.target or group.machines:
@@ -195,8 +204,10 @@ class FakeCloud:
         return True
 
     def serve(self, order: str, group_id: str, machines: int) -> int:
-        """Machines of the group for an order of that name; answers how many of them run. What it lost is asked for
-        again. Raises ProviderError where the group has no room for them.
+        """Provide machines of the group for the named order; return how many of them run.
+
+        Machines that the order lost are requested again. Raise ProviderError if the group's maximum is too low for
+        them.
         """
         self._catch_up()
         group = self.group(group_id)
@@ -212,10 +223,13 @@ class FakeCloud:
         self._orders[order] = [*held, *(machine for name, machine in group.machines.items() if name not in known)]
         return sum(machine.phase == Phase.RUNNING for machine in self._orders[order])
 
-    # What somebody else does, for tests and simulations
+    # What other writers and the cloud itself do, for tests and simulations
 
     def set_target(self, group_id: str, target: int) -> None:
-        """Somebody resizes the group behind our back: lowering withdraws what is not there yet, then kills."""
+        """Resize the group as another writer does.
+
+        Lowering the target first withdraws machines that do not exist yet, then deletes running ones.
+        """
         self._life.catch_up()
         group = self.group(group_id)
         if target > group.target:
@@ -228,7 +242,7 @@ class FakeCloud:
         group.set_target(target)
 
     def arrive_now(self, group_id: str) -> str:
-        """One machine that was asked for runs this moment; answers its id. Raises LookupError if none was."""
+        """Let one requested machine run now and return its id; raise LookupError if none is requested."""
         self._life.catch_up()
         waiting = self.group(group_id).in_phase(Phase.CREATING, Phase.REQUESTED)
         if not waiting:
@@ -237,7 +251,7 @@ class FakeCloud:
         return waiting[0].id
 
     def fail_now(self, group_id: str, shortage: Shortage = BROKEN) -> str:
-        """The creation of one machine that was asked for fails this moment; answers its id."""
+        """Fail the creation of one requested machine now and return its id; raise LookupError if none is requested."""
         self._life.catch_up()
         waiting = self.group(group_id).in_phase(Phase.REQUESTED, Phase.CREATING)
         if not waiting:
@@ -246,11 +260,11 @@ class FakeCloud:
         return waiting[0].id
 
     def before_write(self, happening: Callable[[], object]) -> None:
-        """Takes place when the next write has arrived and was not looked at yet."""
+        """Call ``happening`` when the next write has arrived, before the cloud checks it."""
         self._before_write.append(happening)
 
     def lose(self, instance_id: str) -> None:
-        """A machine disappears by itself (a spot machine is taken back); the group asks for another."""
+        """Let a machine disappear, as a reclaimed spot machine does; the group requests another one."""
         self._life.catch_up()
         for group in self._groups.values():
             if instance_id in group.machines:
@@ -261,42 +275,42 @@ class FakeCloud:
         raise LookupError(f"no machine {instance_id}")
 
     def take_back(self, group_id: str, machines: int) -> None:
-        """So many machines that run disappear by themselves, the oldest first."""
+        """Let this many running machines disappear, the oldest first; the group requests others."""
         for machine in self.group(group_id).in_phase(Phase.RUNNING)[:machines]:
             self.lose(machine.id)
 
     def take_away(self, group_id: str, machines: int) -> None:
-        """Somebody deletes so many machines that run, the oldest first, and the group asks for no others."""
+        """Delete this many running machines as another writer does, the oldest first; the target falls with them."""
         group = self.group(group_id)
         for machine in group.in_phase(Phase.RUNNING)[:machines]:
             self._life.delete(machine, at_once=True)
             group.set_target(group.target - 1)
 
     def switch_off(self, group_id: str, capability: Capability, reason: str) -> None:
-        """The capability does not hold for this group any more."""
+        """Switch the capability off for this group."""
         group = self.group(group_id)
         group.switched_off[capability] = reason
         group.seen = None
 
     def stock_out(self, rule: StockOut) -> StockOut:
-        """From now on there are no such machines; give the rule back to ``restock`` to end it."""
+        """Put a stock-out in force from now on and return it; pass it to ``restock`` to end it."""
         self._life.catch_up()
         self.supply.stock_outs.append(rule)
         return rule
 
     def restock(self, rule: StockOut | None = None) -> None:
-        """There are machines again: one stock-out ends, or all of them."""
+        """End this stock-out; None: end all of them."""
         self._life.catch_up()
         rules = self.supply.stock_outs
         self.supply.stock_outs = [] if rule is None else [other for other in rules if other is not rule]
 
     def set_quota(self, quota: Quota) -> None:
-        """The account's limits change."""
+        """Change the account's quota."""
         self._life.catch_up()
         self.supply.quota = quota
 
     def _catch_up(self) -> None:
-        """What is due by now happens, by itself and by the hands of others."""
+        """Carry out what is due by now: events of machines, then those of other writers."""
         self._life.catch_up()
         self._others.catch_up(self._clock.now())
 
@@ -318,7 +332,7 @@ class FakeCloud:
         return group
 
     def _demand_room(self, group: Group, machines: int, *, atomic: bool) -> None:
-        """Refuses at the call what the cloud knows it cannot give; an atomic request finds out everything."""
+        """Raise QuotaExceeded or OutOfCapacity if the cloud refuses the call; an atomic request is checked for both."""
         quota = self.supply.quota
         wanted = [group.config] * machines
         if quota.enforced == "call" or atomic:

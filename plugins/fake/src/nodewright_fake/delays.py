@@ -1,4 +1,4 @@
-"""How long things take: fixed, or drawn from a distribution by the provider's own random source."""
+"""How long things take: a fixed duration, or a draw from a distribution with the provider's own random source."""
 
 import math
 import re
@@ -11,7 +11,7 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 if TYPE_CHECKING:
-    Seconds = float  # in Python any number of seconds will do
+    Seconds = float  # in Python code every number of seconds is accepted
 else:
 
     class Seconds(float):
@@ -22,11 +22,10 @@ else:
 
 @final
 class Delay:
-    """A distribution of durations, in seconds; draws below zero count as zero.
+    """A distribution of durations in seconds. A draw below zero counts as zero.
 
-    In options: a duration (fixed), or a mapping of one key: ``uniform: [30s, 90s]``,
-    ``normal: [60s, 10s]`` (mean, deviation), ``lognormal: [60s, 0.5]`` (median, sigma) or
-    ``choice: [30s, 30s, 5m]`` (each as likely).
+    In options: a duration (fixed), or a mapping with one key: ``uniform: [30s, 90s]``, ``normal: [60s, 10s]`` (mean,
+    deviation), ``lognormal: [60s, 0.5]`` (median, sigma) or ``choice: [30s, 30s, 5m]`` (each value equally likely).
     """
 
     # A plain class, so that msgspec hands it to decode_hook.
@@ -40,7 +39,7 @@ class Delay:
         return f"Delay({self.kind!r}, {self.values!r})"
 
     def draw(self, random: Random) -> float:
-        """One duration, in seconds."""
+        """Draw one duration, in seconds."""
         match self.kind:
             case "uniform":
                 return random.uniform(*self.values[:2])
@@ -55,11 +54,12 @@ class Delay:
 
 
 def fixed(seconds: float) -> Delay:
+    """Return the delay that always is ``seconds``."""
     return Delay("fixed", (seconds,))
 
 
 def decode_hook(kind: type, raw: Any) -> Any:
-    """msgspec's hook for the types of this module; raises ValueError saying what is wrong."""
+    """Decode the types of this module for msgspec; raise ValueError if the input is not valid."""
     if kind is Seconds:
         return Seconds(parse_seconds(raw))
     if kind is Delay:
@@ -68,7 +68,7 @@ def decode_hook(kind: type, raw: Any) -> Any:
 
 
 def parse_seconds(raw: Any) -> float:
-    """A duration as text or number; raises ValueError."""
+    """Return a duration (text or number) in seconds; raise ValueError if it is none."""
     if isinstance(raw, (int, float)) and not isinstance(raw, bool):
         seconds = float(raw)
     elif isinstance(raw, str) and _DURATION.fullmatch(raw):

@@ -1,4 +1,4 @@
-"""What the fake cloud's operator would be told by ``nodewright doctor``."""
+"""What ``nodewright doctor`` reports about the fake cloud."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from nodewright_fake.options import Resize
 
 
 class CallCount:
-    """Calls that would go over the network if there were one, by operation and result."""
+    """Counts calls that a real cloud would serve over the network, by operation and result."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -17,6 +17,7 @@ class CallCount:
 
     @contextmanager
     def counted(self, operation: str) -> Iterator[None]:
+        """Count one call, its result and its duration."""
         started, result = self._clock.now(), "ok"
         try:
             yield
@@ -28,6 +29,7 @@ class CallCount:
             self._made[operation, result] = (calls + 1, seconds + self._clock.now() - started)
 
     def made(self) -> tuple[ApiCalls, ...]:
+        """Return the calls so far."""
         return tuple(
             ApiCalls(operation=operation, result=result, calls=calls, seconds=seconds)
             for (operation, result), (calls, seconds) in sorted(self._made.items())
@@ -35,17 +37,21 @@ class CallCount:
 
 
 def find(cloud: FakeCloud) -> Iterator[Finding]:
-    """One finding per group: does somebody else write its size?"""
+    """Return one finding per group: whether the option ``interference`` resizes it or takes machines back."""
     for name in cloud.group_names():
         others = [change for change in cloud.coming_interference() if change.group == name]
         resizes = any(isinstance(change, Resize) for change in others)
         if not others:
-            yield Finding(level=FindingLevel.OK, subject="other writers", message="nobody else writes", group_id=name)
+            yield Finding(
+                level=FindingLevel.OK, subject="other writers", message="no other writer is configured", group_id=name
+            )
             continue
         yield Finding(
             level=FindingLevel.WARNING,
             subject="other writers",
-            message="somebody else resizes this group" if resizes else "somebody else takes its machines back",
-            remedy="take it out of the option interference",
+            message="another writer resizes this group"
+            if resizes
+            else "another writer takes machines of this group back",
+            remedy="remove the group from the option interference",
             group_id=name,
         )

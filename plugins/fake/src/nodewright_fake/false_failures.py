@@ -1,4 +1,4 @@
-"""Reports that are wrong: the fake cloud calls machines that run failed creations."""
+"""Wrong reports: the fake cloud reports running machines as failed creations."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,7 +21,7 @@ class FalseFailures:
         return min((self._built + _next_turn(rule, now - self._built) for rule in self._rules), default=float("inf"))
 
     def apply(self, view: GroupView, now: float) -> GroupView:
-        """Return the group as the cloud reports it; where failures are not reported, as it is."""
+        """Return the group as the cloud reports it. A group that reports no failures is returned unchanged."""
         if Capability.FAST_FAILURE_DETECTION in view.group.switched_off:
             return view
         for rule in self._rules:
@@ -49,12 +49,12 @@ def _report(view: GroupView, rule: FalseFailure, age: float) -> GroupView:
 
 
 def _turn(rule: FalseFailure, age: float) -> int:
-    """Return how often the report has come or gone since it began."""
+    """Return how often the report has appeared or disappeared since it began."""
     return 0 if rule.flaps_every is None else int((age - rule.start) // (rule.flaps_every / 2))
 
 
 def _next_turn(rule: FalseFailure, age: float) -> float:
-    """Return the age at which the report next comes or goes."""
+    """Return the age in seconds at which the report next appears or disappears (inf: never)."""
     if age < rule.start:
         return rule.start
     if age >= rule.end:

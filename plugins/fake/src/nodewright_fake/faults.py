@@ -1,4 +1,4 @@
-"""What goes wrong with calls: refusals, throttling, slowness, hangs, partial acceptance, wrong sizes, crashes."""
+"""Faults of calls: refusals, throttling, slowness, hangs, partial acceptance, wrong sizes, crashes."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -34,7 +34,7 @@ _REFUSALS: dict[str, Callable[[str], ProviderError]] = {
 
 
 class CallFault(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", forbid_unknown_fields=True):
-    """Meets calls of ``hook`` for ``group`` (both ``*`` for any) between ``start`` and ``end``, at most ``times``.
+    """Concerns calls of ``hook`` for ``group`` (``*``: any) between ``start`` and ``end``, at most ``times`` calls.
 
     Seconds count from when the cloud was built.
     """
@@ -47,9 +47,9 @@ class CallFault(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", for
 
 
 class Refuse(CallFault, frozen=True, kw_only=True, tag="refuse"):
-    """The call is refused: out_of_capacity, quota, access_denied, unavailable or other.
+    """The cloud refuses the call: out_of_capacity, quota, access_denied, unavailable or other.
 
-    ``scope`` is how far out_of_capacity and quota reach, as the cloud tells it.
+    ``scope`` is the scope that the error reports for out_of_capacity and quota.
     """
 
     error: Annotated[str, Meta(pattern="^(out_of_capacity|quota|access_denied|unavailable|other)$")] = "other"
@@ -58,53 +58,53 @@ class Refuse(CallFault, frozen=True, kw_only=True, tag="refuse"):
 
 
 class Throttle(CallFault, frozen=True, kw_only=True, tag="throttle"):
-    """The call is refused with a request to come back after ``retry_after``."""
+    """The cloud refuses the call and asks to repeat it after ``retry_after``."""
 
     retry_after: Seconds = Seconds(1)
 
 
 class InProgress(CallFault, frozen=True, kw_only=True, tag="in_progress"):
-    """The call is refused because another operation holds the group; ``retry_after`` is told, too."""
+    """The cloud refuses the call because another operation holds the group; the error carries ``retry_after``."""
 
     retry_after: Seconds = Seconds(1)
 
 
 class Slow(CallFault, frozen=True, kw_only=True, tag="slow"):
-    """The call takes that long; what it does happens first or last."""
+    """The call takes ``seconds``. ``takes_effect`` says whether its effect comes before (first) or after (last) them."""
 
     seconds: Seconds
     takes_effect: Annotated[str, Meta(pattern="^(first|last)$")] = "last"
 
 
 class Hang(CallFault, frozen=True, kw_only=True, tag="hang"):
-    """The call never answers; what it does happens first or never."""
+    """The call never returns. ``takes_effect`` says whether its effect comes at once (first) or never."""
 
     takes_effect: Annotated[str, Meta(pattern="^(first|never)$")] = "never"
 
 
 class Partial(CallFault, frozen=True, kw_only=True, tag="partial"):
-    """A write is accepted for at most so many machines."""
+    """The cloud accepts a write for at most ``at_most`` machines."""
 
     at_most: Annotated[int, Meta(ge=0)]
 
 
 class WrongSize(CallFault, frozen=True, kw_only=True, tag="wrong_size"):
-    """``target_size`` is reported wrong by so much."""
+    """``target_size`` returns the target plus ``off_by``."""
 
     off_by: int
 
 
 class Crash(CallFault, frozen=True, kw_only=True, tag="crash"):
-    """The plugin raises an error that is not of nodewright's tree."""
+    """The plugin raises an error that is no ProviderError."""
 
-    message: str = "the fake provider crashed as it was told to"
+    message: str = "the fake provider crashed, as configured"
 
 
 Fault = Refuse | Throttle | InProgress | Slow | Hang | Partial | WrongSize | Crash
 
 
 class Faults:
-    """The faults in force, and how often each has struck."""
+    """The faults in force, and how often each was applied."""
 
     def __init__(self, clock: Clock, faults: tuple[Fault, ...] = ()) -> None:
         self._clock = clock
@@ -113,16 +113,16 @@ class Faults:
         self._struck: dict[int, int] = {}
 
     def inject(self, fault: Fault) -> Fault:
-        """Put a fault in force; give it back to ``clear`` to end it."""
+        """Put a fault in force and return it; pass it to ``clear`` to end it."""
         self._faults.append(fault)
         return fault
 
     def clear(self, fault: Fault | None = None) -> None:
-        """End one fault, or all of them."""
+        """End this fault; None: end all faults."""
         self._faults = [] if fault is None else [other for other in self._faults if other is not fault]
 
     def around(self, hook: str, group_id: str = "") -> AbstractContextManager[None]:
-        """What the faults in force do to one call, before and after its effect."""
+        """Return a context that applies the faults in force to one call, before and after its effect."""
         return self._around(hook, group_id) if self._faults else _CALM
 
     @contextmanager
@@ -135,12 +135,12 @@ class Faults:
             self._after(fault)
 
     def at_most(self, hook: str, group_id: str, asked: int) -> int:
-        """How many machines of ``asked`` a write may be accepted for."""
+        """Return for how many of ``asked`` machines a write is accepted."""
         limits = [fault.at_most for fault in self._strike(hook, group_id, (Partial,)) if isinstance(fault, Partial)]
         return min([asked, *limits])
 
     def size_error(self, group_id: str) -> int:
-        """By how much the target is reported wrong."""
+        """Return the number that is added to the reported target."""
         errors = self._strike("target_size", group_id, (WrongSize,))
         return sum(fault.off_by for fault in errors if isinstance(fault, WrongSize))
 

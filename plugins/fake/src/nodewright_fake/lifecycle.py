@@ -1,4 +1,4 @@
-"""How machines come, fail and go as time passes."""
+"""How machines are created, fail and are deleted as time passes."""
 
 from collections.abc import Iterator
 from random import Random
@@ -15,7 +15,7 @@ NEVER = float("inf")
 
 
 class Lifecycle:
-    """Moves machines from phase to phase. ``catch_up`` lets happen what is due; the rest happens this moment."""
+    """Moves machines from phase to phase. ``catch_up`` carries out due events; the other methods act now."""
 
     def __init__(self, options: CloudOptions, supply: Supply, clock: Clock, random: Random) -> None:
         self.groups: dict[str, Group] = {}
@@ -26,24 +26,24 @@ class Lifecycle:
         self._timeline = Timeline()
 
     def catch_up(self) -> None:
-        """Everything due by now happens, in order and at its own time."""
+        """Carry out all events that are due by now, in order, each at its own time."""
         while (event := self._timeline.pop(self._clock.now())) is not None:
             due, machine = event
             self._happen(machine, due)
 
     def next_due(self) -> float:
-        """When something happens next by itself; infinity if nothing will."""
+        """Return the time of the next event (epoch seconds; inf: none)."""
         return self._timeline.next_due()
 
     def taken(self) -> Iterator[GroupConfig]:
-        """The kind of every machine that uses up quota."""
+        """Yield the group options of each machine that uses quota."""
         for group in self.groups.values():
             for machine in group.machines.values():
                 if machine.is_listed:
                     yield group.config
 
     def request(self, group: Group, machines: int) -> None:
-        """The target rises by so many machines, which come as their delays say."""
+        """Raise the target by ``machines``; they are created after the delays of the group."""
         now = self._clock.now()
         for _ in range(machines):
             machine = group.add_machine()
@@ -52,17 +52,18 @@ class Lifecycle:
         self.catch_up()
 
     def run_now(self, machine: Machine, *, settled: bool = False) -> None:
-        """The machine runs; a ``settled`` one has been a node for long."""
+        """Let the machine run now. A ``settled`` machine has been a ready node for long."""
         self._run(machine, self._clock.now())
         if settled and machine.start is not None:
             machine.start = replace(machine.start, register_after_seconds=0.0, ready_after_seconds=0.0)
             self.groups[machine.group].seen = None
 
     def fail_now(self, machine: Machine, shortage: Shortage) -> None:
+        """Fail the creation of the machine now."""
         self._fail(machine, shortage, self._clock.now())
 
     def delete(self, machine: Machine, *, at_once: bool) -> None:
-        """Starts a deletion, or finishes it at once; the target is the caller's business."""
+        """Start a deletion, or finish it if ``at_once``. The caller lowers the target."""
         group = self.groups[machine.group]
         delay = 0.0 if at_once or not machine.is_listed else group.config.delete_delay.draw(self._random)
         if delay == 0:
@@ -72,7 +73,7 @@ class Lifecycle:
         self._timeline.set(machine, self._clock.now() + delay)
 
     def forget(self, machine: Machine) -> None:
-        """The machine is gone."""
+        """Remove the machine from its group."""
         self._timeline.set(machine, NEVER)
         group = self.groups[machine.group]
         group.machines.pop(machine.id, None)
@@ -104,7 +105,11 @@ class Lifecycle:
         self._timeline.set(machine, now + config.provision_delay.draw(self._random))
 
     def _fail(self, machine: Machine, shortage: Shortage, now: float) -> None:
-        """With fast failure detection the failure shows; without, nothing does and the cloud tries again later."""
+        """Let a creation fail.
+
+        With fast failure detection the failure is reported. Without, nothing is reported and the cloud tries again
+        later.
+        """
         machine.doom = None
         if not self._tells_failures(self.groups[machine.group]):
             self._enter(machine, Phase.REQUESTED)

@@ -1,4 +1,4 @@
-"""Machines and groups of the fake cloud: what is, without what happens to it."""
+"""The machines and groups of the fake cloud: their state at one moment."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from nodewright_fake.supply import Shortage
 
 
 class Phase(StrEnum):
-    """The life of one machine. A requested one is a mere number in the target: nothing is listed yet."""
+    """The life of one machine. A requested machine only counts in the target: nothing is listed yet."""
 
     REQUESTED = "requested"
     CREATING = "creating"
@@ -41,7 +41,7 @@ _STATES = {
 
 @dataclass
 class Machine:
-    """One machine, from the moment it counts in its group's target."""
+    """One machine, from the moment when it counts in the target of its group."""
 
     id: str
     name: str
@@ -54,17 +54,18 @@ class Machine:
 
     @property
     def is_listed(self) -> bool:
+        """Whether ``instances`` lists the machine."""
         return self.phase in _STATES
 
     @property
     def lives(self) -> bool:
-        """There is a machine, and it is not on its way out."""
+        """Whether the machine exists and is not being deleted."""
         return self.phase in (Phase.CREATING, Phase.RUNNING)
 
 
 @dataclass
 class Group:
-    """One node group and everything in it, in the order of creation; one that is not listed seems to be gone."""
+    """One node group and its machines, in the order of creation. If ``is_listed`` is false, reads do not show it."""
 
     config: GroupConfig
     autoprovisioned: str = ""
@@ -80,7 +81,7 @@ class Group:
         return self.config.name
 
     def add_machine(self) -> Machine:
-        """A further requested machine; the target is the caller's business."""
+        """Add a requested machine and return it. The caller raises the target."""
         name = f"{self.name}-{self.made}"
         self.made += 1
         machine = Machine(id=f"fake:///{self.name}/{name}", name=name, group=self.name)
@@ -88,14 +89,16 @@ class Group:
         return machine
 
     def set_target(self, target: int) -> None:
+        """Set the target size."""
         self.target = target
         self.seen = None
 
     def in_phase(self, *phases: Phase) -> list[Machine]:
+        """Return the machines in these phases, in the order of creation."""
         return [machine for machine in self.machines.values() if machine.phase in phases]
 
     def named(self, instance_id: str) -> list[Machine]:
-        """What an id of ``instances`` or ``failed_instances`` stands for; nothing if it is gone or going."""
+        """Return the machines that an id of ``instances`` or ``failed_instances`` names, without those being deleted."""
         machine = self.machines.get(instance_id)
         if machine is not None and machine.phase != Phase.DELETING:
             return [machine] if machine.phase != Phase.REQUESTED else []
@@ -108,7 +111,7 @@ class Group:
 
 @dataclass(frozen=True)
 class GroupView:
-    """What a refresh sees of a group."""
+    """What a refresh reads of a group."""
 
     group: NodeGroup
     config: GroupConfig
@@ -120,13 +123,13 @@ class GroupView:
 
 
 def view_of(group: Group) -> GroupView:
-    """The group as it is; the same object until something in it changes."""
+    """Return the current view of the group: the same object until the group changes."""
     if group.seen is None:
-        group.seen = _look_at(group)
+        group.seen = _make_view(group)
     return group.seen
 
 
-def _look_at(group: Group) -> GroupView:
+def _make_view(group: Group) -> GroupView:
     config = group.config
     machines = group.machines.values()
     return GroupView(
@@ -147,7 +150,7 @@ def _look_at(group: Group) -> GroupView:
 
 
 def template_of(shape: MachineShape, *, zone: str = "", instance_type: str = "") -> NodeTemplate:
-    """The node that a machine of this shape becomes."""
+    """Return the node that a machine of this shape becomes."""
     offered = {"cpu": shape.cpu, "memory": shape.memory, "pods": shape.pods, **shape.resources}
     placed = {"topology.kubernetes.io/zone": zone, "node.kubernetes.io/instance-type": instance_type}
     return NodeTemplate(
@@ -158,7 +161,7 @@ def template_of(shape: MachineShape, *, zone: str = "", instance_type: str = "")
 
 
 def _failures(failed: Sequence[Machine]) -> tuple[FailedInstance, ...]:
-    """One value per failure: machines that failed together and have no id are one, with their count."""
+    """Return one value per failure: machines without an id that failed together are one failure with a count."""
     failures = [machine.failure for machine in failed if machine.failure is not None]
     counts = Counter(failure.failure_id for failure in failures)
     unique = {failure.failure_id: failure for failure in failures}

@@ -1,4 +1,4 @@
-"""Reads that are old, or go back and forth between old and new, as from a replica that lags behind."""
+"""Reads that are stale, or alternate between stale and fresh, like reads of a replica that lags behind."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,20 +9,20 @@ from nodewright_fake.supply import meets
 
 
 class OldReads:
-    """The rules in force; their seconds count from ``built`` (epoch). Without rules nothing is kept."""
+    """The rules in force. Their seconds count from ``built`` (epoch). Without rules no history is kept."""
 
     def __init__(self, rules: Sequence[OldRead], built: float) -> None:
         self._rules = tuple(rules)
         self._built = built
-        # How each group was, and since when (epoch seconds), the oldest first.
+        # For each group its views, and since when each held (epoch seconds), the oldest first.
         self._history: dict[str, list[tuple[float, GroupView]]] = {}
 
     def next_change(self, now: float) -> float:
-        """Return when reads next become old or new (epoch seconds; inf: never)."""
+        """Return when reads next become stale or fresh (epoch seconds; inf: never)."""
         return min((self._built + _next_turn(rule, now - self._built) for rule in self._rules), default=float("inf"))
 
     def apply(self, view: GroupView, now: float) -> GroupView:
-        """Return the group as a read shows it."""
+        """Return the group as a read shows it at ``now``."""
         if not self._rules:
             return view
         history = self._history.setdefault(view.group.id, [])
@@ -48,7 +48,7 @@ def _mixed(view: GroupView, old: GroupView, of: str) -> GroupView:
 
 
 def _turn(rule: OldRead, age: float) -> int:
-    """Return how often the reads have become old or new since the rule began: odd while they are old."""
+    """Return how often the reads have become stale or fresh since the rule began: an odd number while they are stale."""
     return 1 + int((age - rule.start) // rule.flaps_every)
 
 

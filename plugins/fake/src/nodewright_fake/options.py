@@ -1,4 +1,4 @@
-"""The fake provider's options, decoded strictly: what is unknown or contradictory is refused at the start."""
+"""The fake provider's options. They are decoded strictly: unknown or contradictory options are refused at the start."""
 
 import difflib
 from collections.abc import Mapping, Sequence
@@ -22,10 +22,12 @@ _MAX_FILE_BYTES = 4 * 1024 * 1024
 
 
 class Strict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of all options."""
+    """Base of all options; refuses unknown keys."""
 
 
 class TaintConfig(Strict, frozen=True, kw_only=True):
+    """A taint of the nodes of a group."""
+
     key: str
     value: str = ""
     effect: str = "NoSchedule"
@@ -47,9 +49,9 @@ class Behaviour(Strict, frozen=True, kw_only=True):
 
 
 class MachineShape(Strict, frozen=True, kw_only=True):
-    """What one machine offers, costs and how long it takes.
+    """What one machine offers, what it costs and how long its creation takes.
 
-    ``request_delay`` passes before the cloud lists the machine, ``provision_delay`` until it runs,
+    ``request_delay`` passes until the cloud lists the machine, then ``provision_delay`` until it runs,
     ``register_delay`` until its kubelet registers and ``ready_delay`` until the node is ready.
     """
 
@@ -70,7 +72,7 @@ class MachineShape(Strict, frozen=True, kw_only=True):
 
 
 class GroupConfig(MachineShape, frozen=True, kw_only=True):
-    """One node group; it starts with ``size`` running machines."""
+    """One node group. It starts with ``size`` running machines."""
 
     name: str
     min_size: Count = 0
@@ -83,14 +85,14 @@ class GroupConfig(MachineShape, frozen=True, kw_only=True):
 
 
 class MachineTypeConfig(MachineShape, frozen=True, kw_only=True):
-    """A kind of machine from which groups can be made (AUTOPROVISIONING)."""
+    """A machine type from which groups can be created (AUTOPROVISIONING)."""
 
     name: str
     zone: str = ""
 
 
 class Window(Strict, frozen=True, kw_only=True):
-    """When (seconds since the cloud was built) and for which groups something goes wrong; all by default."""
+    """The time (seconds since the cloud was built) and the groups that a rule concerns; by default all."""
 
     zone: str = "*"
     instance_type: str = "*"
@@ -100,7 +102,7 @@ class Window(Strict, frozen=True, kw_only=True):
 
 
 class StockOut(Window, frozen=True, kw_only=True):
-    """The cloud has no machines of that kind, but for ``remaining`` ones."""
+    """The cloud can create only ``remaining`` more machines."""
 
     remaining: Count = 0
     code: str = "STOCKOUT"
@@ -108,7 +110,7 @@ class StockOut(Window, frozen=True, kw_only=True):
 
 
 class Failure(Window, frozen=True, kw_only=True):
-    """Creations that fail: a ``share`` of them, at most ``count``, each after ``delay``."""
+    """A ``share`` of the creations fail, at most ``count`` of them, each after ``delay``."""
 
     share: Share = 1.0
     count: Count | None = None
@@ -120,27 +122,27 @@ class Failure(Window, frozen=True, kw_only=True):
 
 
 class DeadBoot(Window, frozen=True, kw_only=True):
-    """Machines that start running then never become nodes."""
+    """Machines that start to run in this time never become nodes."""
 
 
 class SlowBoot(Window, frozen=True, kw_only=True):
-    """Machines that start running then become nodes so much later, and these so much later ready."""
+    """Machines that start to run in this time register and become ready later, each by a delay."""
 
     registers: Delay = fixed(0)
     ready: Delay = fixed(0)
 
 
 class SmallMachine(Window, frozen=True, kw_only=True):
-    """Machines that start running then offer less than their group's template says: ``offers`` in its place."""
+    """Machines that start to run in this time offer ``offers`` in place of what the group's template says."""
 
     offers: dict[str, Amount]
 
 
 class FalseFailure(Window, frozen=True, kw_only=True):
-    """Machines that run are reported as failed creations, the oldest ``machines`` of each group; the nodes stay Ready.
+    """The cloud reports running machines as failed creations, the oldest ``machines`` of each group; nodes stay Ready.
 
-    With ``flaps_every``, the report comes and goes: it is there for the first half of each such period.
-    ``also_listed``: ``instances`` still lists the machines.
+    With ``flaps_every`` the report comes and goes: it is there in the first half of each such period.
+    With ``also_listed`` the hook ``instances`` still lists the machines.
     """
 
     machines: Count | None = None
@@ -152,34 +154,34 @@ class FalseFailure(Window, frozen=True, kw_only=True):
 
 
 class Interference(Strict, frozen=True, kw_only=True, tag_field="do"):
-    """What somebody else does to a group, ``start`` after the cloud was built."""
+    """What another writer does to a group, ``start`` after the cloud was built."""
 
     group: str
     start: Seconds
 
 
 class Resize(Interference, frozen=True, kw_only=True, tag="resize"):
-    """The target becomes ``size``; machines that are too many go."""
+    """The target becomes ``size``; the cloud deletes machines that are too many."""
 
     size: Count
 
 
 class TakeBack(Interference, frozen=True, kw_only=True, tag="take_back"):
-    """So many machines that run disappear, the oldest first; the group asks for others."""
+    """The oldest ``machines`` running machines disappear; the group requests others."""
 
     machines: Count = 1
 
 
 class Recreate(Interference, frozen=True, kw_only=True, tag="recreate"):
-    """The group disappears with its machines, and is made anew, empty, ``gone_for`` later."""
+    """The group disappears with its machines. It is created again, empty, ``gone_for`` later."""
 
     gone_for: Seconds = Seconds(0)
 
 
 class Change(Interference, frozen=True, kw_only=True, tag="change"):
-    """The group has other limits or another template from now on; None: as before.
+    """The limits or the template of the group change; None: no change.
 
-    Machines that exist, and the target, stay as they are, also where they lie outside of the new limits.
+    The target and existing machines stay as they are, even outside of the new limits.
     """
 
     min_size: Count | None = None
@@ -190,8 +192,9 @@ class Change(Interference, frozen=True, kw_only=True, tag="change"):
 
 
 class Vanish(Change, frozen=True, kw_only=True, tag="vanish"):
-    """The group is not listed any more, although its machines run on; it comes back ``gone_for`` later, changed as
-    ``Change`` says.
+    """The group is not listed for ``gone_for``, while its machines run on.
+
+    It comes back with the changes of ``Change``.
     """
 
     gone_for: Seconds
@@ -201,11 +204,11 @@ Event = Resize | TakeBack | Recreate | Change | Vanish
 
 
 class Interloper(Window, frozen=True, kw_only=True):
-    """Somebody who writes to a group at the moment of our write, at most ``times``, ``before`` it is looked at or
-    ``after`` its effect and before its answer.
+    """Another writer writes to a group at the moment of nodewright's write, at most ``times``.
 
-    ``resize``: the target changes ``by`` so many; ``delete``: the oldest ``machines`` that run go, the target with them;
-    ``take_back``: they go, and the group asks for others.
+    It writes ``before`` the cloud checks our write, or ``after`` our write took effect and before the call returns.
+    ``resize``: the target changes by ``by``. ``delete``: the oldest ``machines`` running machines are deleted, and the
+    target falls. ``take_back``: they disappear, and the group requests others.
     """
 
     when: Annotated[str, Meta(pattern="^(before|after)$")] = "before"
@@ -216,8 +219,9 @@ class Interloper(Window, frozen=True, kw_only=True):
 
 
 class OldRead(Window, frozen=True, kw_only=True):
-    """Reads of a group that show what was there ``lag`` before, for ``flaps_every``, then what is there, for as long, and
-    so on: of the ``size``, the ``instances`` or ``both``. What we wrote ourselves shows in the next read all the same.
+    """Reads of a group show for ``flaps_every`` the state ``lag`` before, then for as long the present one, and so on.
+
+    ``of`` says which reads: of the ``size``, the ``instances`` or ``both``. Our own write shows in the next read.
     """
 
     lag: Seconds
@@ -226,7 +230,7 @@ class OldRead(Window, frozen=True, kw_only=True):
 
 
 class Quota(Strict, frozen=True, kw_only=True):
-    """Account-wide limits; ``enforced`` when the call is made (refusal) or the machine is (failed instance)."""
+    """Account-wide limits. ``enforced``: at the ``call`` (refusal) or at the ``creation`` (failed instance)."""
 
     machines: Count | None = None
     cpus: Annotated[float, Meta(ge=0)] | None = None
@@ -234,19 +238,24 @@ class Quota(Strict, frozen=True, kw_only=True):
 
 
 class Gpu(Strict, frozen=True, kw_only=True):
+    """What the GPU hooks return."""
+
     label: str = "fake.nodewright/gpu"
     types: tuple[str, ...] = ("fake-gpu",)
     resources: tuple[str, ...] = ("nvidia.com/gpu",)
 
 
 class Similarity(Strict, frozen=True, kw_only=True):
+    """What the hooks for similar groups return."""
+
     ignored_labels: tuple[str, ...] = ()
     same_group_labels: tuple[str, ...] = ()
 
 
 class ServedClass(Strict, frozen=True, kw_only=True):
-    """A class of ProvisioningRequests that the cloud serves, up to ``max_pods`` pods a request, each with a machine of
-    ``group`` to itself; without a group it says that the room is there.
+    """A class of ProvisioningRequests that the cloud serves, up to ``max_pods`` pods per request.
+
+    Each pod gets a machine of ``group`` of its own. Without a group the cloud accepts the request and creates nothing.
     """
 
     name: str
@@ -256,7 +265,7 @@ class ServedClass(Strict, frozen=True, kw_only=True):
 
 
 class CloudOptions(Strict, frozen=True, kw_only=True):
-    """The whole cloud. ``file`` names a YAML file with the same keys, and then stands alone."""
+    """All options of the cloud. ``file`` names a YAML file with the same keys and must be the only key."""
 
     file: str | None = None
     groups: tuple[GroupConfig, ...] = ()
@@ -284,16 +293,17 @@ class CloudOptions(Strict, frozen=True, kw_only=True):
 
 
 def load_options(raw: Mapping[str, Any], node_group_specs: Sequence[str] = ()) -> CloudOptions:
-    """The checked options, limited to the groups that ``node_group_specs`` (``min:max:name``) name, if any.
+    """Return the checked options.
 
-    Raises ConfigError naming the key, group or file.
+    If ``node_group_specs`` (``min:max:name``) is not empty, keep only the groups that it names, with these limits.
+    Raise ConfigError naming the key, group or file.
     """
     source = "options of provider fake"
     options = decode_options(raw, CloudOptions, source, decode_hook)
     if options.file is not None:
         if len(raw) > 1:
             others = ", ".join(sorted(set(raw) - {"file"}))
-            raise ConfigError(f"{source}: file stands alone, {others} belongs into {options.file}")
+            raise ConfigError(f"{source}: file must be the only key: move {others} into {options.file}")
         source, path = options.file, Path(options.file)
         options = decode_options(_read_yaml(path), CloudOptions, source, decode_hook)
     check_groups(options.groups, source)
@@ -307,12 +317,12 @@ def load_options(raw: Mapping[str, Any], node_group_specs: Sequence[str] = ()) -
 
 
 def check_groups(groups: Sequence[GroupConfig], source: str) -> None:
-    """Raises ConfigError for a group that cannot be."""
+    """Raise ConfigError for a group whose name, limits or resources are not valid."""
     seen: set[str] = set()
     for group in groups:
         where = f"{source}: group {group.name}"
         if not group.name or "/" in group.name or group.name in seen:
-            raise ConfigError(f"{where}: a name is unique, not empty and holds no slash")
+            raise ConfigError(f"{where}: a name must be unique, not empty and without a slash")
         if group.min_size > group.max_size:
             raise ConfigError(f"{where}: min_size {group.min_size} is above max_size {group.max_size}")
         if group.size > group.max_size:
@@ -335,14 +345,14 @@ def _check_interference(options: CloudOptions, source: str) -> None:
 
 
 def changed(config: GroupConfig, event: Change) -> GroupConfig:
-    """Return the group's options with what the event changes."""
+    """Return the group's options with the changes of the event."""
     keys = ("min_size", "max_size", "cpu", "zone", "labels")
-    told = {key: getattr(event, key) for key in keys if getattr(event, key) is not None}
-    return msgspec.structs.replace(config, **told)
+    changes = {key: getattr(event, key) for key in keys if getattr(event, key) is not None}
+    return msgspec.structs.replace(config, **changes)
 
 
 def check_shape(shape: MachineShape, where: str) -> None:
-    """Raises ConfigError for a resource that is no quantity."""
+    """Raise ConfigError for a resource that is not a quantity."""
     offered = {"cpu": shape.cpu, "memory": shape.memory, "pods": shape.pods, **shape.resources}
     for resource, amount in offered.items():
         try:
@@ -359,7 +369,7 @@ def _select(groups: Sequence[GroupConfig], specs: Sequence[str]) -> tuple[GroupC
         if name not in known:
             near = difflib.get_close_matches(name, sorted(known), n=1)
             hint = f", did you mean {near[0]}?" if near else ""
-            raise ConfigError(f"--nodes {spec}: the fake provider's options describe no group {name}{hint}")
+            raise ConfigError(f"--nodes {spec}: the options of the fake provider describe no group {name}{hint}")
         chosen.append(msgspec.structs.replace(known[name], min_size=low, max_size=high))
     check_groups(chosen, "--nodes")
     return tuple(chosen)
@@ -384,7 +394,7 @@ def _read_yaml(path: Path) -> Mapping[str, Any]:
     except (yaml.YAMLError, RecursionError) as error:
         raise ConfigError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(content, dict):
-        raise ConfigError(f"{path}: holds no mapping of options")
+        raise ConfigError(f"{path}: must hold a mapping of options")
     return content
 
 

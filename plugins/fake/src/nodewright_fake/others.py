@@ -1,4 +1,4 @@
-"""What other people do to groups: at their time, and at the moment of our own writes."""
+"""What other writers do to groups: at a given time, and at the moment of nodewright's own writes."""
 
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Others:
-    """Carries out the options ``interference`` and ``interlopers``; their seconds count from ``built`` (epoch)."""
+    """Carries out the options ``interference`` and ``interlopers``. Their seconds count from ``built`` (epoch)."""
 
     def __init__(
         self, cloud: "FakeCloud", events: tuple[Event, ...], interlopers: tuple[Interloper, ...], built: float
@@ -21,30 +21,30 @@ class Others:
         self._built = built
         self._coming = sorted(events, key=lambda event: event.start)
         self._interlopers = [(rule, rule.times) for rule in interlopers]
-        # Groups that are made anew, or listed again, and when (epoch seconds).
+        # Groups that will be created or listed again, and when (epoch seconds).
         self._returns: list[tuple[float, Group]] = []
 
     def coming(self) -> tuple[Event, ...]:
-        """Return what has not happened yet."""
+        """Return the events that have not happened yet, the earliest first."""
         return tuple(self._coming)
 
     def next_due(self) -> float:
-        """Return when the next thing happens (epoch seconds; inf: never)."""
+        """Return when the next event happens (epoch seconds; inf: never)."""
         first = [self._built + event.start for event in self._coming[:1]]
         return min([*first, *(at for at, _ in self._returns)], default=float("inf"))
 
     def catch_up(self, now: float) -> None:
-        """Let happen what is due by now."""
+        """Carry out the events that are due by ``now``."""
         while self._coming and self._built + self._coming[0].start <= now:
             event = self._coming.pop(0)
-            if self._cloud.has_group(event.group):  # else somebody removed it
+            if self._cloud.has_group(event.group):  # otherwise it was removed before
                 self._happen(event)
         for due in [due for due in self._returns if due[0] <= now]:
             self._returns.remove(due)
             self._return(due[1])
 
     def write_between(self, group_id: str, when: str, now: float) -> None:
-        """Let those interlopers write who do so ``when`` we do: ``before`` or ``after`` our write takes effect."""
+        """Let those interlopers write whose ``when`` this is: ``before`` or ``after`` nodewright's write takes effect."""
         age = now - self._built
         for number, (rule, times) in enumerate(self._interlopers):
             if times and rule.when == when and rule.group in ("*", group_id) and rule.start <= age < rule.end:
@@ -69,13 +69,13 @@ class Others:
                 _change(group, event)
 
     def _return(self, group: Group) -> None:
-        """The group is listed again, or made anew."""
+        """List the group again, or create it again without machines."""
         if not group.is_listed:
             group.is_listed = True
             group.seen = None
             return
         made = self._cloud.add_group(structs.replace(group.config, size=0))
-        made.made = group.made  # no machine has the id of an earlier one
+        made.made = group.made  # no machine gets the id of an earlier one
 
     def _interlope(self, rule: Interloper, group: Group) -> None:
         match rule.does:

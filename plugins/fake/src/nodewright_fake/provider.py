@@ -1,4 +1,4 @@
-"""The plugin object: the provider contract on one side, the fake cloud on the other."""
+"""The plugin object: serves the provider contract from the fake cloud."""
 
 from collections.abc import Sequence
 
@@ -14,9 +14,9 @@ from nodewright_fake.options import load_options
 
 
 class FakeProvider:
-    """Answers reads from the views that the last ``refresh`` took; writes go to the cloud at once.
+    """Serves reads from the views that the last ``refresh`` took. Writes go to the cloud at once.
 
-    Without ``cloud`` it builds its own from the context's options.
+    Without ``cloud`` it builds one from the context's options.
     """
 
     def __init__(self, context: spec.ProviderContext, cloud: FakeCloud | None = None) -> None:
@@ -81,8 +81,8 @@ class FakeProvider:
     @hookimpl
     def increase_size(self, group_id: str, expected_target: int, target: int) -> int:
         with self._calls.counted("increase_size"), self.cloud.faults.around("increase_size", group_id):
-            granted = self.cloud.faults.at_most("increase_size", group_id, target - expected_target)
-            accepted = self.cloud.increase(group_id, expected_target, expected_target + granted)
+            allowed = self.cloud.faults.at_most("increase_size", group_id, target - expected_target)
+            accepted = self.cloud.increase(group_id, expected_target, expected_target + allowed)
             self._look_again(group_id)
         return accepted
 
@@ -96,16 +96,16 @@ class FakeProvider:
     @hookimpl
     def decrease_target_size(self, group_id: str, expected_target: int, target: int) -> int:
         with self._calls.counted("decrease_target_size"), self.cloud.faults.around("decrease_target_size", group_id):
-            granted = self.cloud.faults.at_most("decrease_target_size", group_id, expected_target - target)
-            accepted = self.cloud.decrease(group_id, expected_target, expected_target - granted)
+            allowed = self.cloud.faults.at_most("decrease_target_size", group_id, expected_target - target)
+            accepted = self.cloud.decrease(group_id, expected_target, expected_target - allowed)
             self._look_again(group_id)
         return accepted
 
     @hookimpl
     def delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> Sequence[str]:
         with self._calls.counted("delete_instances"), self.cloud.faults.around("delete_instances", group_id):
-            granted = self.cloud.faults.at_most("delete_instances", group_id, len(instance_ids))
-            accepted = self.cloud.delete(group_id, instance_ids[:granted], expected_target)
+            allowed = self.cloud.faults.at_most("delete_instances", group_id, len(instance_ids))
+            accepted = self.cloud.delete(group_id, instance_ids[:allowed], expected_target)
             self._look_again(group_id)
         return accepted
 
@@ -205,8 +205,8 @@ class FakeProvider:
                 why = f"{pods} pods are more than {served.max_pods}"
                 return spec.ProvisioningVerdict(accepted=False, reason="TooLarge", message=why)
             running = self.cloud.serve(request.key, served.group, pods) if served.group else pods
-            said = "Provisioned" if running == pods else "InProgress"
-            return spec.ProvisioningVerdict(accepted=running == pods, reason=said, message=f"{running} of {pods} run")
+            reason = "Provisioned" if running == pods else "InProgress"
+            return spec.ProvisioningVerdict(accepted=running == pods, reason=reason, message=f"{running} of {pods} run")
 
     @hookimpl
     def diagnose(self) -> Sequence[spec.Finding]:
@@ -215,7 +215,7 @@ class FakeProvider:
 
     @hookimpl
     def minimal_policy(self) -> str:
-        return "nothing: a cloud in memory asks for no permissions"
+        return "no permissions needed: this cloud exists in memory only"
 
     @hookimpl
     def api_calls(self) -> Sequence[spec.ApiCalls]:
@@ -243,5 +243,5 @@ class FakeProvider:
             raise spec.NodeGroupNotFound(f"the fake cloud has no group {group_id}", group_id=group_id) from None
 
     def _look_again(self, group_id: str) -> None:
-        """Reads reflect our own write at once."""
+        """Read the group again, so that reads show our own write at once."""
         self._views[group_id] = self.cloud.view(group_id)

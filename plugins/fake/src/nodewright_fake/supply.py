@@ -1,4 +1,4 @@
-"""What the cloud can deliver: stock, quota and the failures it was told to have."""
+"""What the cloud can deliver: stock, quota, and the failures that its options configure."""
 
 from collections.abc import Iterable
 from random import Random
@@ -14,7 +14,7 @@ W = TypeVar("W", bound=Window)
 
 
 class Shortage(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a machine cannot be had."""
+    """Why a machine cannot be created."""
 
     error_class: ErrorClass
     scope: FailureScope
@@ -31,7 +31,7 @@ BROKEN = Shortage(
     delay=fixed(0),
 )
 
-# The quota is of the whole account, for calls and creations alike.
+# The quota is account-wide: the scope is the same for refused calls and for failed creations.
 OVER_QUOTA = Shortage(
     error_class=ErrorClass.QUOTA,
     scope=FailureScope.ACCOUNT,
@@ -42,7 +42,7 @@ OVER_QUOTA = Shortage(
 
 
 class Supply:
-    """Decides of every creation whether it succeeds; seconds count from ``built`` (epoch)."""
+    """Decides for each creation whether it succeeds. Seconds count from ``built`` (epoch)."""
 
     def __init__(self, random: Random, built: float, quota: Quota) -> None:
         self.quota = quota
@@ -56,28 +56,31 @@ class Supply:
         self._taken: dict[int, int] = {}
 
     def shortage(self, config: GroupConfig, now: float, used: Iterable[GroupConfig]) -> Shortage | None:
-        """The reason why the next machine of the group cannot be made, given those that exist; draws by chance."""
+        """Return why the next machine of the group cannot be created; None: it can.
+
+        ``used`` are the groups of the machines that use quota. Failures with a share are drawn at random.
+        """
         if self.over_quota([*used, config]):
             return OVER_QUOTA
         return self._stocked_out(config, now) or self._failing(config, now)
 
     def boots_dead(self, config: GroupConfig, now: float) -> bool:
-        """Does a machine of the group that starts now never become a node? Draws by chance."""
+        """Return whether a machine of the group that starts now never becomes a node; may draw at random."""
         return bool(self._in_force(self.dead_boots, config, now)) or self._random.random() < config.never_registers
 
     def slowness(self, config: GroupConfig, now: float) -> tuple[float, float]:
-        """By how many seconds a machine of the group that starts now registers late, and its node is ready late."""
+        """Return by how many seconds a machine of the group that starts now registers late, and becomes ready late."""
         slow = self._in_force(self.slow_boots, config, now)
         registers = max((rule.registers.draw(self._random) for rule in slow), default=0.0)
         return registers, max((rule.ready.draw(self._random) for rule in slow), default=0.0)
 
     def offers(self, config: GroupConfig, now: float) -> dict[str, Quantity]:
-        """What a machine of the group that starts now offers in place of what the template says."""
+        """Return the resources of a machine of the group that starts now, where they differ from the template."""
         rules = self._in_force(self.small_machines, config, now)
         return {name: Quantity.of(amount) for rule in rules for name, amount in rule.offers.items()}
 
     def over_quota(self, machines: Iterable[GroupConfig]) -> bool:
-        """Would these machines together be more than the account may have?"""
+        """Return whether these machines together exceed the account's quota."""
         wanted = list(machines)
         if self.quota.machines is not None and len(wanted) > self.quota.machines:
             return True
@@ -86,17 +89,17 @@ class Supply:
         return sum(Quantity.of(config.cpu).milli for config in wanted) > self.quota.cpus * 1000
 
     def take_stock(self, config: GroupConfig, now: float) -> None:
-        """One machine was made: what remains where stock is short becomes less."""
+        """Count one created machine against the stock-outs that concern its group."""
         for rule in self._in_force(self.stock_outs, config, now):
             self._taken[id(rule)] = self._taken.get(id(rule), 0) + 1
 
     def in_stock(self, config: GroupConfig, now: float) -> int | None:
-        """How many machines of the group can still be made; None: any number."""
+        """Return how many machines of the group can still be created; None: any number."""
         left = [rule.remaining - self._taken.get(id(rule), 0) for rule in self._in_force(self.stock_outs, config, now)]
         return max(0, min(left)) if left else None
 
     def stock_scope(self, config: GroupConfig, now: float) -> FailureScope:
-        """How far the stock-out reaches that leaves the group the fewest machines."""
+        """Return the scope of the stock-out that leaves the group the fewest machines."""
         rules = self._in_force(self.stock_outs, config, now)
         return _scope(min(rules, key=lambda rule: rule.remaining - self._taken.get(id(rule), 0)))
 
@@ -132,13 +135,13 @@ class Supply:
 
 
 def meets(rule: Window, config: GroupConfig) -> bool:
-    """Return whether the rule is about the group."""
+    """Return whether the rule concerns the group."""
     named = ((rule.zone, config.zone), (rule.instance_type, config.instance_type), (rule.group, config.name))
     return all(pattern in ("*", value) for pattern, value in named)
 
 
 def _scope(rule: StockOut) -> FailureScope:
-    """The narrowest thing that the stock-out names."""
+    """Return the narrowest scope that the stock-out names."""
     if rule.group != "*":
         return FailureScope.GROUP
     if rule.instance_type != "*":
