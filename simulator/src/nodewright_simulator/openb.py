@@ -204,9 +204,9 @@ _DAY = 86_400.0
 def demo_scenario() -> Scenario:
     """Return half a day of a production GPU cluster in one hour: 400 pods and 27 kinds of nodes.
 
-    After a quarter of an hour the kind that is in most demand is sold out.
+    After two minutes the kind that is in most demand is sold out, for 43 minutes.
     """
-    stock_out = {"instance_type": "p100-16c-120g-2gpu", "start": "15m", "end": "45m"}
+    stock_out = {"instance_type": "p100-16c-120g-2gpu", "start": "2m", "end": "45m"}
     return Scenario(
         name="Rush hour on a GPU cluster, with a stock-out",
         description="400 pods of a production trace (openb) within an hour; one kind of node is sold out in between.",
