@@ -47,7 +47,7 @@ class Story:
 
     A pod asks for 1 cpu and a machine has 1, so that machines are counted in pods. ``price`` chooses the
     group: the cheapest that is open. The engine is strict, unless it is to do as CA: a plan that breaks a rule
-    fails the test. ``wakes``: see RunOptions.
+    fails the test. ``as_daemon``: see RunOptions.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Story:
         minutes: float = 180,
         start: float = 0.0,
         variant: type[FakeProvider] = FakeProvider,
-        wakes: bool = False,
+        as_daemon: bool = False,
         **cloud: Any,
     ) -> None:
         shapes = [{"cpu": 1, "memory": "4Gi", "max_size": 50, **group} for group in groups]
@@ -67,7 +67,7 @@ class Story:
         self.cloud = provider.cloud
         self.loops: list[tuple[ClusterState, Plan]] = []
         tree = read_flat_settings({"expander": "price", **(settings or {})}, "story")
-        options = RunOptions(end=start + minutes * MINUTE, settings=tree, brain=self._brain(tree), wakes=wakes)
+        options = RunOptions(end=start + minutes * MINUTE, settings=tree, brain=self._brain(tree), as_daemon=as_daemon)
         calls = CallSettings(honours_retry_after=tree.policy.waits_for_busy_clouds)
         self.simulation = Simulation(self.clock, [connect("fake", provider, self.clock, calls)], options)
         self._result: SimulationResult | None = None

@@ -1,5 +1,6 @@
 """A deadline that pods wait for starts a loop, whatever the scan interval (virtual time)."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ DEAD: dict[str, Any] = {"switched_off": SILENT, "stock_outs": [{"group": "a"}]}
 
 def story(settings: dict[str, Any] | None = None, **options: Any) -> Story:
     """Two pods; the cheap group takes the order and never delivers."""
-    told = Story(CHEAP, DEAR, settings={**LIMIT, **(settings or {})}, wakes=True, minutes=20, **{**DEAD, **options})
+    told = Story(CHEAP, DEAR, settings={**LIMIT, **(settings or {})}, as_daemon=True, minutes=20, **{**DEAD, **options})
     told.pods(2, at=5)
     return told
 
@@ -33,7 +34,7 @@ def test_a_lone_group_is_asked_again_within_two_seconds_of_its_backoff() -> None
     told = Story(
         CHEAP,
         settings={**LIMIT, "scan-interval": "45s"},
-        wakes=True,
+        as_daemon=True,
         minutes=20,
         switched_off=SILENT,
         stock_outs=[{"group": "a"}],
@@ -55,10 +56,12 @@ def test_without_frequent_loops_it_waits_for_the_scan() -> None:
 
 def test_where_nothing_waits_no_deadline_starts_a_loop() -> None:
     """The pods go before the deadline of their machines."""
-    told = Story(CHEAP, DEAR, settings=LIMIT, wakes=True, minutes=20, **DEAD)
+    told = Story(CHEAP, DEAR, settings=LIMIT, as_daemon=True, minutes=20, **DEAD)
     told.pods(2, at=5, until=30)
     assert told.result
-    assert {state.now % 10 for state, _ in told.loops} == {0.0}
+    # 0 s; 6 s: the pods came a second before; 7 s: the group grew.
+    starts = [state.now for state, _ in told.loops]
+    assert {later - earlier for earlier, later in pairwise(starts[2:])} == {10.0}
 
 
 def test_deadlines_start_few_loops() -> None:
@@ -67,7 +70,7 @@ def test_deadlines_start_few_loops() -> None:
     told = Story(
         *groups,
         settings=LIMIT,
-        wakes=True,
+        as_daemon=True,
         minutes=60,
         switched_off=SILENT,
         stock_outs=[{"group": g["name"]} for g in groups],

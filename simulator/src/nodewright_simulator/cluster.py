@@ -122,6 +122,8 @@ class SimulatedCluster:
         # Pods that have not been tried since they came; all others wait until room may have grown.
         self._untried: list[SimulatedPod] = []
         self._room_grew = False
+        # How many pods the scheduler has found no place for so far.
+        self.found_no_place = 0
 
     # What is there
 
@@ -322,6 +324,7 @@ class SimulatedCluster:
             type="PodScheduled", status="False", reason="Unschedulable", last_transition_time=moment
         )
         waiting.pod = replace(waiting.pod, status=PodStatus(phase="Pending", conditions=(condition,)))
+        self.found_no_place += 1
 
     def _tidy(self) -> None:
         """Rebuild the snapshot when most of its rows are dead."""

@@ -11,6 +11,7 @@ from nodewright.adapters.virtual_clock import VirtualClock
 from nodewright.clusterstate.memory import Memory
 from nodewright.engine.autoscaler import Autoscaler
 from nodewright.engine.brain import Planning
+from nodewright.engine.daemon import Daemon
 from nodewright.engine.ports import Pause, Ports, ProviderPort
 from nodewright.engine.report import LoopReport
 from nodewright.engine.status import StatusReport, make_status
@@ -35,7 +36,7 @@ class Pacing:
     """The grid of ticks on which loops fall, one scan interval apart, shifted by each loop that ran.
 
     A tick matters when the world changed since the last loop, when a timer has passed, or when the last loop
-    left work unsettled. A loop falls between two ticks only at ``wake_at`` of the last report. All others would change nothing, so that leaving them out gives the same outcome.
+    left work unsettled. All others would change nothing, so that leaving them out gives the same outcome.
     """
 
     def __init__(self, start: float, interval: float, *, every_tick: bool = False) -> None:
@@ -44,28 +45,24 @@ class Pacing:
         self._due = start
         self._changed = -math.inf
         self._timer = math.inf
-        self._wake_at = math.inf
 
     def changed(self, at: float) -> None:
         """Record that the world changed."""
         self._changed = min(self._changed, at)
 
-    def ran(self, due: float, *, settled: bool, timer: float = math.inf, wake_at: float = math.inf) -> None:
-        """Record that a loop ran; the next tick is ``due``. ``timer`` and ``wake_at`` are those of its LoopReport."""
+    def ran(self, due: float, *, settled: bool, timer: float = math.inf) -> None:
+        """Record that a loop ran; the next tick is ``due``. ``timer`` is ``next_timer`` of its LoopReport."""
         self._due = due
         self._changed = math.inf if settled else -math.inf
         self._timer = timer
-        self._wake_at = wake_at
 
     def next_loop(self) -> float:
         """When the engine runs next, unless the world changes before; infinity: only if it does."""
         if self._every_tick:
-            return min(self._due, self._wake_at)
-        wake = self._wake_at
+            return self._due
+        wake = math.inf
         if self._changed < math.inf:
-            wake = min(
-                wake, self._tick(math.ceil((self._changed - self._due) / self._interval) if self._is_late() else 0)
-            )
+            wake = self._tick(math.ceil((self._changed - self._due) / self._interval) if self._is_late() else 0)
         if self._timer < math.inf:
             wake = min(wake, self._tick(math.floor((self._timer - self._due) / self._interval) + 1))
         return wake
@@ -90,10 +87,10 @@ class SimulatedProvider(ProviderPort, Protocol):
 class RunOptions:
     """How to simulate. ``end`` in epoch seconds.
 
-    ``every_tick`` runs a loop each scan interval, as a real engine does, to compare with. ``wakes`` also runs one as soon as
-    a deadline passes that pods wait for, as the daemon does; else loops fall on the grid of scans. ``stops_idle`` ends
-    the run once nothing is left to happen and no pod waits. ``resources`` are those whose utilisation is
-    measured.
+    ``every_tick`` runs a loop each scan interval, to compare with. ``as_daemon`` lets the Daemon say when a loop runs: soon
+    after pods find no place or a group grew, too; such a run knows no crashes and no jumps of the clock. Else loops
+    fall on the grid of scans. ``stops_idle`` ends the run once nothing is left to happen and no pod waits. ``resources``
+    are those whose utilisation is measured.
     """
 
     end: float
@@ -101,7 +98,7 @@ class RunOptions:
     settings: Settings = field(default_factory=Settings)
     seed: int = 0
     every_tick: bool = False
-    wakes: bool = False
+    as_daemon: bool = False
     stops_idle: bool = False
     preference: Preference = Preference.LEAST_ALLOCATED
     resources: tuple[str, ...] = ("cpu", "memory", "nvidia.com/gpu")
@@ -236,6 +233,9 @@ class Simulation:
     def run(self, on_progress: OnProgress | None = None) -> SimulationResult:
         """Run everything up to the end."""
         self.engine.start(self._start)
+        if self._options.as_daemon:
+            self._run_daemon()
+            return self._finish(self._next_moment())
         moment = self._next_moment()
         while moment <= self._options.end and not self._is_idle(moment):
             self._clock.advance_to(moment)
@@ -304,18 +304,26 @@ class Simulation:
         self._pacing.ran(math.inf, settled=True)
         self._cloud_due = min(self._cloud_due, at)
 
-    def _loop(self) -> None:
+    def _run_daemon(self) -> None:
+        """Let the Daemon run loops and the steps of removals; while it waits, the world goes on."""
+        alive = self.engine.alive
+        assert alive is not None
+        hosted = _HostedEngine(alive, self._loop, self._step_removals)
+        end = self._options.end
+        waits = _WorldAlarm(self._clock, end, self._world_due, self._let_happen, lambda: self.cluster.found_no_place)
+        Daemon(hosted, self._clock, waits, may_go_on=lambda: self._clock.now() < end, on_report=lambda _: None).run()
+
+    def _loop(self) -> LoopReport | None:
         report, engine = self.engine.work(lambda engine: engine.run_once()), self.engine.alive
         if report is None or engine is None:
-            return
+            return None
         self._learn(report)
         self._recorder.take(report)
-        woken = report.wake_at if self._options.wakes else math.inf
-        moments = (engine.next_loop_at(report), report.next_timer, woken)
-        due, timer, wake_at = map(self._engine_clock.true_time, moments)
-        self._pacing.ran(due, settled=report.is_settled, timer=timer, wake_at=wake_at)
+        due, timer = map(self._engine_clock.true_time, (engine.next_loop_at(report), report.next_timer))
+        self._pacing.ran(due, settled=report.is_settled, timer=timer)
         asked = report.plan is not None and bool(report.plan.provisioning.calls)
         self._after_writes(wrote=asked or bool(report.outcomes))
+        return report
 
     def _step_removals(self) -> None:
         outcomes = self.engine.work(lambda engine: engine.step_removals()) or ()
@@ -384,3 +392,46 @@ class Simulation:
         )
         plan = self._recorder.plan
         return replace(status, buffers=buffers_planned(plan) if plan is not None else None)
+
+
+class _HostedEngine:
+    """Implements Engine of the Daemon; the simulation records what each loop and step did."""
+
+    def __init__(self, engine: Autoscaler, loop: Callable[[], LoopReport | None], step: Callable[[], object]) -> None:
+        self._loop = loop
+        self.next_loop_at, self.next_step_at, self.batch_window = (
+            engine.next_loop_at,
+            engine.next_step_at,
+            engine.batch_window,
+        )
+        self.step_removals = step
+
+    def run_once(self) -> LoopReport:
+        report = self._loop()
+        assert report is not None, "an engine that runs as the daemon cannot crash"
+        return report
+
+
+class _WorldAlarm:
+    """Implements Alarm of the Daemon: waiting lets the world go on, and rings when a pod has found no place."""
+
+    def __init__(
+        self,
+        clock: VirtualClock,
+        end: float,
+        next_due: Callable[[], float],
+        let_happen: Callable[[float], None],
+        found_no_place: Callable[[], int],
+    ) -> None:
+        self._clock, self._end = clock, end
+        self._next_due, self._let_happen, self._found_no_place = next_due, let_happen, found_no_place
+
+    def wait(self, seconds: float) -> bool:
+        until, before = min(self._clock.now() + seconds, self._end), self._found_no_place()
+        while (due := self._next_due()) <= until:
+            self._clock.advance_to(due)
+            self._let_happen(due)
+            if self._found_no_place() > before:
+                return True
+        self._clock.advance_to(until)
+        return False
