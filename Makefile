@@ -36,7 +36,7 @@ soak: control-plane
 
 # A thousand random schedules of replicas that crash, freeze and wake; the suite runs some of them.
 leaders: .venv/.dev
-	LEADER_SCHEDULES=1000 $(BIN)/pytest -n auto core/tests/leaders/test_leaders.py
+	LEADER_SCHEDULES=1000 $(BIN)/pytest -n auto -m "not slow" core/tests/leaders/test_leaders.py
 
 bench: .venv/.dev
 	$(BIN)/python bench/run.py

@@ -37,7 +37,9 @@ class Machines:
 
 class SharedWorld:
     """The cloud's groups and the cluster's nodes and pods. A pod fills a node. ``killed`` are pods whose machine was
-    deleted while they ran, ``bought`` is how many machines were asked for; the next ``lost_calls`` never arrive.
+    deleted while they ran, ``bought`` is how many machines were asked for, ``unhoused`` how many pods found no free
+    node when they came; the next ``lost_calls`` never arrive. ``surplus`` says which growth left more machines on
+    their way than pods had waited at any time since its process had last looked.
     """
 
     def __init__(self, stage: Stage, random: Random, groups: int) -> None:
@@ -47,28 +49,37 @@ class SharedWorld:
         self.cluster = SimulatedCluster(Scheduler(), Journal())
         agenda = Agenda()
         self.api = ApiServer(self.cluster, agenda, stage, Tripwire())
-        self.pods = 0
-        self.bought = 0
+        self.pods = self.bought = self.unhoused = 0
         self.lost_calls = 0
         self.killed: list[str] = []
+        self.surplus = ""
         self._made = 0
+        self._joining: set[str] = set()
+        self._waited: list[tuple[float, int]] = []
 
     def add_pods(self, number: int) -> None:
+        waited = self.cluster.count_pending()
         for _ in range(number):
             self.pods += 1
             pod = build_pod(f"pod-{self.pods}", cpu="3", memory="1Gi", owner=("ReplicaSet", "web"))
             self.cluster.submit(SimulatedPod(pod=pod, arrived=self.stage.now()))
-        self.cluster.schedule(self.stage.now())
+        self.schedule()
+        self.unhoused += max(0, self.cluster.count_pending() - waited)
 
     def end_pods(self, number: int) -> None:
         running = [held for held in self.cluster.pods() if held.node]
         for held in self.random.sample(running, min(number, len(running))):
             self.cluster.end(held, self.stage.now())
+        self.schedule()
+
+    def schedule(self) -> None:
         self.cluster.schedule(self.stage.now())
+        self._waited.append((self.stage.now(), self.cluster.count_pending()))
 
     # What calls do when they take effect
 
-    def resize(self, group_id: str, expected_target: int, target: int) -> int:
+    def resize(self, group_id: str, expected_target: int, target: int, looked: float) -> int:
+        """``looked`` is when the process that asks began the loop in which it asks."""
         group = self._expect(group_id, expected_target)
         more, group.target = target - expected_target, target
         if more > 0:
@@ -77,14 +88,23 @@ class SharedWorld:
             self._made += 1
             name = f"{group_id}-{self._made}"
             group.ids.append(name)
+            self._joining.add(name)
             self.stage.at(self.stage.now() + self.random.uniform(10, 40), partial(self._join, group_id, name))
+        if more > 0 and not self.surplus and len(self._joining) > self._most_waited(looked):
+            self.surplus = f"{len(self._joining)} are on their way, for {self._most_waited(looked)} pods"
         return abs(more)
+
+    def _most_waited(self, since: float) -> int:
+        """Return how many pods waited at a time since then, at most."""
+        before = [waited for at, waited in self._waited if at <= since][-1:]
+        return max((*before, *(waited for at, waited in self._waited if at > since)), default=0)
 
     def delete(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> tuple[str, ...]:
         group = self._expect(group_id, expected_target)
         gone = tuple(one for one in instance_ids if one in group.ids)
         for name in gone:
             group.ids.remove(name)
+            self._joining.discard(name)
             group.target -= 1
             if self.cluster.live.find_row(name) is not None:
                 self.killed += [held.key for held in self.cluster.pods_on(name)]
@@ -102,15 +122,20 @@ class SharedWorld:
             return
         now = self.stage.now()
         node = build_node(name, cpu="4", memory="16Gi", labels={"group": group_id}, provider_id=name, created_at=now)
+        self._joining.discard(name)
         self.cluster.add_node(node, now, group_id)
-        self.cluster.schedule(now)
+        self.schedule()
 
 
 class CloudPlugin:
-    """One process's plugin for the shared cloud. ``starts`` is told of each write at the moment when it leaves."""
+    """One process's plugin for the shared cloud. ``starts`` is told of each write at the moment when it leaves.
+
+    ``looked`` is when the loop began in which the process is, or was last.
+    """
 
     def __init__(self, world: SharedWorld, process: Process, starts: Callable[[str], None], step: Callable[[], None]):
         self._world, self._process, self._starts, self._step = world, process, starts, step
+        self.looked = 0.0
 
     @hookimpl
     def provider_info(self) -> spec.ProviderInfo:
@@ -118,6 +143,7 @@ class CloudPlugin:
 
     @hookimpl
     def refresh(self, wanted: frozenset[str]) -> bool:  # noqa: ARG002 - nothing is kept here
+        self.looked = self._world.stage.now()
         self._step()
         return True
 
@@ -139,11 +165,13 @@ class CloudPlugin:
 
     @hookimpl
     def increase_size(self, group_id: str, expected_target: int, target: int) -> int:
-        return self._write(group_id, lambda: self._world.resize(group_id, expected_target, target))
+        looked = self.looked
+        return self._write(group_id, lambda: self._world.resize(group_id, expected_target, target, looked))
 
     @hookimpl
     def decrease_target_size(self, group_id: str, expected_target: int, target: int) -> int:
-        return self._write(group_id, lambda: self._world.resize(group_id, expected_target, target))
+        looked = self.looked
+        return self._write(group_id, lambda: self._world.resize(group_id, expected_target, target, looked))
 
     @hookimpl
     def delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> Any:

@@ -85,7 +85,7 @@ class ClusterLine:
     def edit_node(self, name: str, edit: Callable[[Node], Node]) -> Node | None:
         self._write()
         before = self._world.api.edit_node(name, edit)
-        self._world.cluster.schedule(self._world.stage.now())
+        self._world.schedule()
         return before
 
     def evict(self, pod: Pod, grace_seconds: int) -> Eviction:
@@ -133,6 +133,7 @@ class Replica:
     """
 
     patience = 5.0
+    plugin: CloudPlugin
 
     def __init__(
         self, process: Process, world: SharedWorld, server: ApiServer, weather: Weather, settings: Settings
@@ -183,7 +184,7 @@ class Replica:
 
     def _start(self) -> Autoscaler | None:
         gate = self._make_gate()
-        plugin = CloudPlugin(
+        self.plugin = plugin = CloudPlugin(
             self._world,
             self.process,
             lambda group_id: self._weather.wrote(self, group_id),

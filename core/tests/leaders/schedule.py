@@ -53,6 +53,7 @@ class Schedule:
         self.replicas: list[Replica] = []
         self.writes: list[tuple[float, str, str]] = []
         self.counts = {"kills": 0, "freezes": 0, "edits": 0, "outages": 0, "stops": 0}
+        self._led: dict[str, float] = {}
         self._started = 0
         self._broken = ""
         self._outages: list[tuple[float, float, int]] = []
@@ -150,7 +151,7 @@ class Schedule:
                 process.is_dead = True
                 raise Gone
             self.counts["freezes"] += 1
-            process.frozen_until = now + 5 * math.exp(random.uniform(0, math.log(60)))
+            process.freeze(now, 5 * math.exp(random.uniform(0, math.log(60))))
         self.stage.sleep(random.uniform(0.001, 0.3))
 
     def is_cut_off(self, process: Process) -> bool:
@@ -160,10 +161,17 @@ class Schedule:
     # What must hold
 
     def wrote(self, replica: Replica, group_id: str) -> None:
-        """A write to a cloud leaves: its process leads, and has saved that it does."""
+        """A write to a cloud leaves: its process leads, nobody else did and it was not frozen for as long as a lease
+        lasts since it looked, and it has saved that it writes.
+        """
         now = self.stage.now()
         self.writes.append((now, replica.process.name, group_id))
-        self._demand(replica.process.frozen_until <= now, "a frozen process writes")
+        looked = replica.plugin.looked
+        name, lease = replica.process.name, self.settings.leader.leader_elect_lease_duration
+        others = [other for other, at in self._led.items() if at > looked and other != name]
+        self._demand(not others, f"{name} writes what it decided before {others} led")
+        frozen = [until - begin for begin, until in replica.process.freezes if until > looked]
+        self._demand(max(frozen, default=0.0) < lease, f"{name} writes what it decided before it was frozen")
         self._demand(replica.lease.remaining() > 0, f"{replica.process.name} writes to {group_id} and does not lead")
         saved = self._store.peek().writes_in_flight.get(GroupRef(PROVIDER, group_id))
         self._demand(saved is not None, f"a write to {group_id} was not saved before")
@@ -177,9 +185,10 @@ class Schedule:
 
     def _look_at_leaders(self) -> None:
         leaders = [replica.process.name for replica in self.replicas if replica.lease.remaining() > 0]
+        self._led |= dict.fromkeys(leaders, self.stage.now())
         self._demand(len(leaders) < 2, f"two leaders: {leaders}")
-        if not self.shrinks:
-            self._demand(self.world.bought <= self.world.pods, "machines were bought twice")
+        self._demand(self.world.bought <= self.world.unhoused, "machines were bought twice")
+        self._demand(not self.world.surplus, f"machines were bought twice: {self.world.surplus}")
         self._demand(not self.world.killed, f"machines went under running pods: {self.world.killed}")
 
     def _check_the_end(self) -> None:

@@ -14,12 +14,24 @@ class Gone(BaseException):
 
 
 class Process:
-    """As the machine knows it: frozen until some moment, or dead."""
+    """As the machine knows it: frozen until some moment, or dead. ``freezes`` are from when until when it was frozen."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.frozen_until = 0.0
+        self.freezes: list[tuple[float, float]] = []
         self.is_dead = False
+
+    def freeze(self, now: float, seconds: float) -> None:
+        self.frozen_until = now + seconds
+        self.freezes.append((now, self.frozen_until))
+
+
+def _closed() -> threading.Lock:
+    """Return a lock that one thread waits for until another releases it: half the price of a semaphore."""
+    lock = threading.Lock()
+    lock.acquire()
+    return lock
 
 
 class _Actor:
@@ -27,7 +39,7 @@ class _Actor:
 
     def __init__(self, process: Process) -> None:
         self.process = process
-        self.turn = threading.Semaphore(0)
+        self.turn = _closed()
 
 
 class Stage:
@@ -41,7 +53,7 @@ class Stage:
         self.watch = watch
         self._order = count()
         self._due: list[tuple[float, int, _Actor | Work]] = []
-        self._is_over = threading.Semaphore(0)
+        self._is_over = _closed()
         self._mine = threading.local()
         self._problem: BaseException | None = None
 
