@@ -23,7 +23,7 @@ class NotYet(ProviderError):
     """The value is not known yet. The core does not retry after this error: only the next refresh can load the value."""
 
 
-class Kept(Generic[K, V]):
+class ResultCache(Generic[K, V]):
     """Results of cloud calls by key. A ProviderError is cached like a result, and ``get`` raises it.
 
     ``seconds`` is the longest time for which a result is kept; the shortest is half of it. ``random`` chooses between.
@@ -40,13 +40,13 @@ class Kept(Generic[K, V]):
         now = self._clock.now()
         return [key for key in dict.fromkeys(keys) if key not in self._answers or self._answers[key][0] <= now]
 
-    def learn(self, keys: Iterable[K], question: Callable[[K], V], at_once: int = 1) -> None:
-        """Call ``question`` for each missing key, in ``at_once`` threads. A ProviderError is cached, not raised."""
+    def load_missing(self, keys: Iterable[K], call: Callable[[K], V], at_once: int = 1) -> None:
+        """Call ``call`` for each missing key, in ``at_once`` threads. A ProviderError is cached, not raised."""
         wanted = self.missing(keys)
-        for key, answer in zip(wanted, ask_each(question, wanted, at_once), strict=True):
-            self.keep(key, answer)
+        for key, answer in zip(wanted, attempt_each(call, wanted, at_once), strict=True):
+            self.store(key, answer)
 
-    def keep(self, key: K, answer: V | ProviderError) -> None:
+    def store(self, key: K, answer: V | ProviderError) -> None:
         """Cache a result or an error.
 
         A temporary error (CloudBusy, ProviderUnavailable, NotYet) does not replace a known result. It only delays the
@@ -61,9 +61,9 @@ class Kept(Generic[K, V]):
 
     def get(self, key: K) -> V:
         """Return the cached result. Raise the cached ProviderError, or KeyError if the key was never loaded."""
-        return tell(self._answers[key][1])
+        return unwrap(self._answers[key][1])
 
-    def forget_others(self, keys: Iterable[K]) -> None:
+    def keep_only(self, keys: Iterable[K]) -> None:
         """Drop all results except those of ``keys``."""
         used = set(keys)
         self._answers = {key: answer for key, answer in self._answers.items() if key in used}
@@ -74,28 +74,28 @@ def not_yet(error: ProviderError) -> NotYet:
     return error if isinstance(error, NotYet) else NotYet(f"not known yet: {error}", code=error.code)
 
 
-def ask(question: Callable[[], V]) -> V | ProviderError:
-    """Return the result of ``question``, or the ProviderError that it raised."""
+def attempt(call: Callable[[], V]) -> V | ProviderError:
+    """Return the result of ``call``, or the ProviderError that it raised."""
     try:
-        return question()
+        return call()
     except ProviderError as error:
         return error
 
 
-def ask_each(question: Callable[[K], V], keys: Iterable[K], at_once: int) -> list[V | ProviderError]:
-    """Call ``ask`` for each key, in ``at_once`` threads. Return the results in the order of the keys."""
-    with ThreadPoolExecutor(at_once, thread_name_prefix="ask") as pool:
-        return list(pool.map(lambda key: ask(lambda: question(key)), keys))
+def attempt_each(call: Callable[[K], V], keys: Iterable[K], at_once: int) -> list[V | ProviderError]:
+    """Attempt ``call`` for each key, in ``at_once`` threads. Return the results in the order of the keys."""
+    with ThreadPoolExecutor(at_once, thread_name_prefix="attempt") as pool:
+        return list(pool.map(lambda key: attempt(lambda: call(key)), keys))
 
 
-def tell(answer: V | ProviderError) -> V:
+def unwrap(answer: V | ProviderError) -> V:
     """Return ``answer`` if it is a result. Raise a copy of it if it is a ProviderError."""
     if isinstance(answer, ProviderError):
-        raise anew(answer)
+        raise copy_error(answer)
     return answer
 
 
-def anew(error: E) -> E:
+def copy_error(error: E) -> E:
     """Return a copy of the error. Without a copy, the core would add group and traceback to one object again and again."""
     fresh = type(error).__new__(type(error), *error.args)
     vars(fresh).update(vars(error))

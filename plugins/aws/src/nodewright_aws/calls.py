@@ -51,13 +51,13 @@ class Calls:
         """All pages of a list, one call each."""
         token: Raw = {}
         while True:
-            answer = self.ask(service, operation, **parameters, **token)
+            answer = self.call(service, operation, **parameters, **token)
             yield answer
             if not answer.get("NextToken"):
                 return
             token = {"NextToken": answer["NextToken"]}
 
-    def ask(self, service: str, operation: str, *, urgent: bool = False, **parameters: Any) -> Raw:
+    def call(self, service: str, operation: str, *, urgent: bool = False, **parameters: Any) -> Raw:
         """``urgent``: writes, and what goes with them, are not kept back by the budget."""
         client = self._client(service)
         return self._meter.call(operation, lambda: self._send(client, operation, parameters), urgent=urgent)

@@ -10,7 +10,7 @@ from random import Random
 import msgspec
 
 from nodewright.spec import Clock, NodeTemplate, ProviderError
-from nodewright.spec.cache import Kept, ask
+from nodewright.spec.cache import ResultCache, attempt
 from nodewright_aws.api import Api
 from nodewright_aws.options import Options
 from nodewright_aws.shapes import (
@@ -39,41 +39,45 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Catalogue:
-    """Makes templates; ``learn`` asks AWS for what is missing or old, ``template`` answers from that."""
+    """Makes templates. ``load_missing`` reads from AWS what is missing or expired; ``template`` reads nothing."""
 
     def __init__(self, api: Api, options: Options, clock: Clock, random: Random) -> None:
         self._api = api
         self._options = options
-        self._launches: Kept[str, Launch] = Kept(clock, random, options.template_interval)
-        self._templates: Kept[TemplateSpec, LaunchTemplateData] = Kept(clock, random, options.template_interval)
-        self._types: Kept[str, InstanceTypeInfo] = Kept(clock, random, options.template_interval)
-        self._models: Kept[str, Group] = Kept(clock, random, options.template_interval)
-        self._nodegroups: Kept[tuple[str, str], EksNodegroup] = Kept(clock, random, options.nodegroup_interval)
+        self._launches: ResultCache[str, Launch] = ResultCache(clock, random, options.template_interval)
+        self._templates: ResultCache[TemplateSpec, LaunchTemplateData] = ResultCache(
+            clock, random, options.template_interval
+        )
+        self._types: ResultCache[str, InstanceTypeInfo] = ResultCache(clock, random, options.template_interval)
+        self._models: ResultCache[str, Group] = ResultCache(clock, random, options.template_interval)
+        self._nodegroups: ResultCache[tuple[str, str], EksNodegroup] = ResultCache(
+            clock, random, options.nodegroup_interval
+        )
         self._own_types = {
             name: _static_type(name, row.cpu, row.memory_mib, row.gpu, row.architecture)
             for name, row in options.instance_types.items()
         }
 
-    def learn(self, groups: Sequence[Group]) -> None:
+    def load_missing(self, groups: Sequence[Group]) -> None:
         """Ask for what is missing. Nothing is raised: what cannot be learned is some groups' trouble, not all groups'."""
         at_once = self._options.parallel_calls
         known = {group.name: group for group in groups}
         stale = [known[name] for name in self._launches.missing(known)]
         specs = [spec for spec in map(launch_template_of, stale) if spec is not None]
-        self._templates.learn(specs, self._api.launch_template, at_once)
-        configured = ask(lambda: self._configured(stale))
-        self._launches.learn(
+        self._templates.load_missing(specs, self._api.launch_template, at_once)
+        configured = attempt(lambda: self._configured(stale))
+        self._launches.load_missing(
             [group.name for group in stale], lambda name: self._launch(known[name], configured), at_once
         )
         managed = filter(None, map(managed_by, groups))
-        self._nodegroups.learn(managed, lambda key: self._api.nodegroup(*key), at_once)
-        self._learn_types(known)
-        self._launches.forget_others(known)
+        self._nodegroups.load_missing(managed, lambda key: self._api.nodegroup(*key), at_once)
+        self._load_types(known)
+        self._launches.keep_only(known)
 
-    def learn_model(self, name: str, instance_types: Sequence[str]) -> None:
+    def load_model(self, name: str, instance_types: Sequence[str]) -> None:
         """The group that others are made like, and the instance types of which they are made."""
-        self._models.learn([name], self._read_model)
-        self._learn_kinds(instance_types)
+        self._models.load_missing([name], self._read_model)
+        self._load_kinds(instance_types)
 
     def model(self, name: str) -> Group:
         """Raises ProviderError if there is none."""
@@ -98,12 +102,12 @@ class Catalogue:
         key = managed_by(group)
         if key is None:
             return None
-        found = ask(lambda: self._nodegroups.get(key))
+        found = attempt(lambda: self._nodegroups.get(key))
         return None if isinstance(found, ProviderError) else found
 
-    def _learn_types(self, known: Iterable[str]) -> None:
-        found = [ask(lambda name=name: self._launches.get(name)) for name in known]  # type: ignore[misc]  # mypy cannot type a lambda with a default
-        self._learn_kinds(launch.type_name for launch in found if isinstance(launch, Launch))
+    def _load_types(self, known: Iterable[str]) -> None:
+        found = [attempt(lambda name=name: self._launches.get(name)) for name in known]  # type: ignore[misc]  # mypy cannot type a lambda with a default
+        self._load_kinds(launch.type_name for launch in found if isinstance(launch, Launch))
 
     def _read_model(self, name: str) -> Group:
         found = self._api.groups_named([name])
@@ -111,13 +115,13 @@ class Catalogue:
             raise ProviderError(f"there is no group {name} to make others like", code="noModel")
         return found[0]
 
-    def _learn_kinds(self, names: Iterable[str]) -> None:
+    def _load_kinds(self, names: Iterable[str]) -> None:
         wanted = self._types.missing(name for name in names if name not in self._own_types)
         if not wanted:
             return
-        told = ask(lambda: self._describe_types(wanted))
+        told = attempt(lambda: self._describe_types(wanted))
         for name in wanted:
-            self._types.keep(name, told if isinstance(told, ProviderError) else told.get(name, self._unknown(name)))
+            self._types.store(name, told if isinstance(told, ProviderError) else told.get(name, self._unknown(name)))
 
     def _describe_types(self, names: Sequence[str]) -> dict[str, InstanceTypeInfo]:
         if self._options.use_static_instance_list:

@@ -7,7 +7,7 @@ to a group that does not exist, which AWS refuses for its name if it does not re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from nodewright.spec import AccessDenied, Finding, FindingLevel, ProviderError
-from nodewright.spec.cache import ask
+from nodewright.spec.cache import attempt
 from nodewright_aws.api import Api
 from nodewright_aws.discovery import Selection
 from nodewright_aws.errors import NO_CREDENTIALS, NO_REGION
@@ -43,7 +43,7 @@ class Doctor:
         """Permissions first, then each group. Without a region or credentials nothing can be said: whoever read the cloud
         has told so. Nor is anything said of groups that were never looked for.
         """
-        answer = ask(lambda: self._api.groups_named([_NOWHERE]))
+        answer = attempt(lambda: self._api.groups_named([_NOWHERE]))
         if isinstance(answer, ProviderError) and answer.code in (NO_CREDENTIALS, NO_REGION):
             return ()
         groups = fleet.groups
@@ -102,8 +102,8 @@ class Doctor:
 
     def _surroundings(self, groups: Iterable[Group]) -> Iterator[Finding]:
         others = {
-            "a scaling policy": ask(self._api.policy_owners),
-            "a scheduled action": ask(self._api.scheduled_owners),
+            "a scaling policy": attempt(self._api.policy_owners),
+            "a scheduled action": attempt(self._api.scheduled_owners),
         }
         for what, owners in others.items():
             if isinstance(owners, ProviderError):

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from nodewright.spec import AccessDenied, Capability, Clock, NodeGroup, NodeGroupNotFound, ProviderError
-from nodewright.spec.cache import ask, ask_each
+from nodewright.spec.cache import attempt, attempt_each
 from nodewright_aws.api import Api
 from nodewright_aws.discovery import Selection
 from nodewright_aws.failures import Ledger, judge
@@ -139,7 +139,7 @@ class Fleet:
         if not self._options.detect_failures or not self._groups or now - self._probed_at < _PROBE_SECONDS:
             return
         self._probed_at = now
-        self._note_permission(ask(lambda: self._api.activities(next(iter(self._groups)))))
+        self._note_permission(attempt(lambda: self._api.activities(next(iter(self._groups)))))
 
     def _examine(self, groups: Sequence[Group]) -> None:
         """What failed in these groups; those that are full cost no call."""
@@ -150,7 +150,7 @@ class Fleet:
         if not short or not self._options.detect_failures or self._blind is not None:
             return
         since = self._api.server_time() - self._options.failure_memory
-        answers = ask_each(self._api.activities, [group.name for group in short], self._options.parallel_calls)
+        answers = attempt_each(self._api.activities, [group.name for group in short], self._options.parallel_calls)
         for group, answer in zip(short, answers, strict=True):
             self._note_permission(answer)
             if not isinstance(answer, ProviderError):

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from nodewright.spec import Finding, FindingLevel, MachineType, NewNodeGroup, ProviderError, ProviderUnavailable
-from nodewright.spec.cache import ask
+from nodewright.spec.cache import attempt
 from nodewright_aws.api import Api
 from nodewright_aws.catalogue import Catalogue, launch_template_of
 from nodewright_aws.discovery import Selection
@@ -40,7 +40,7 @@ class Maker:
         making = self._options.autoprovisioning
         if making is None:
             return ()
-        model = ask(self._model)
+        model = attempt(self._model)
         return tuple(self._machine_types(making, model)) if isinstance(model, Group) else ()
 
     def create(self, spec: NewNodeGroup) -> None:
@@ -69,7 +69,7 @@ class Maker:
         making = self._options.autoprovisioning
         if making is None or not self._fleet.was_read:
             return
-        model = ask(self._model)
+        model = attempt(self._model)
         answers = [model] if isinstance(model, ProviderError) else map(self._kind, making.instance_types)
         for answer in answers:
             if isinstance(answer, ProviderError):
@@ -78,7 +78,7 @@ class Maker:
                 yield Finding(level=level, subject="autoprovisioning", message=str(answer), remedy=remedy)
 
     def _kind(self, instance_type: str) -> InstanceTypeInfo | ProviderError:
-        return ask(lambda: self._catalogue.kind(instance_type))
+        return attempt(lambda: self._catalogue.kind(instance_type))
 
     def _machine_types(self, making: Making, model: Group) -> Iterator[MachineType]:
         like, region = msgspec.structs.replace(model, tags=self._tags(model)), self._api.region()

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from nodewright import spec
 from nodewright.spec import Capability, hookimpl
-from nodewright.spec.cache import ask
+from nodewright.spec.cache import attempt
 from nodewright_aws.api import Api
 from nodewright_aws.catalogue import Catalogue
 from nodewright_aws.discovery import select
@@ -67,10 +67,10 @@ class AwsProvider:
     def refresh(self, wanted: frozenset[str]) -> bool:
         self._fleet.refresh(wanted)
         groups = list(self._fleet.groups.values())
-        self._catalogue.learn(groups)
+        self._catalogue.load_missing(groups)
         making = self._options.autoprovisioning
         if making is not None:
-            self._catalogue.learn_model(making.like, making.instance_types)
+            self._catalogue.load_model(making.like, making.instance_types)
         return True
 
     @hookimpl
@@ -131,7 +131,7 @@ class AwsProvider:
     @hookimpl
     def create_node_group(self, spec: spec.NewNodeGroup) -> spec.NodeGroup:
         self._maker.create(spec)
-        self._catalogue.learn(list(self._fleet.groups.values()))
+        self._catalogue.load_missing(list(self._fleet.groups.values()))
         return self._listed(spec.group_id)
 
     @hookimpl
@@ -174,7 +174,7 @@ class AwsProvider:
     def _templateless(self) -> Iterator[spec.Finding]:
         """Groups of which it is not known what their machines are like."""
         for name in self._fleet.groups:
-            found = ask(lambda name=name: self.template_node(name))  # type: ignore[misc]  # mypy cannot type a lambda with a default
+            found = attempt(lambda name=name: self.template_node(name))  # type: ignore[misc]  # mypy cannot type a lambda with a default
             if isinstance(found, spec.ProviderError):
                 level, remedy = spec.FindingLevel.PROBLEM, "mend the group, or describe its type in instance_types"
                 yield spec.Finding(level=level, subject="template", message=str(found), remedy=remedy, group_id=name)
@@ -186,7 +186,7 @@ class AwsProvider:
         """Why the group has no price, if prices are known at all."""
         if not self._options.prices_per_hour or group is None:
             return {}
-        name = ask(lambda: self._catalogue.type_name(group.name))
+        name = attempt(lambda: self._catalogue.type_name(group.name))
         if isinstance(name, spec.ProviderError):
             return {_PRICING: f"its instance type is not known: {name}"}
         return {} if name in self._options.prices_per_hour else {_PRICING: f"prices_per_hour has no {name}"}

@@ -67,32 +67,34 @@ class Sdk:
         return self._groups(Filters=make_filters(tags))
 
     def activities(self, group: str) -> Sequence[Activity]:
-        answer = self._calls.ask("autoscaling", "DescribeScalingActivities", AutoScalingGroupName=group, MaxRecords=100)
+        answer = self._calls.call(
+            "autoscaling", "DescribeScalingActivities", AutoScalingGroupName=group, MaxRecords=100
+        )
         return convert(answer["Activities"], list[Activity])
 
     def launch_configurations(self, names: Sequence[str]) -> Sequence[LaunchConfiguration]:
         found: list[LaunchConfiguration] = []
         for batch in _batches(names, _CONFIGURATIONS_A_CALL):
-            answer = self._calls.ask("autoscaling", "DescribeLaunchConfigurations", LaunchConfigurationNames=batch)
+            answer = self._calls.call("autoscaling", "DescribeLaunchConfigurations", LaunchConfigurationNames=batch)
             found += convert(answer["LaunchConfigurations"], list[LaunchConfiguration])
         return found
 
     # Auto Scaling: writes
 
     def set_desired(self, group: str, size: int) -> None:
-        self._tell("SetDesiredCapacity", AutoScalingGroupName=group, DesiredCapacity=size, HonorCooldown=False)
+        self._write("SetDesiredCapacity", AutoScalingGroupName=group, DesiredCapacity=size, HonorCooldown=False)
 
     def terminate(self, instance_id: str) -> None:
         lower = {"InstanceId": instance_id, "ShouldDecrementDesiredCapacity": True}
-        self._tell("TerminateInstanceInAutoScalingGroup", **lower)
+        self._write("TerminateInstanceInAutoScalingGroup", **lower)
 
     def protect(self, group: str, instance_ids: Sequence[str]) -> None:
         for batch in _batches(instance_ids, _INSTANCES_A_CALL):
             named = {"AutoScalingGroupName": group, "InstanceIds": batch, "ProtectedFromScaleIn": True}
-            self._tell("SetInstanceProtection", **named)
+            self._write("SetInstanceProtection", **named)
 
     def protect_new(self, group: str) -> None:
-        self._tell("UpdateAutoScalingGroup", AutoScalingGroupName=group, NewInstancesProtectedFromScaleIn=True)
+        self._write("UpdateAutoScalingGroup", AutoScalingGroupName=group, NewInstancesProtectedFromScaleIn=True)
 
     def create_group(self, group: NewGroup) -> None:
         template = {**_naming(group.launch_template), "Version": group.launch_template.version or "$Default"}
@@ -101,7 +103,7 @@ class Sdk:
         tags = [
             {"Key": tag.key, "Value": tag.value, "PropagateAtLaunch": tag.propagate_at_launch} for tag in group.tags
         ]
-        self._tell(
+        self._write(
             "CreateAutoScalingGroup",
             AutoScalingGroupName=group.name,
             MinSize=0,
@@ -114,13 +116,13 @@ class Sdk:
         )
 
     def delete_group(self, name: str) -> None:
-        self._tell("DeleteAutoScalingGroup", AutoScalingGroupName=name, ForceDelete=False)
+        self._write("DeleteAutoScalingGroup", AutoScalingGroupName=name, ForceDelete=False)
 
     # What machines are like
 
     def launch_template(self, spec: TemplateSpec) -> LaunchTemplateData:
         named = _naming(spec)
-        answer = self._calls.ask(
+        answer = self._calls.call(
             "ec2", "DescribeLaunchTemplateVersions", Versions=[spec.version or "$Default"], **named
         )
         versions = answer["LaunchTemplateVersions"]
@@ -131,7 +133,7 @@ class Sdk:
     def image(self, image_id: str) -> Image | None:
         # A filter passes over an image that is not there; naming it outright would be refused.
         wanted = [{"Name": "image-id", "Values": [image_id]}]
-        images = self._calls.ask("ec2", "DescribeImages", Filters=wanted)["Images"]
+        images = self._calls.call("ec2", "DescribeImages", Filters=wanted)["Images"]
         return convert(images[0], Image) if images else None
 
     def instance_types(self, names: Sequence[str]) -> Sequence[InstanceTypeInfo]:
@@ -144,7 +146,7 @@ class Sdk:
         return found
 
     def types_meeting(self, requirements: Raw, image: Image | None) -> Sequence[str]:
-        answer = self._calls.ask(
+        answer = self._calls.call(
             "ec2",
             "GetInstanceTypesFromInstanceRequirements",
             ArchitectureTypes=[image.architecture] if image is not None else ["x86_64", "arm64"],
@@ -154,7 +156,7 @@ class Sdk:
         return [found["InstanceType"] for found in answer["InstanceTypes"]]
 
     def nodegroup(self, cluster: str, name: str) -> EksNodegroup:
-        answer = self._calls.ask("eks", "DescribeNodegroup", clusterName=cluster, nodegroupName=name)
+        answer = self._calls.call("eks", "DescribeNodegroup", clusterName=cluster, nodegroupName=name)
         return convert(answer["nodegroup"], EksNodegroup)
 
     # Who may do what, and who else does
@@ -170,9 +172,9 @@ class Sdk:
             for name in ("aws:ResourceTag", "autoscaling:ResourceTag", "aws:RequestTag")
         ]
         try:
-            who = _role_of(str(self._calls.ask("sts", "GetCallerIdentity")["Arn"]))
+            who = _role_of(str(self._calls.call("sts", "GetCallerIdentity")["Arn"]))
             about: Raw = {"ResourceArns": [group.auto_scaling_group_arn], "ContextEntries": tags}
-            asked = self._calls.ask(
+            asked = self._calls.call(
                 "iam", "SimulatePrincipalPolicy", PolicySourceArn=who, ActionNames=list(actions), **about
             )
             results = asked["EvaluationResults"]
@@ -182,7 +184,7 @@ class Sdk:
 
     def dry_run(self, operation: str) -> bool:
         try:
-            self._calls.ask("ec2", operation, DryRun=True, **_PROBES.get(operation, {}))
+            self._calls.call("ec2", operation, DryRun=True, **_PROBES.get(operation, {}))
         except AccessDenied:
             return False
         except (ProviderUnavailable, CloudBusy):
@@ -207,8 +209,8 @@ class Sdk:
             found += convert(answer["AutoScalingGroups"], list[Group])
         return found
 
-    def _tell(self, operation: str, **parameters: Any) -> None:
-        self._calls.ask("autoscaling", operation, urgent=True, **parameters)
+    def _write(self, operation: str, **parameters: Any) -> None:
+        self._calls.call("autoscaling", operation, urgent=True, **parameters)
 
 
 def _naming(spec: TemplateSpec) -> Raw:

@@ -5,7 +5,7 @@ from fractions import Fraction
 from random import Random
 
 from nodewright.spec import Clock, NodeTemplate, ProviderError
-from nodewright.spec.cache import Kept, ask
+from nodewright.spec.cache import ResultCache, attempt
 from nodewright_azure.api import Api
 from nodewright_azure.options import Options
 from nodewright_azure.shapes import ResourceSku, ScaleSet
@@ -17,12 +17,12 @@ _ARCHITECTURES = {"x64": "amd64", "arm64": "arm64"}
 
 
 class Catalogue:
-    """Makes templates; ``learn`` asks Azure for what is missing or old, ``template`` answers from that."""
+    """Makes templates. ``load_missing`` reads from Azure what is missing or expired; ``template`` reads nothing."""
 
     def __init__(self, api: Api, options: Options, clock: Clock, random: Random) -> None:
         self._api = api
         self._options = options
-        self._skus: Kept[str, Mapping[str, ResourceSku]] = Kept(clock, random, options.sku_interval)
+        self._skus: ResultCache[str, Mapping[str, ResourceSku]] = ResultCache(clock, random, options.sku_interval)
         self._own = {
             name.lower(): Machine(
                 cpus=row.cpu, memory_bytes=row.memory_mib << 20, gpus=row.gpu, architecture=row.architecture
@@ -31,12 +31,12 @@ class Catalogue:
         }
         self._prices = {name.lower(): price for name, price in options.prices_per_hour.items()}
 
-    def learn(self, sets: Iterable[ScaleSet]) -> None:
+    def load_missing(self, sets: Iterable[ScaleSet]) -> None:
         """One call for each location of a set whose size is not described in the options. Nothing is raised."""
         if self._options.use_static_instance_list:
             return
         asked = (one.location.lower() for one in sets if one.location and self._own_machine(one.size) is None)
-        self._skus.learn(asked, self._list)
+        self._skus.load_missing(asked, self._list)
 
     def template(self, scale_set: ScaleSet) -> NodeTemplate:
         """Raises ProviderError that says what is wrong with this set."""
@@ -45,7 +45,7 @@ class Catalogue:
 
     def restriction(self, scale_set: ScaleSet) -> str:
         """Why the subscription may not have machines of this size in the location; empty if it may, as far as is known."""
-        sku = ask(lambda: self._sku(scale_set))
+        sku = attempt(lambda: self._sku(scale_set))
         if isinstance(sku, ProviderError):
             return ""
         whole = (one.reason_code or "not available" for one in sku.restrictions if one.type == "Location")

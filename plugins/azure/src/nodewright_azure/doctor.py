@@ -6,7 +6,7 @@ Nothing is changed. Azure tells a caller what it may do in a resource group, so 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from nodewright.spec import AccessDenied, Finding, FindingLevel, ProviderError
-from nodewright.spec.cache import ask
+from nodewright.spec.cache import attempt
 from nodewright_azure.account import Account
 from nodewright_azure.agent_pools import split_name
 from nodewright_azure.api import Api
@@ -32,7 +32,7 @@ class Doctor:
 
     def examine(self, fleet: Fleet) -> tuple[Finding, ...]:
         """Permissions first, then each set. Without credentials nothing can be said: whoever read the cloud has told so."""
-        sets, grants = fleet.sets, ask(self._api.grants)
+        sets, grants = fleet.sets, attempt(self._api.grants)
         if isinstance(grants, ProviderError) and grants.code == NO_CREDENTIALS:
             return ()
         return (
@@ -49,14 +49,14 @@ class Doctor:
         yield from _examine_grants(needed, grants, self._api.place())
         if self._cluster is not None:
             where = f"resource group {self._cluster.resource_group} of cluster {self._cluster.name}"
-            yield from _examine_grants(ON_CLUSTER, ask(self._api.cluster_grants), where)
+            yield from _examine_grants(ON_CLUSTER, attempt(self._api.cluster_grants), where)
         place = next((one.location for one in sets if one.location), None)
         if not self._options.use_static_instance_list and place is not None:
             yield self._probe_skus(place)
 
     def _probe_skus(self, location: str) -> Finding:
         """Asked outright: what is granted in a resource group says nothing about a list of the subscription."""
-        found = ask(lambda: self._api.skus(location))
+        found = attempt(lambda: self._api.skus(location))
         if isinstance(found, AccessDenied):
             return _refused(READ_SKUS, str(found))
         if isinstance(found, ProviderError):
@@ -77,7 +77,7 @@ class Doctor:
         return Finding(level=_PROBLEM, subject="--nodes", message=message, remedy=remedy, group_id=name)
 
     def _surroundings(self, sets: Mapping[str, ScaleSet]) -> Iterator[Finding]:
-        locks, settings = ask(self._api.locks), ask(self._api.autoscale_settings)
+        locks, settings = attempt(self._api.locks), attempt(self._api.autoscale_settings)
         for what, found in (("locks", locks), ("autoscale settings", settings)):
             if isinstance(found, ProviderError):
                 subject = "other writers" if found is settings else "locks"
@@ -93,7 +93,7 @@ class Doctor:
     def _examine_state(self, name: str, one: ScaleSet) -> Iterator[Finding]:
         if not one.has_failed:
             return
-        found = ask(lambda: self._api.problems(one.name))
+        found = attempt(lambda: self._api.problems(one.name))
         why = None if isinstance(found, ProviderError) else find_failure(found)
         words = f"{why.code}: {why.message}" if why is not None else "Azure does not say why"
         message = f"the last operation on the set failed: {words}"

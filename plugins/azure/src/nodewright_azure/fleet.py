@@ -6,7 +6,7 @@ from random import Random
 import msgspec
 
 from nodewright.spec import Clock, CloudBusy, NodeGroupNotFound, ProviderError, ProviderUnavailable
-from nodewright.spec.cache import anew, ask, ask_each, not_yet
+from nodewright.spec.cache import attempt, attempt_each, copy_error, not_yet
 from nodewright_azure.agent_pools import split_name
 from nodewright_azure.api import Api
 from nodewright_azure.discovery import Limits, Selection
@@ -189,14 +189,14 @@ class Fleet:
 
     def _list_pools(self) -> Sequence[ScaleSet]:
         """What keeps AKS from answering is no scale set's trouble."""
-        answer = ask(self._api.pool_sizes)
+        answer = attempt(self._api.pool_sizes)
         self.no_pools = answer if isinstance(answer, ProviderError) else None
         return () if isinstance(answer, ProviderError) else answer
 
     def _look(self, keys: Sequence[str]) -> None:
         """These sets one by one, past the listing."""
         names = [self._held[key].scale_set.name if key in self._held else self.name(key) for key in keys]
-        answers = ask_each(self._api.scale_set, names, self._options.parallel_calls)
+        answers = attempt_each(self._api.scale_set, names, self._options.parallel_calls)
         for key, found in zip(keys, answers, strict=True):
             if isinstance(found, ScaleSet):
                 self._put(found)
@@ -239,12 +239,12 @@ class Fleet:
 
     def _ask_machines(self, wanted: Sequence[Held]) -> dict[str, Sequence[Machine] | ProviderError]:
         uniform = [held.scale_set for held in wanted if held.scale_set.is_uniform]
-        answers = ask_each(self._api.machines, [one.name for one in uniform], self._options.parallel_calls)
+        answers = attempt_each(self._api.machines, [one.name for one in uniform], self._options.parallel_calls)
         found: dict[str, Sequence[Machine] | ProviderError] = {
             one.key: answer for one, answer in zip(uniform, answers, strict=True)
         }
         loose = [held.scale_set for held in wanted if held.scale_set.is_loose]
-        every = ask(self._api.loose_machines) if loose else ()
+        every = attempt(self._api.loose_machines) if loose else ()
         for one in loose:
             found[one.key] = every if isinstance(every, ProviderError) else [vm for vm in every if one.owns(vm)]
         for held in wanted:
@@ -272,10 +272,10 @@ class Fleet:
         self._change(key, machine_list=machine_list)
 
     def _why(self, held: Held) -> Why:
-        found = ask(lambda: self._api.problems(held.scale_set.name))
+        found = attempt(lambda: self._api.problems(held.scale_set.name))
         return Why() if isinstance(found, ProviderError) else find_failure(found) or Why()
 
 
 def _once_more(error: ProviderError) -> ProviderError:
     """A new one each time, for which the core does not wait: only the next refresh can help."""
-    return not_yet(error) if isinstance(error, CloudBusy | ProviderUnavailable) else anew(error)
+    return not_yet(error) if isinstance(error, CloudBusy | ProviderUnavailable) else copy_error(error)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from nodewright import spec
 from nodewright.spec import Capability, hookimpl
-from nodewright.spec.cache import ask
+from nodewright.spec.cache import attempt
 from nodewright_azure.account import load_account
 from nodewright_azure.api import Api
 from nodewright_azure.catalogue import Catalogue
@@ -69,7 +69,7 @@ class AzureProvider:
     @hookimpl
     def refresh(self, wanted: frozenset[str]) -> bool:
         self._fleet.refresh(wanted)
-        self._catalogue.learn(self._fleet.sets.values())
+        self._catalogue.load_missing(self._fleet.sets.values())
         return True
 
     @hookimpl
@@ -160,7 +160,7 @@ class AzureProvider:
     def _templateless(self) -> Iterator[spec.Finding]:
         """Sets of which it is not known what their machines are like, or that cannot have them."""
         for name, one in self._fleet.sets.items():
-            found, denied = ask(lambda one=one: self._catalogue.template(one)), self._catalogue.restriction(one)  # type: ignore[misc]  # mypy cannot type a lambda with a default
+            found, denied = attempt(lambda one=one: self._catalogue.template(one)), self._catalogue.restriction(one)  # type: ignore[misc]  # mypy cannot type a lambda with a default
             level = spec.FindingLevel.PROBLEM
             if isinstance(found, spec.ProviderError):
                 remedy = "mend the scale set, or describe its size in instance_types"

@@ -5,7 +5,7 @@ from typing import Any
 
 from nodewright import spec
 from nodewright.spec import Capability, InstanceState, ProviderError, TargetChanged, hookimpl
-from nodewright.spec.cache import ask_each, tell
+from nodewright.spec.cache import attempt_each, unwrap
 from nodewright_externalgrpc.channel import Channel
 from nodewright_externalgrpc.doctor import POLICY, examine
 from nodewright_externalgrpc.options import load_options
@@ -43,9 +43,9 @@ class ExternalGrpcProvider:
         self._channel.write("Refresh", {WANTED: sorted(wanted)})
         listed = self._channel.read("NodeGroups").nodeGroups
         self._groups = {group.id: (group.minSize, group.maxSize) for group in listed if group.id}
-        views = ask_each(self._read, self._groups, self._options.parallel_calls)
+        views = attempt_each(self._read, self._groups, self._options.parallel_calls)
         self._views = dict(zip(self._groups, views, strict=True))
-        self._traits.learn(self._groups)
+        self._traits.load_missing(self._groups)
         return True
 
     @hookimpl
@@ -187,7 +187,7 @@ class ExternalGrpcProvider:
 
     def _view(self, group_id: str) -> View:
         self._demand_known(group_id)
-        return tell(self._views[group_id])
+        return unwrap(self._views[group_id])
 
     def _switched_off(self, group_id: str) -> Mapping[Capability, str]:
         lacking = [method for method in self._traits.lacks(group_id) if method in _NEEDS]

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.spec import Clock, CloudBusy, GroupOptions, NodeTemplate, ProviderError, ProviderUnavailable
-from nodewright.spec.cache import Kept, ask, tell
+from nodewright.spec.cache import ResultCache, attempt, unwrap
 from nodewright_externalgrpc.channel import Channel
 from nodewright_externalgrpc.convert import price_request, read_node, read_options, write_options
 from nodewright_externalgrpc.errors import NotOffered
@@ -33,44 +33,44 @@ class Traits:
     def __init__(self, channel: Channel, clock: Clock, random: Random, seconds: float) -> None:
         self._channel = channel
         self._clock = clock
-        self._kept: Kept[str, Trait] = Kept(clock, random, seconds)
+        self._cache: ResultCache[str, Trait] = ResultCache(clock, random, seconds)
 
-    def learn(self, group_ids: Iterable[str]) -> None:
+    def load_missing(self, group_ids: Iterable[str]) -> None:
         """Ask about groups of which nothing is known, or nothing new."""
         names = list(group_ids)
-        self._kept.learn(names, self._read)
-        self._kept.forget_others(names)
+        self._cache.load_missing(names, self._read)
+        self._cache.keep_only(names)
 
     def template(self, group_id: str) -> NodeTemplate:
         """Raises the refusal."""
-        return tell(self._kept.get(group_id).template)
+        return unwrap(self._cache.get(group_id).template)
 
     def options(self, group_id: str, defaults: GroupOptions) -> GroupOptions:
         """What the server answers to any defaults is the group's own; what follows the defaults is not."""
-        one, other = tell(self._kept.get(group_id).options)
+        one, other = unwrap(self._cache.get(group_id).options)
         names = [field.name for field in msgspec.structs.fields(GroupOptions)]
         own = {name: getattr(one, name) for name in names if getattr(one, name) == getattr(other, name)}
         return replace(defaults, **own)
 
     def price(self, group_id: str, start: float, end: float) -> float:
-        return tell(self._kept.get(group_id).per_hour) * (end - start) / _HOUR
+        return unwrap(self._cache.get(group_id).per_hour) * (end - start) / _HOUR
 
     def lacks(self, group_id: str) -> tuple[str, ...]:
         """Calls that the server does not offer for this group."""
         try:
-            trait = self._kept.get(group_id)
+            trait = self._cache.get(group_id)
         except (KeyError, ProviderError):
             return ()
         named = zip(("NodeGroupTemplateNodeInfo", "NodeGroupGetOptions", "PricingNodePrice"), trait, strict=True)
         return tuple(name for name, value in named if isinstance(value, NotOffered))
 
     def _read(self, group_id: str) -> Trait:
-        template = _value(ask(lambda: self._read_template(group_id)))
+        template = _value(attempt(lambda: self._read_template(group_id)))
         own = template if isinstance(template, NodeTemplate) else None
         return Trait(
             template=template,
-            options=_value(ask(lambda: (self._read_options(group_id, _ONE), self._read_options(group_id, _OTHER)))),
-            per_hour=_value(ask(lambda: self._read_price(group_id, own))),
+            options=_value(attempt(lambda: (self._read_options(group_id, _ONE), self._read_options(group_id, _OTHER)))),
+            per_hour=_value(attempt(lambda: self._read_price(group_id, own))),
         )
 
     def _read_template(self, group_id: str) -> NodeTemplate:

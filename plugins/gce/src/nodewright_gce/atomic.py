@@ -7,7 +7,7 @@ resize requests lose the capability, with its reason.
 from collections.abc import Mapping
 
 from nodewright.spec import Clock, NodeGroup, OutOfCapacity, ProviderError, ProviderUnavailable, Shortage
-from nodewright.spec.cache import ask
+from nodewright.spec.cache import attempt
 from nodewright_gce.api import Api
 from nodewright_gce.errors import failed_operation
 from nodewright_gce.fleet import Fleet, Group
@@ -74,7 +74,7 @@ class AtomicWriter:
         return self._take_back(group, name)
 
     def _take_back(self, group: Group, name: str) -> ProviderError | None:
-        refused = ask(lambda: self._api.cancel_resize(group.ref, name))
+        refused = attempt(lambda: self._api.cancel_resize(group.ref, name))
         last = self._api.resize_request(group.ref, name)
         if last is not None and last.state == _GRANTED:
             return None

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from random import Random
 
 from nodewright.spec import Clock, NodeTemplate, ProviderError
-from nodewright.spec.cache import Kept, ask
+from nodewright.spec.cache import ResultCache, attempt
 from nodewright_gce.api import Api
 from nodewright_gce.kube_env import Template
 from nodewright_gce.options import Options
@@ -20,28 +20,28 @@ TypeKey = tuple[Place, str]
 
 
 class Catalogue:
-    """Makes templates; ``learn`` asks Compute Engine for what is missing or old, ``template`` answers from that."""
+    """Makes templates. ``load_missing`` reads from Compute Engine what is missing or old; ``template`` reads nothing."""
 
     def __init__(self, api: Api, options: Options, clock: Clock, random: Random) -> None:
         self._api = api
         self._options = options
-        self._templates: Kept[TemplateRef, Template] = Kept(clock, random, options.template_interval)
-        self._types: Kept[TypeKey, MachineType] = Kept(clock, random, options.template_interval)
+        self._templates: ResultCache[TemplateRef, Template] = ResultCache(clock, random, options.template_interval)
+        self._types: ResultCache[TypeKey, MachineType] = ResultCache(clock, random, options.template_interval)
         self._own = {
             name: MachineType(name=name, guest_cpus=row.cpu, memory_mb=row.memory_mib)
             for name, row in options.machine_types.items()
         }
 
-    def learn(self, groups: Mapping[Ref, Manager]) -> None:
+    def load_missing(self, groups: Mapping[Ref, Manager]) -> None:
         """Ask for what is missing. Nothing is raised: what cannot be learned is some groups' trouble, not all groups'."""
         at_once = self._options.parallel_calls
         templates = {template_of(ref, manager) for ref, manager in groups.items()}
         used = sorted(ref for ref in templates if ref is not None)
-        self._templates.learn(used, self._api.template, at_once)
+        self._templates.load_missing(used, self._api.template, at_once)
         kinds = {self._type_key(ref, manager) for ref, manager in groups.items()}
         keys = sorted(key for key in kinds if key is not None)
-        self._types.learn(keys, lambda key: self._api.machine_type(*key), at_once)
-        self._templates.forget_others(used)
+        self._types.load_missing(keys, lambda key: self._api.machine_type(*key), at_once)
+        self._templates.keep_only(used)
 
     def template(self, ref: Ref, manager: Manager) -> NodeTemplate:
         """Raises ProviderError that says what is wrong with this group."""
@@ -62,7 +62,7 @@ class Catalogue:
 
     def _type_key(self, ref: Ref, manager: Manager) -> TypeKey | None:
         """None where there is nothing to ask."""
-        found = ask(lambda: self.raw_template(ref, manager))
+        found = attempt(lambda: self.raw_template(ref, manager))
         if isinstance(found, ProviderError) or found.machine_type in self._own or is_custom(found.machine_type):
             return None
         return ref.place, found.machine_type

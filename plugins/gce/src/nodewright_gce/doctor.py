@@ -10,7 +10,7 @@ import msgspec
 import yaml
 
 from nodewright.spec import Capability, Finding, FindingLevel, ProviderError
-from nodewright.spec.cache import ask
+from nodewright.spec.cache import attempt
 from nodewright_gce.api import Api
 from nodewright_gce.discovery import Selection
 from nodewright_gce.fleet import Fleet, Group
@@ -86,10 +86,10 @@ class Doctor:
         projects = {group.ref.project for group in fleet.groups.values()}
         projects |= {one.ref.project for one in self._selection.named.values()}
         if not projects:
-            found = ask(self._api.places)
+            found = attempt(self._api.places)
             projects = set() if isinstance(found, ProviderError) else {place.project for place in found}
         for project in sorted(projects):
-            granted = ask(lambda project=project: self._api.granted(project, [one.name for one in needed]))  # type: ignore[misc]  # mypy cannot type a lambda with a default
+            granted = attempt(lambda project=project: self._api.granted(project, [one.name for one in needed]))  # type: ignore[misc]  # mypy cannot type a lambda with a default
             if isinstance(granted, ProviderError):
                 yield _untold(project, granted)
                 continue
@@ -102,7 +102,7 @@ class Doctor:
             message = f"zone {place.zone} of project {place.project} cannot be read: {trouble}"
             yield Finding(level=_PROBLEM, subject="zone", message=message, remedy=remedy)
         for group_id in fleet.names() if fleet.was_read else ():
-            found = ask(lambda group_id=group_id: fleet.group(group_id))  # type: ignore[misc]  # mypy cannot type a lambda with a default
+            found = attempt(lambda group_id=group_id: fleet.group(group_id))  # type: ignore[misc]  # mypy cannot type a lambda with a default
             if isinstance(found, ProviderError):
                 remedy = "correct the URL, or the permissions"
                 yield Finding(level=_PROBLEM, subject="group", message=str(found), remedy=remedy, group_id=group_id)
@@ -111,7 +111,7 @@ class Doctor:
         places = sorted({group.ref.place for group in groups.values()})
         scaled: dict[str, str] = {}
         for place in places:
-            found = ask(lambda place=place: self._api.autoscalers(place))  # type: ignore[misc]  # mypy cannot type a lambda with a default
+            found = attempt(lambda place=place: self._api.autoscalers(place))  # type: ignore[misc]  # mypy cannot type a lambda with a default
             if isinstance(found, ProviderError):
                 message = f"autoscalers of {place.zone} cannot be looked for: {found}"
                 yield Finding(level=_WARNING, subject=_OTHERS, message=message)
@@ -126,7 +126,7 @@ class Doctor:
         if not self._selection.discoveries:
             return
         for project, region in sorted({(place.project, place.region) for place in places}):
-            found = ask(lambda project=project, region=region: self._api.regional_managers(project, region))  # type: ignore[misc]  # mypy cannot type a lambda with a default
+            found = attempt(lambda project=project, region=region: self._api.regional_managers(project, region))  # type: ignore[misc]  # mypy cannot type a lambda with a default
             for manager in () if isinstance(found, ProviderError) else found:
                 if any(one.fits(manager.name) for one in self._selection.discoveries):
                     kind = manager.update_policy.instance_redistribution_type or "PROACTIVE"

@@ -13,7 +13,7 @@ from nodewright.spec import (
     ProviderUnavailable,
     Throttled,
 )
-from nodewright.spec.cache import anew, ask, ask_each, not_yet
+from nodewright.spec.cache import attempt, attempt_each, copy_error, not_yet
 from nodewright_gce.api import Api
 from nodewright_gce.bulk import assign, is_at_rest
 from nodewright_gce.discovery import Selection
@@ -87,7 +87,7 @@ class Fleet:
         if group_id in self._groups:
             return self._groups[group_id]
         if group_id in self._refused:
-            raise anew(self._refused[group_id][1])
+            raise copy_error(self._refused[group_id][1])
         named = self._selection.named.get(group_id)
         if named is None:
             raise NodeGroupNotFound(f"gce has no group {group_id}")
@@ -139,7 +139,7 @@ class Fleet:
 
     def _read_all(self) -> None:
         places = self._places()
-        told = ask_each(self._api.managers, places, self._options.parallel_calls)
+        told = attempt_each(self._api.managers, places, self._options.parallel_calls)
         answers = dict(zip(places, told, strict=True))
         self._troubles = {place: answer for place, answer in answers.items() if isinstance(answer, ProviderError)}
         self._raise_if_hopeless(places)
@@ -178,7 +178,7 @@ class Fleet:
 
     def _read_each(self, refs: Sequence[Ref]) -> None:
         """Each group by itself."""
-        answers = ask_each(lambda ref: self._api.manager(ref, urgent=True), refs, self._options.parallel_calls)
+        answers = attempt_each(lambda ref: self._api.manager(ref, urgent=True), refs, self._options.parallel_calls)
         found: dict[Ref, Manager] = {}
         for ref, answer in zip(refs, answers, strict=True):
             if isinstance(answer, NodeGroupNotFound):
@@ -197,7 +197,7 @@ class Fleet:
         for place in sorted({ref.place for ref in resting}):
             here = {ref: manager for ref, manager in resting.items() if ref.place == place}
             if len(here) >= _MANY:
-                told = ask(lambda place=place: self._api.vms(place))  # type: ignore[misc]  # mypy cannot type a lambda with a default
+                told = attempt(lambda place=place: self._api.vms(place))  # type: ignore[misc]  # mypy cannot type a lambda with a default
                 if isinstance(told, Throttled):
                     raise told  # group by group would cost far more
                 if not isinstance(told, ProviderError):
@@ -211,7 +211,7 @@ class Fleet:
         the next refresh; what is urgent raises instead.
         """
         refs = sorted(managers)
-        answers = ask_each(lambda ref: self._api.managed(ref, urgent=urgent), refs, self._options.parallel_calls)
+        answers = attempt_each(lambda ref: self._api.managed(ref, urgent=urgent), refs, self._options.parallel_calls)
         for ref, answer in zip(refs, answers, strict=True):
             group_id = ref.group_id
             self._missed.pop(ref, None)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from nodewright import spec
 from nodewright.spec import Capability, InstanceState, hookimpl
-from nodewright.spec.cache import ask
+from nodewright.spec.cache import attempt
 from nodewright.spec.group_options import overlay_options
 from nodewright_gce.api import Api
 from nodewright_gce.atomic import AtomicWriter
@@ -70,7 +70,7 @@ class GceProvider:
         self._fleet.refresh(wanted)
         self._writer.settle_moved()
         groups = self._fleet.groups.values()
-        self._catalogue.learn({group.ref: group.manager for group in groups})
+        self._catalogue.load_missing({group.ref: group.manager for group in groups})
         return True
 
     @hookimpl
@@ -118,7 +118,7 @@ class GceProvider:
     @hookimpl
     def group_options(self, group_id: str, defaults: spec.GroupOptions) -> spec.GroupOptions:
         group = self._fleet.group(group_id)
-        found = ask(lambda: self._catalogue.raw_template(group.ref, group.manager))
+        found = attempt(lambda: self._catalogue.raw_template(group.ref, group.manager))
         if isinstance(found, spec.ProviderError):
             return defaults
         said = loose_pairs(found.env.get("autoscaling_options"))
@@ -164,7 +164,7 @@ class GceProvider:
     def _templateless(self) -> Iterator[spec.Finding]:
         """Groups of which it is not known what their machines are like."""
         for group_id in self._fleet.groups:
-            found = ask(lambda group_id=group_id: self.template_node(group_id))  # type: ignore[misc]  # mypy cannot type a lambda with a default
+            found = attempt(lambda group_id=group_id: self.template_node(group_id))  # type: ignore[misc]  # mypy cannot type a lambda with a default
             if isinstance(found, spec.ProviderError):
                 level, remedy = spec.FindingLevel.PROBLEM, "mend the template, or describe its type in machine_types"
                 yield spec.Finding(
@@ -181,10 +181,10 @@ class GceProvider:
         group = self._fleet.groups.get(group_id)
         if group is None:
             return ""
-        raw = ask(lambda: self._catalogue.raw_template(group.ref, group.manager))
+        raw = attempt(lambda: self._catalogue.raw_template(group.ref, group.manager))
         if isinstance(raw, spec.ProviderError) or not raw.accelerators:
             return ""
-        node = ask(lambda: self.template_node(group_id))
+        node = attempt(lambda: self.template_node(group_id))
         return "" if isinstance(node, spec.ProviderError) else why_unpriced(self._prices, node)
 
     def _is_failed(self, machine: Machine) -> bool:

@@ -15,7 +15,7 @@ from nodewright.model.clock import Clock
 from nodewright.model.errors import BadAnswer, CloudBusy, ProviderError, ProviderUnavailable, Shortage
 from nodewright.model.group import FailureScope, GroupRef
 from nodewright.model.write_fence import WriteFence
-from nodewright.spec.cache import anew
+from nodewright.spec.cache import copy_error
 from nodewright.spec.hooks import WRITE_HOOKS
 
 T = TypeVar("T")
@@ -201,7 +201,7 @@ class HookCaller:
         if not since <= now < until:  # it is over, or the clock was set back
             return
         if not may_wait(until - now):
-            held = anew(error)
+            held = copy_error(error)
             held.retry_after = until - now
             raise held
         self._clock.sleep(until - now)
