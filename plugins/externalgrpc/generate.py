@@ -1,6 +1,6 @@
-"""Generates the ``_pb2`` modules from the two .proto files; ``python generate.py [FOLDER]`` writes them there.
+"""Generates the ``_pb2`` modules from the two .proto files; ``python generate.py [FOLDER]`` writes them to the folder.
 
-They are kept in the repository: generated at build time, they would need a protobuf as new as the day of the build.
+They are kept in the repository: modules generated at build time would need the protobuf version of that day.
 """
 
 import sys

@@ -67,8 +67,8 @@ def test_without_a_host_it_listens_everywhere(serve: Serve) -> None:
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
-        ((), "nodewright: --cert: needed for TLS on both sides; plaintext must be asked for: insecure"),
-        (("--insecure", "--cert", "x.pem"), "nodewright: --insecure: has no place next to cert"),
+        ((), "nodewright: --cert: needed for TLS; set insecure to use plaintext instead"),
+        (("--insecure", "--cert", "x.pem"), "nodewright: --insecure: cannot be combined with cert"),
         (("--cert", "x.pem", "--key", "y", "--cacert", "z"), "nodewright: --cert: x.pem: No such file or directory"),
     ],
 )

@@ -110,7 +110,7 @@ def test_a_template_survives_the_way_there_and_back() -> None:
 
 @pytest.mark.parametrize("content", [b"\xff\xff\xff", b"\x1a\x12\x12\x10\x0a\x03cpu\x12\x09\x0a\x07garbage"])
 def test_a_template_that_is_none_is_refused(content: bytes) -> None:
-    with pytest.raises(ProviderError, match="the template is no Node"):
+    with pytest.raises(ProviderError, match="the template is not a Node"):
         read_node(content)
 
 
@@ -273,11 +273,11 @@ def test_a_refusal_crosses_the_wire_as_it_is(foreign: ServeAnswers, error: Provi
         ({}, "missing required field `address`"),
         ({"address": "nowhere"}, "address: 'nowhere' is not HOST:PORT"),
         ({"address": "a:1", "insecur": True}, "unknown key insecur, did you mean insecure?"),
-        ({"address": "a:1"}, "cert: needed for TLS on both sides; plaintext must be asked for: insecure"),
+        ({"address": "a:1"}, "cert: needed for TLS; set insecure to use plaintext instead"),
         ({"address": "a:1", "cert": "/dev/null", "key": "/dev/null"}, "cacert: needed for TLS"),
         ({"address": "a:1", "cert": "no.pem", "key": "k", "cacert": "c"}, "cert: no.pem: No such file or directory"),
-        ({"address": "a:1", "cert": "/dev/null", "key": "k", "cacert": "c"}, "cert: /dev/null: is no PEM file"),
-        ({"address": "a:1", "insecure": True, "cert": "x"}, "insecure: has no place next to cert"),
+        ({"address": "a:1", "cert": "/dev/null", "key": "k", "cacert": "c"}, "cert: /dev/null: is not a PEM file"),
+        ({"address": "a:1", "insecure": True, "cert": "x"}, "insecure: cannot be combined with cert"),
         ({"address": "a:1", "insecure": True, "grpc_timeout": "0s"}, "grpc_timeout: must be more than 0"),
     ],
 )
@@ -289,7 +289,7 @@ def test_wrong_options_are_named(options: dict[str, Any], sentence: str) -> None
 
 def test_groups_on_the_command_line_are_refused() -> None:
     context = ProviderContext(clock=FakeClock(), options={"address": "a:1"}, node_group_specs=("0:3:x",))
-    with pytest.raises(ConfigError, match="says itself which groups it has"):
+    with pytest.raises(ConfigError, match="lists its groups itself"):
         ExternalGrpcProvider(context)
 
 

@@ -1,4 +1,4 @@
-"""Calls of the protocol's methods: each with a deadline, counted, and with its error translated, in one place."""
+"""Calls of the protocol's methods: each has a deadline and is counted, and its error is translated here."""
 
 import json
 from collections.abc import Mapping
@@ -13,12 +13,12 @@ from nodewright_externalgrpc.errors import translate
 from nodewright_externalgrpc.options import SOURCE, Options
 from nodewright_externalgrpc.wire import METHODS, SERVICE
 
-# Writes must not be repeated underneath us, and reads are repeated by the core.
+# gRPC must not retry: a repeated write could take effect twice, and the core repeats reads.
 _CHANNEL = (("grpc.enable_retries", 0), ("grpc.max_receive_message_length", 64 * 2**20))
 
 
 class Answer(NamedTuple):
-    """An answer, and what came after it."""
+    """A response, and the nodewright metadata that came after it."""
 
     message: Any
     trailing: Mapping[str, Any]
@@ -52,14 +52,18 @@ class Channel:
         return f"Channel({self.address!r}, {SERVICE!r})"
 
     def close(self) -> None:
+        """Close the connection."""
         self._channel.close()
 
     def read(self, name: str, **fields: Any) -> Any:
-        """The answer's message; raises ProviderError."""
+        """Call a method that reads and return the response's message; raise ProviderError."""
         return self.meter.call(name, lambda: self._call(name, {}, fields).message)
 
     def write(self, name: str, extra: Mapping[str, Any], **fields: Any) -> Answer:
-        """With what only another nodewright understands; raises ProviderError."""
+        """Call a method that writes; raise ProviderError.
+
+        ``extra`` is sent as metadata that only a nodewright server understands.
+        """
         return self.meter.call(name, lambda: self._call(name, extra, fields), urgent=True)
 
     def _call(self, name: str, extra: Mapping[str, Any], fields: Mapping[str, Any]) -> Answer:
@@ -69,7 +73,7 @@ class Channel:
             message, call = self._calls[name].with_call(request, timeout=self._timeout, metadata=metadata)
         except grpc.RpcError as error:
             raise translate(error, name) from error
-        except ValueError as error:  # grpc's word for a channel that was closed
+        except ValueError as error:  # grpc raises ValueError if the channel was closed
             raise ProviderError(f"{name}: {error}", code="closed") from error
         return Answer(message, {key: _unpacked(key, value) for key, value in call.trailing_metadata() or ()})
 

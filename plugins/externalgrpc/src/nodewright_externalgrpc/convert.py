@@ -1,4 +1,4 @@
-"""Values of the contract as the protocol's messages, and back. What comes from a server is hostile until it fits."""
+"""Converts values of the contract to messages of the protocol, and back. Input from a server is checked."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from nodewright.spec import GroupOptions, NodeTemplate, ProviderError, Quantity,
 from nodewright_externalgrpc.wire import GROUP_ANNOTATION, messages, nodes
 
 _NANOS = 1_000_000_000
-# Of our options, the protocol's field, the older one beside it.
+# Our option, the protocol's field, and the field of the older generation.
 _DURATIONS = (
     ("scale_down_unneeded_seconds", "scaleDownUnneededDuration", "oldUnneeded"),
     ("scale_down_unready_seconds", "scaleDownUnreadyDuration", "oldUnready"),
@@ -26,7 +26,7 @@ _PLAIN = (
 
 
 def write_node(group_id: str, template: NodeTemplate) -> bytes:
-    """A template as the Node that cluster-autoscaler wants."""
+    """Return the template as a serialized Node, in the form that cluster-autoscaler reads."""
     node = nodes.Node()
     node.metadata.name = f"template-of-{group_id}"
     node.metadata.labels.update(template.labels)
@@ -46,13 +46,13 @@ def write_node(group_id: str, template: NodeTemplate) -> bytes:
 
 
 def read_node(content: bytes) -> NodeTemplate:
-    """Raises ProviderError for what is no Node."""
+    """Return the template in a serialized Node; raise ProviderError if the bytes are not a Node."""
     try:
         node = nodes.Node.FromString(content)
         allocatable = {name: Quantity.of(amount.string) for name, amount in node.status.allocatable.items()}
         capacity = {name: Quantity.of(amount.string) for name, amount in node.status.capacity.items()}
     except (DecodeError, ValueError) as error:
-        raise ProviderError(f"the template is no Node: {error}", code="badTemplate") from error
+        raise ProviderError(f"the template is not a Node: {error}", code="badTemplate") from error
     taints = tuple(Taint(key=taint.key, value=taint.value, effect=taint.effect) for taint in node.spec.taints)
     return NodeTemplate(
         allocatable=allocatable or capacity,
@@ -64,7 +64,7 @@ def read_node(content: bytes) -> NodeTemplate:
 
 
 def write_options(options: GroupOptions) -> Any:
-    """In both generations' fields."""
+    """Return the options as a message, in the fields of both generations of the protocol."""
     written = messages.NodeGroupAutoscalingOptions(**{field: getattr(options, own) for own, field in _PLAIN})
     for own, field, old in _DURATIONS:
         nanos = round(getattr(options, own) * _NANOS)
@@ -75,7 +75,7 @@ def write_options(options: GroupOptions) -> Any:
 
 
 def read_options(message: Any, defaults: GroupOptions) -> GroupOptions:
-    """A duration that a server does not know, in either generation, is the default's."""
+    """Return the options in the message. A duration that neither generation's field has is taken from the defaults."""
     found: dict[str, Any] = {own: getattr(message, field) for own, field in _PLAIN}
     for own, field, old in _DURATIONS:
         if message.HasField(field):
@@ -86,7 +86,7 @@ def read_options(message: Any, defaults: GroupOptions) -> GroupOptions:
 
 
 def price_request(node: Any, start: float, end: float) -> dict[str, Any]:
-    """Fields of PricingNodePriceRequest, in both generations."""
+    """Return the fields of PricingNodePriceRequest, for both generations of the protocol."""
     request = messages.PricingNodePriceRequest()
     for moment, names in ((start, ("oldStart", "startTimestamp")), (end, ("oldEnd", "endTimestamp"))):
         for name in names:
@@ -96,7 +96,7 @@ def price_request(node: Any, start: float, end: float) -> dict[str, Any]:
 
 
 def read_span(request: Any) -> tuple[float, float]:
-    """Start and end of a price request, of either generation, in epoch seconds."""
+    """Return start and end of a price request of either generation, in epoch seconds."""
     is_new = request.HasField("startTimestamp") or request.HasField("endTimestamp")
     names = ("startTimestamp", "endTimestamp") if is_new else ("oldStart", "oldEnd")
     start, end = (getattr(request, name).ToNanoseconds() / _NANOS for name in names)

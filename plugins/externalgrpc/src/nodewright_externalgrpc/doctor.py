@@ -1,4 +1,4 @@
-"""What ``nodewright doctor`` is told of a server: can it be reached, over what, and what does it not offer?"""
+"""What ``nodewright doctor`` reports of a server: whether it is reachable, whether over TLS, which calls it lacks."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -7,28 +7,28 @@ from nodewright_externalgrpc.channel import Channel
 
 POLICY = """\
 A client certificate that the server's authority has signed, and a server certificate for the host of `address` that the
-authority in `cacert` has signed. The protocol knows no permissions beyond that.
+authority in `cacert` has signed. The protocol has no permissions beyond that.
 """
 _LOST = {
-    "NodeGroupTemplateNodeInfo": (None, "an empty group of this server cannot be planned with"),
-    "NodeGroupGetOptions": (Capability.GROUP_OPTIONS, "every group has the general settings"),
-    "PricingNodePrice": (Capability.PRICING, "the price expander passes these groups over"),
+    "NodeGroupTemplateNodeInfo": (None, "an empty group of this server cannot be scaled up"),
+    "NodeGroupGetOptions": (Capability.GROUP_OPTIONS, "every group uses the general settings"),
+    "PricingNodePrice": (Capability.PRICING, "the price expander skips these groups"),
 }
 
 
 def examine(channel: Channel, lacks: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
-    """Reads the list of groups; ``lacks`` are calls that are not offered, by group."""
+    """Read the list of groups and yield findings. ``lacks``: the calls that the server does not offer, by group id."""
     try:
         channel.read("NodeGroups")
     except ProviderError as error:
-        remedy = "look whether the server runs, and whether the certificates fit"
+        remedy = "check that the server runs and that the certificates match"
         yield Finding(level=FindingLevel.PROBLEM, subject=channel.address, message=str(error), remedy=remedy)
     else:
-        yield Finding(level=FindingLevel.OK, subject=channel.address, message="answers")
+        yield Finding(level=FindingLevel.OK, subject=channel.address, message="the server responds")
     if channel.is_secure:
-        yield Finding(level=FindingLevel.OK, subject="TLS", message="both sides show certificates")
+        yield Finding(level=FindingLevel.OK, subject="TLS", message="client and server authenticate with certificates")
     else:
-        said = "plaintext: whoever reaches the server can delete machines"
+        said = "plaintext: every client that can reach the server can delete machines"
         yield Finding(level=FindingLevel.WARNING, subject="TLS", message=said, remedy="set cert, key and cacert")
     for method, (capability, loss) in _LOST.items():
         if any(method in lacking for lacking in lacks.values()):

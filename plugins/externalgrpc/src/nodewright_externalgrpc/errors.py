@@ -1,4 +1,4 @@
-"""Refusals on the wire: gRPC's status codes, and beside them the exact code where the other side is nodewright too."""
+"""Errors on the wire: gRPC status codes, and nodewright's exact error code in the metadata."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -40,9 +40,9 @@ _BY_STATUS: Mapping[Any, type[ProviderError]] = {
     Code.RESOURCE_EXHAUSTED: OutOfCapacity,
     Code.PERMISSION_DENIED: AccessDenied,
     Code.UNAUTHENTICATED: AccessDenied,
-    # gRPC's name for a conflict with another operation.
+    # In gRPC this code means a conflict with another operation.
     Code.ABORTED: OperationInProgress,
-    # These say nothing about whether the call took effect.
+    # After these codes it is unknown whether the call took effect.
     Code.UNAVAILABLE: ProviderUnavailable,
     Code.DEADLINE_EXCEEDED: ProviderUnavailable,
     Code.CANCELLED: ProviderUnavailable,
@@ -68,7 +68,7 @@ class NotOffered(ProviderError):
 
 
 def translate(error: grpc.RpcError, method: str) -> ProviderError:
-    """What the server refused, as an error of nodewright's tree."""
+    """Return the server's refusal as an error of nodewright's tree."""
     status, said = error.code(), f"{method}: {error.details()}"
     told = {key: value for key, value in error.trailing_metadata() or () if isinstance(value, str)}
     if told.get(ACTUAL, "").isdecimal():
@@ -92,14 +92,14 @@ def _seconds(text: str, default: float) -> float:
 
 
 def status_of(error: ProviderError) -> Any:
-    """How a client of the protocol is told."""
+    """Return the gRPC status code for the error."""
     if error.code in ("notSupported", NotOffered.code):
         return Code.UNIMPLEMENTED
     return next((status for kind, status in _STATUS if isinstance(error, kind)), Code.FAILED_PRECONDITION)
 
 
 def metadata_of(error: ProviderError) -> tuple[tuple[str, str], ...]:
-    """What nodewright's own client wants to know besides."""
+    """Return the details of the error as metadata for a nodewright client."""
     more: tuple[tuple[str, str], ...] = ()
     if isinstance(error, TargetChanged):
         more = ((ACTUAL, str(error.actual)),)

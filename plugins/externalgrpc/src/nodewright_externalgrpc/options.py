@@ -1,4 +1,4 @@
-"""The options of provider externalgrpc, decoded strictly; the names are those of cluster-autoscaler's --cloud-config."""
+"""The options of provider externalgrpc. The names are those of cluster-autoscaler's --cloud-config."""
 
 from typing import Annotated
 
@@ -12,7 +12,7 @@ SOURCE = "options of provider externalgrpc"
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``providers.externalgrpc.options``; ``cert``, ``key`` and ``cacert`` are paths of PEM files."""
+    """``providers.externalgrpc.options``. ``cert``, ``key`` and ``cacert`` are paths of PEM files."""
 
     address: str
     cert: str = ""
@@ -28,10 +28,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 def load_options(context: ProviderContext) -> Options:
-    """Raises ConfigError naming the key."""
+    """Return the checked options; raise ConfigError that names the key."""
     if context.node_group_specs or context.auto_discovery_specs:
         raise ConfigError(
-            "--nodes, --node-group-auto-discovery: an externalgrpc server says itself which groups it has"
+            "--nodes, --node-group-auto-discovery: not used here: the externalgrpc server lists its groups itself"
         )
     found = decode_options(context.options, Options, SOURCE, decode_seconds)
     host, _, port = found.address.rpartition(":")

@@ -1,4 +1,4 @@
-"""The plugin object: the provider contract on one side, a server of the externalgrpc protocol on the other."""
+"""The plugin object: serves the provider contract from a server of the externalgrpc protocol."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ _NEEDS = {"NodeGroupGetOptions": Capability.GROUP_OPTIONS, "PricingNodePrice": C
 
 
 class ExternalGrpcProvider:
-    """Reads answer from the views that the last ``refresh``, or our own last write, brought."""
+    """Serves reads from the views that the last ``refresh``, or our own last write, took."""
 
     def __init__(self, context: spec.ProviderContext) -> None:
         self._options = load_options(context)
@@ -84,11 +84,11 @@ class ExternalGrpcProvider:
 
     @hookimpl
     def gpu_label(self) -> str:
-        return self._ask_gpu()[0]
+        return self._read_gpu()[0]
 
     @hookimpl
     def gpu_types(self) -> Sequence[str]:
-        return self._ask_gpu()[1]
+        return self._read_gpu()[1]
 
     @hookimpl
     def gpu_resources(self) -> Sequence[str]:
@@ -137,12 +137,12 @@ class ExternalGrpcProvider:
     def api_calls(self) -> Sequence[spec.ApiCalls]:
         return self._channel.meter.made()
 
-    def _ask_gpu(self) -> tuple[str, tuple[str, ...]]:
-        """Label and types, asked once: they hold for the whole cloud, and for ever, as in cluster-autoscaler."""
+    def _read_gpu(self) -> tuple[str, tuple[str, ...]]:
+        """Return GPU label and types. They are read once and never again, as in cluster-autoscaler."""
         if self._gpu is None:
             label = self._channel.read("GPULabel").label
             if not label:
-                raise ProviderError(f"{self._channel.address} names no label of accelerators", code="noGpuLabel")
+                raise ProviderError(f"{self._channel.address} returns no GPU label", code="noGpuLabel")
             self._gpu = (label, tuple(sorted(self._channel.read("GetAvailableGPUTypes").gpuTypes)))
         return self._gpu
 
@@ -160,7 +160,10 @@ class ExternalGrpcProvider:
         return listed
 
     def _resize(self, method: str, group_id: str, expected_target: int, target: int) -> int:
-        """How many were accepted: as the server says if it is nodewright, else as the target shows."""
+        """Resize the group and return how many machines were accepted.
+
+        A nodewright server reports the number; for another server it follows from the target read afterwards.
+        """
         delta = target - expected_target
         answer = self._channel.write(method, {EXPECTED: expected_target}, id=group_id, delta=delta)
         self._look_again(group_id)
@@ -171,11 +174,15 @@ class ExternalGrpcProvider:
         return max(0, min(abs(delta), moved if delta > 0 else -moved))
 
     def _look_again(self, group_id: str) -> None:
-        """Reads reflect our own write at once."""
+        """Read the group again, so that reads show our own write at once."""
         self._views[group_id] = self._read(group_id)
 
     def _demand_target(self, group_id: str, expected: int) -> None:
-        """The protocol has no conditional writes: the server is asked right before. Two nodewrights do better."""
+        """Raise TargetChanged if the target is not ``expected``.
+
+        The protocol has no conditional writes, so the target is read right before the write. A nodewright server also
+        checks the condition itself.
+        """
         self._demand_known(group_id)
         actual = self._channel.read("NodeGroupTargetSize", id=group_id).targetSize
         if actual != expected:

@@ -1,4 +1,4 @@
-"""Any nodewright provider as a server of the externalgrpc protocol, for the Go cluster-autoscaler or another nodewright."""
+"""Serves any nodewright provider over the externalgrpc protocol, to the Go cluster-autoscaler or another nodewright."""
 
 import json
 import logging
@@ -23,7 +23,7 @@ from nodewright.spec import (
 )
 from nodewright_externalgrpc.convert import read_options, read_span, write_node, write_options
 from nodewright_externalgrpc.errors import NotOffered, metadata_of, status_of
-from nodewright_externalgrpc.homes import Homes, placeholders, write_instances
+from nodewright_externalgrpc.machine_index import MachineIndex, placeholders, write_instances
 from nodewright_externalgrpc.wire import ACCEPTED, EXPECTED, GROUP_ANNOTATION, METHODS, SERVICE, WANTED, messages
 
 _LOG = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ _WORKERS = 8
 
 
 class Provider(Protocol):
-    """The parts of nodewright's ProviderClient that are served."""
+    """The methods of nodewright's ProviderClient that are served."""
 
     @property
     def name(self) -> str: ...
@@ -52,14 +52,14 @@ class Provider(Protocol):
 
 
 class Servicer:
-    """One method per call of the protocol, of the call's name."""
+    """Has one method for each call of the protocol, with the call's name."""
 
     def __init__(self, provider: Provider, *, ignores_id_case: bool = False) -> None:
         self._provider = provider
-        self._homes = Homes(provider, ignores_case=ignores_id_case)
+        self._index = MachineIndex(provider, ignores_case=ignores_id_case)
 
     def handler(self) -> Any:
-        """For a gRPC server."""
+        """Return the handler for a gRPC server."""
         methods = {
             name: grpc.unary_unary_rpc_method_handler(
                 _guarded(name, getattr(self, name, _not_offered)),
@@ -70,11 +70,11 @@ class Servicer:
         }
         return grpc.method_handlers_generic_handler(SERVICE, methods)
 
-    def Refresh(self, request: Any, context: Any) -> Any:  # noqa: N802, ARG002 - the protocol's name and form
-        wanted = _told(context, WANTED)
+    def Refresh(self, request: Any, context: Any) -> Any:  # noqa: N802, ARG002 - the protocol's name and signature
+        wanted = _metadata_of(context, WANTED)
         named = wanted if isinstance(wanted, list) else []
-        self._provider.refresh(self._homes.busy() | frozenset(map(str, named)))
-        self._homes.forget()
+        self._provider.refresh(self._index.busy() | frozenset(map(str, named)))
+        self._index.forget()
         return messages.RefreshResponse()
 
     def Cleanup(self, request: Any, context: Any) -> Any:  # noqa: N802, ARG002 - as above
@@ -84,8 +84,8 @@ class Servicer:
         return messages.NodeGroupsResponse(nodeGroups=[_group(group) for group in self._provider.node_groups()])
 
     def NodeGroupForNode(self, request: Any, context: Any) -> Any:  # noqa: N802, ARG002 - as above
-        home = self._homes.home(request.node.providerID)
-        found = next((_group(group) for group in self._provider.node_groups() if group.id == home), None)
+        group_id = self._index.group_of(request.node.providerID)
+        found = next((_group(group) for group in self._provider.node_groups() if group.id == group_id), None)
         return messages.NodeGroupForNodeResponse(nodeGroup=found or messages.NodeGroup())
 
     def GPULabel(self, request: Any, context: Any) -> Any:  # noqa: N802, ARG002 - as above
@@ -115,16 +115,16 @@ class Servicer:
         return messages.NodeGroupAutoscalingOptionsResponse(nodeGroupAutoscalingOptions=write_options(own))
 
     def PricingNodePrice(self, request: Any, context: Any) -> Any:  # noqa: N802, ARG002 - as above
-        group_id = request.node.annotations.get(GROUP_ANNOTATION) or self._homes.home(request.node.providerID)
+        group_id = request.node.annotations.get(GROUP_ANNOTATION) or self._index.group_of(request.node.providerID)
         self._demand(Capability.PRICING, group_id)
         if not group_id:
-            raise NodeGroupNotFound(f"node {request.node.name} is of no group of {self._provider.name}")
+            raise NodeGroupNotFound(f"node {request.node.name} belongs to no group of {self._provider.name}")
         return messages.PricingNodePriceResponse(price=self._provider.node_price(group_id, *read_span(request)) or 0.0)
 
     def NodeGroupIncreaseSize(self, request: Any, context: Any) -> Any:  # noqa: N802 - as above
         _demand_sign(request.delta > 0, "NodeGroupIncreaseSize", request.delta)
         accepted = self._resize(self._provider.increase_size, request, context)
-        if not accepted and _told(context, EXPECTED) is None:
+        if not accepted and _metadata_of(context, EXPECTED) is None:
             raise OutOfCapacity(f"{request.id}: none of {request.delta} machines was accepted")
         return messages.NodeGroupIncreaseSizeResponse()
 
@@ -136,9 +136,9 @@ class Servicer:
     def NodeGroupDeleteNodes(self, request: Any, context: Any) -> Any:  # noqa: N802 - as above
         asked = [node.providerID for node in request.nodes]
         for name in asked:
-            home = self._homes.home(name)
-            if home not in ("", request.id):
-                raise ProviderError(f"{name} belongs to group {home}, not {request.id}", code="wrongGroup")
+            group_id = self._index.group_of(name)
+            if group_id not in ("", request.id):
+                raise ProviderError(f"{name} belongs to group {group_id}, not {request.id}", code="wrongGroup")
         stands_for = placeholders(self._provider.failed_instances(request.id) or ())
         names = list(_whole_failures(asked, stands_for))
 
@@ -157,9 +157,12 @@ class Servicer:
         return accepted
 
     def _conditionally(self, write: Callable[[str, int], Any], group_id: str, context: Any) -> Any:
-        """On the condition that the client gave; without one, on the target as it is, which may be read anew once."""
-        given = _told(context, EXPECTED)
-        self._homes.note(group_id)
+        """Write on the condition that the client sent.
+
+        Without one, write on the current target; if that has changed, read it again once and repeat the write.
+        """
+        given = _metadata_of(context, EXPECTED)
+        self._index.note(group_id)
         if isinstance(given, int):
             return write(group_id, given)
         try:
@@ -176,7 +179,7 @@ class Servicer:
 
 
 def make_server(servicer: Servicer, address: str, credentials: Any) -> tuple[Any, int]:
-    """A server that listens there, not yet started, and its port; ``credentials`` None is plaintext."""
+    """Return a server for the address, not yet started, and its port. ``credentials`` None: plaintext."""
     server = grpc.server(ThreadPoolExecutor(_WORKERS), options=(("grpc.so_reuseport", 0),))
     server.add_generic_rpc_handlers((servicer.handler(),))
     try:
@@ -184,20 +187,23 @@ def make_server(servicer: Servicer, address: str, credentials: Any) -> tuple[Any
             server.add_insecure_port(address) if credentials is None else server.add_secure_port(address, credentials)
         )
     except RuntimeError as error:
-        why = str(error).partition(";")[0]  # behind it is advice on gRPC's own variables
+        why = str(error).partition(";")[0]  # gRPC's advice on its own environment variables follows
         raise ConfigError(f"--listen: {address}: cannot listen there: {why}") from None
     return server, int(port)
 
 
 def _guarded(name: str, call: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Every refusal leaves as a status; of what nobody expected only the kind is told, it may hold anything."""
+    """Return ``call`` wrapped so that every error becomes a gRPC status.
+
+    Of an unexpected error only the type is sent and logged: its text could contain secrets.
+    """
 
     def handle(request: Any, context: Any) -> Any:
         try:
             return call(request, context)
         except ProviderError as error:
             refused, status = error, status_of(error)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
+        except Exception as error:  # noqa: BLE001 - every error becomes a response
             _LOG.error("%s: %s", name, type(error).__name__)
             refused, status = ProviderError(f"{name}: {type(error).__name__}"), grpc.StatusCode.INTERNAL
         context.set_trailing_metadata(metadata_of(refused))
@@ -207,21 +213,21 @@ def _guarded(name: str, call: Callable[[Any, Any], Any]) -> Callable[[Any, Any],
     return handle
 
 
-def _not_offered(request: Any, context: Any) -> Any:  # noqa: ARG001 - the form of a call
+def _not_offered(request: Any, context: Any) -> Any:  # noqa: ARG001 - the signature of a call
     raise NotOffered("nodewright does not offer this call")
 
 
 def _demand_sign(holds: bool, method: str, delta: int) -> None:
     if not holds:
-        raise ProviderError(f"{method}: a delta of {delta} makes no sense", code="badDelta")
+        raise ProviderError(f"{method}: a delta of {delta} is not valid", code="badDelta")
 
 
 def _group(group: NodeGroup) -> Any:
     return messages.NodeGroup(id=group.id, minSize=group.min_size, maxSize=group.max_size, debug=group.id)
 
 
-def _told(context: Any, key: str) -> Any:
-    """What a client that is nodewright says besides; None of any other."""
+def _metadata_of(context: Any, key: str) -> Any:
+    """Return the value that a nodewright client sent as metadata; None: it sent none."""
     found = next((value for name, value in context.invocation_metadata() if name == key), None)
     try:
         return json.loads(found) if found is not None else None
@@ -234,11 +240,11 @@ def _answer(context: Any, accepted: Any) -> None:
 
 
 def _whole_failures(asked: Sequence[str], stands_for: Mapping[str, str]) -> Iterator[str]:
-    """Names as the provider knows them; a failure of several machines goes as a whole, or not at all."""
+    """Yield ids as the provider knows them; raise ProviderError if only a part of a failure's machines is named."""
     for name in dict.fromkeys(stands_for.get(name, name) for name in asked):
         parts = {part for part, failure in stands_for.items() if failure == name}
         if parts and not parts <= set(asked):
             raise ProviderError(
-                f"failure {name} stands for {len(parts)} machines: name all of them", code="partOfFailure"
+                f"failure {name} consists of {len(parts)} machines: name all of them", code="partOfFailure"
             )
         yield name

@@ -1,4 +1,4 @@
-"""What a server says of a group that seldom changes: its template, its options, its price. Asked once in a while."""
+"""Properties of a group that seldom change: its template, its options, its price. They are cached."""
 
 from collections.abc import Iterable
 from random import Random
@@ -20,7 +20,7 @@ _HOUR = 3600.0
 
 
 class Trait(NamedTuple):
-    """Each a value, or the refusal to tell it. ``options`` are the answers to two different defaults."""
+    """Each field is a value, or the error of reading it. ``options`` are the results for two different defaults."""
 
     template: NodeTemplate | ProviderError
     options: tuple[GroupOptions, GroupOptions] | ProviderError
@@ -28,7 +28,7 @@ class Trait(NamedTuple):
 
 
 class Traits:
-    """Traits of all groups; a server that is away leaves what is known."""
+    """Traits of all groups. While the server is unavailable the known traits stay."""
 
     def __init__(self, channel: Channel, clock: Clock, random: Random, seconds: float) -> None:
         self._channel = channel
@@ -36,27 +36,32 @@ class Traits:
         self._cache: ResultCache[str, Trait] = ResultCache(clock, random, seconds)
 
     def load_missing(self, group_ids: Iterable[str]) -> None:
-        """Ask about groups of which nothing is known, or nothing new."""
+        """Read the groups whose traits are missing or expired."""
         names = list(group_ids)
         self._cache.load_missing(names, self._read)
         self._cache.keep_only(names)
 
     def template(self, group_id: str) -> NodeTemplate:
-        """Raises the refusal."""
+        """Return the template; raise the ProviderError of reading it."""
         return unwrap(self._cache.get(group_id).template)
 
     def options(self, group_id: str, defaults: GroupOptions) -> GroupOptions:
-        """What the server answers to any defaults is the group's own; what follows the defaults is not."""
+        """Return the group's options.
+
+        A field that the server returned alike for two different defaults is the group's own. A field that followed the
+        defaults is not.
+        """
         one, other = unwrap(self._cache.get(group_id).options)
         names = [field.name for field in msgspec.structs.fields(GroupOptions)]
         own = {name: getattr(one, name) for name in names if getattr(one, name) == getattr(other, name)}
         return replace(defaults, **own)
 
     def price(self, group_id: str, start: float, end: float) -> float:
+        """Return the price from ``start`` to ``end`` (epoch seconds); raise the ProviderError of reading it."""
         return unwrap(self._cache.get(group_id).per_hour) * (end - start) / _HOUR
 
     def lacks(self, group_id: str) -> tuple[str, ...]:
-        """Calls that the server does not offer for this group."""
+        """Return the calls that the server does not offer for this group."""
         try:
             trait = self._cache.get(group_id)
         except (KeyError, ProviderError):
@@ -93,7 +98,7 @@ class Traits:
 
 
 def _defaults(number: float, threshold: float, *, flag: bool) -> GroupOptions:
-    """Options that say of each field whether it was copied."""
+    """Return options with one value for every field of a type, to see which fields a server copies."""
     found: dict[str, Any] = {}
     for field in msgspec.structs.fields(GroupOptions):
         seconds_or_share = threshold if field.name.endswith("threshold") else number
@@ -106,7 +111,7 @@ _OTHER = _defaults(2002.0, 0.75, flag=True)
 
 
 def _value(answer: T | ProviderError) -> T | ProviderError:
-    """Trouble that passes is raised: then the whole trait is asked again soon."""
+    """Return the answer; raise an error that passes by itself, so that the whole trait is read again soon."""
     if isinstance(answer, ProviderUnavailable | CloudBusy):
         raise answer
     return answer

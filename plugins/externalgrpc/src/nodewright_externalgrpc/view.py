@@ -1,4 +1,4 @@
-"""What one refresh brought of one group."""
+"""What one refresh reads of one group."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from nodewright_externalgrpc.wire import CREATING, DELETING, OUT_OF_RESOURCES
 
 @dataclass
 class View:
-    """A group's target and what its server says of its machines; ``failures`` are those that could not be made."""
+    """The target of a group, its machines, and the failures: machines that the cloud could not create."""
 
     target: int
     instances: tuple[Instance, ...]
@@ -19,13 +19,13 @@ class View:
 
 @dataclass
 class FailureNames:
-    """Machine ids are used again by some clouds: each failure gets a name of its own, and keeps it until it is gone."""
+    """Gives each failure an id of its own while it lasts: some clouds use machine ids again."""
 
     _names: dict[tuple[str, str], str] = field(default_factory=dict)
     _made: int = 0
 
     def name(self, group_id: str, ids: list[str]) -> Mapping[str, str]:
-        """By id; what is not in ``ids`` any more is forgotten."""
+        """Return the failure id of each machine in ``ids``; forget machines of the group that are not in ``ids``."""
         gone = {key for key in self._names if key[0] == group_id and key[1] not in ids}
         self.forget(group_id, [machine for _, machine in gone])
         for machine in ids:
@@ -35,12 +35,13 @@ class FailureNames:
         return {machine: self._names[group_id, machine] for machine in ids}
 
     def forget(self, group_id: str, ids: list[str]) -> None:
+        """Forget the failure ids of these machines."""
         for machine in ids:
             self._names.pop((group_id, machine), None)
 
 
 def read_instances(listed: Any) -> tuple[Instance, ...]:
-    """Those that exist or come: of a state that is not told nothing is known but that it is there."""
+    """Return the machines that exist or are being created. A machine of unknown state counts as running."""
     states = {CREATING: InstanceState.CREATING, DELETING: InstanceState.DELETING}
     return tuple(
         Instance(id=one.id, state=states.get(one.status.instanceState, InstanceState.RUNNING))
@@ -50,11 +51,12 @@ def read_instances(listed: Any) -> tuple[Instance, ...]:
 
 
 def read_failures(group_id: str, listed: Any, names: FailureNames) -> tuple[FailedInstance, ...]:
+    """Return the failed creations of the group."""
     return tuple(_failures(group_id, [one for one in listed if is_failed(one)], names))
 
 
 def is_failed(one: Any) -> bool:
-    """As in cluster-autoscaler: in creation, and with an error."""
+    """Return whether the machine failed, by cluster-autoscaler's rule: it is being created and has an error."""
     return one.status.instanceState == CREATING and bool(one.status.errorInfo.errorCode)
 
 

@@ -1,4 +1,7 @@
-"""The protocol's messages and methods. The ``_pb2`` modules are generated: ``python generate.py`` in plugins/externalgrpc."""
+"""The protocol's messages and methods.
+
+The ``_pb2`` modules are generated: run ``python generate.py`` in plugins/externalgrpc.
+"""
 
 from typing import Any, NamedTuple
 
@@ -13,7 +16,7 @@ SERVICE = "clusterautoscaler.cloudprovider.v1.externalgrpc.CloudProvider"
 RUNNING, CREATING, DELETING = 1, 2, 3
 OUT_OF_RESOURCES, OTHER = 1, 99
 
-# Between two nodewrights only: conditional writes and exact answers, which the protocol does not have.
+# Metadata between nodewright client and nodewright server only: conditional writes and exact results, which the protocol lacks.
 EXPECTED = "nodewright-expected-target"
 WANTED = "nodewright-wanted-bin"
 ACCEPTED = "nodewright-accepted-bin"
@@ -21,7 +24,7 @@ ACTUAL = "nodewright-actual-target"
 CODE = "nodewright-code"
 SCOPE = "nodewright-scope"
 RETRY_AFTER = "nodewright-retry-after"
-# The annotation by which a template is known again when its price is asked.
+# The annotation that names the group of a template when its price is requested.
 GROUP_ANNOTATION = "nodewright.node-group"
 
 

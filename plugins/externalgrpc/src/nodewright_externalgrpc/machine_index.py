@@ -1,4 +1,4 @@
-"""Which group a machine is of, and what stands on the wire for machines that could not be made."""
+"""To which group a machine belongs, and how failed creations are listed on the wire."""
 
 import threading
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ _STATES = {InstanceState.CREATING: CREATING, InstanceState.RUNNING: RUNNING, Ins
 
 
 class Listing(Protocol):
-    """What is needed to find a machine."""
+    """The hooks that are needed to find a machine."""
 
     def node_groups(self) -> Sequence[NodeGroup]: ...
     def target_size(self, group_id: str) -> int: ...
@@ -27,8 +27,8 @@ class Listing(Protocol):
     def failed_instances(self, group_id: str) -> Sequence[FailedInstance] | None: ...
 
 
-class Homes:
-    """Machines by id as of the last refresh or write; safe for threads."""
+class MachineIndex:
+    """Group ids by machine id, as of the last refresh or write. Thread-safe."""
 
     def __init__(self, provider: Listing, *, ignores_case: bool) -> None:
         self._provider = provider
@@ -37,29 +37,33 @@ class Homes:
         self._written: set[str] = set()
         self._known: tuple[dict[str, str], bool] | None = None
 
-    def home(self, machine: str) -> str:
-        """The group's id, or an empty one; raises ProviderUnavailable when a group that could be it does not answer."""
+    def group_of(self, machine: str) -> str:
+        """Return the id of the machine's group; "": it belongs to none.
+
+        Raise ProviderUnavailable if the machine is not found and a group cannot be read: it could belong to that group.
+        """
         with self._lock:
             if self._known is None:
                 self._known = self._read()
             found, is_whole = self._known
-        home = found.get(self._fold(machine), "") if machine else ""
-        if machine and not home and not is_whole:
-            raise ProviderUnavailable(f"{machine}: some group does not answer, and it could be of that")
-        return home
+        group_id = found.get(self._fold(machine), "") if machine else ""
+        if machine and not group_id and not is_whole:
+            raise ProviderUnavailable(f"{machine}: a group cannot be read, and the machine could belong to it")
+        return group_id
 
     def note(self, group_id: str) -> None:
-        """A group is written to: from now on it has work in flight."""
+        """Note that a group is written to: it has work in flight from now on."""
         with self._lock:
             self._written.add(group_id)
             self._known = None
 
     def forget(self) -> None:
+        """Forget the machines: the next call reads them again."""
         with self._lock:
             self._known = None
 
     def busy(self) -> frozenset[str]:
-        """Groups with work in flight: written to since this was asked, or not settled."""
+        """Return groups with work in flight: written to since the last call, or not at their target size."""
         with self._lock:
             written, self._written = self._written, set()
         return frozenset(written).union(group.id for group in self._provider.node_groups() if self._moves(group.id))
@@ -85,7 +89,10 @@ class Homes:
 
 
 def placeholders(failures: Sequence[FailedInstance]) -> Mapping[str, str]:
-    """What stands for a failure on the wire: its machine, or one name for each that it counts; → how to delete it."""
+    """Return the ids by which these failures are listed on the wire, each with the id that deletes it.
+
+    A failure with a machine is listed by that machine, one without by an id for each machine that it counts.
+    """
     found: dict[str, str] = {}
     for failure in failures:
         if failure.instance_id is not None:
@@ -97,7 +104,10 @@ def placeholders(failures: Sequence[FailedInstance]) -> Mapping[str, str]:
 
 
 def write_instances(instances: Sequence[Instance], failures: Sequence[FailedInstance]) -> list[Any]:
-    """Machines, and those that could not be made as cluster-autoscaler knows them: in creation, with an error."""
+    """Return machines and failures as messages.
+
+    A failure is listed as cluster-autoscaler expects it: a machine that is being created and has an error.
+    """
     written = [
         messages.Instance(id=one.id, status=messages.InstanceStatus(instanceState=_STATES[one.state]))
         for one in instances
