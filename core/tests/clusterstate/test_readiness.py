@@ -91,7 +91,9 @@ def group(unready: int, nodes: int, never: int = 0, *, backed_off: bool = False)
 def unhealthy_of(
     groups: Mapping[str, GroupState], held: UnhealthyCluster | None = None, **settings: object
 ) -> UnhealthyCluster | None:
-    return find_unhealthy({ref(name): one for name, one in groups.items()}, (), held, settings_with(**settings), NOW)
+    given = settings_with(**settings)
+    states = {ref(name): one for name, one in groups.items()}
+    return find_unhealthy(states, (), held, given.loop, given.policy, NOW)
 
 
 def test_a_cluster_is_unhealthy_above_both_limits() -> None:
@@ -160,11 +162,11 @@ def test_nodes_that_never_became_ready_change_nothing(counts: list[tuple[int, in
 def test_what_goes_on_is_healthy_and_not_at_fault(counts: list[tuple[int, int, int]]) -> None:
     groups = {ref(str(number)): group(*one) for number, one in enumerate(counts)}
     settings = settings_with()
-    found = find_unhealthy(groups, (), None, settings, NOW)
+    found = find_unhealthy(groups, (), None, settings.loop, settings.policy, NOW)
     if found is not None and found.resumes_at:
         rest = {key: one for key, one in groups.items() if key not in found.at_fault}
         assert rest
-        assert find_unhealthy(rest, (), None, settings, NOW) is None
+        assert find_unhealthy(rest, (), None, settings.loop, settings.policy, NOW) is None
 
 
 def test_the_sentence_names_few_groups() -> None:

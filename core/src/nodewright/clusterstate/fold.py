@@ -24,7 +24,7 @@ from nodewright.clusterstate.node_samples import learn_samples
 from nodewright.clusterstate.observed_groups import known_groups, remember_ran, with_evidence, with_own_writes
 from nodewright.clusterstate.provision_times import after_timeouts, learn_provision_times, with_patience
 from nodewright.clusterstate.purchases import without_old
-from nodewright.clusterstate.readiness import class_of, find_unhealthy, sort_readiness
+from nodewright.clusterstate.readiness import ReadinessRules, class_of, find_unhealthy, sort_readiness
 from nodewright.clusterstate.requests import find_arrived
 from nodewright.clusterstate.reservations import ReservationContext, SettledReservations, settle_reservations
 from nodewright.clusterstate.rules.ca import evaluate_ca
@@ -75,7 +75,7 @@ def fold(
     if settings.policy.spares_machines_that_ran:
         seen = with_evidence(seen, memory)
     memory, vanished = _caught_up(memory, seen, outcomes, ended, settings)
-    groups = known_groups(seen, memory, settings)
+    groups = known_groups(seen, memory, settings.policy)
     nodes = seen.snapshot.live_nodes()
     unread = frozenset(ref for ref, group in seen.groups.items() if not group.is_known)
     members = find_members(nodes, groups, seen.providers, memory.node_groups, memory.members, unread)
@@ -89,12 +89,18 @@ def fold(
             members=members,
             since=since,
             memory=memory,
-            settings=settings,
+            templates=settings.templates,
+            policy=settings.policy,
             now=seen.now,
         ),
         outcomes,
     )
     with_late = replace(memory, late=memory.late | settled.late)
+    rules = ReadinessRules(
+        templates=settings.templates,
+        first_backoff=settings.failures.initial_node_group_backoff_duration,
+        is_prompt=settings.policy.recognizes_never_ready_nodes,
+    )
     states: dict[GroupRef, GroupState] = {}
     for ref, group in groups.items():
         if _is_idle(group, members, memory, outcomes):
@@ -102,10 +108,10 @@ def fold(
             continue
         context = GroupContext(
             seen=group,
-            readiness=sort_readiness(group, members, since, with_late, settings, seen.now),
+            readiness=sort_readiness(group, members, since, with_late, rules, seen.now),
             outcomes=tuple(outcome for outcome in outcomes if outcome.action.group == ref),
             memory=memory,
-            settings=settings,
+            loop=settings.loop,
             now=seen.now,
             arrived=sum((ref, machine) not in memory.late for machine in find_arrived(group, members, memory)),
             shortfall=settled.shortfalls.get(ref),
@@ -129,7 +135,7 @@ def _caught_up(
     settings: Settings,
 ) -> tuple[Memory, Mapping[GroupRef, tuple[str, ...]]]:
     """Return the memory after our own writes and removals, and the machines of each group that went unasked."""
-    activity = with_activity(memory.scale_down, seen, outcomes, ended, settings)
+    activity = with_activity(memory.scale_down, seen, outcomes, ended, settings.scale_down, settings.policy)
     memory = replace(with_own_writes(memory, seen, outcomes), scale_down=activity)
     if not settings.policy.quarantines_groups:
         return memory, {}
@@ -139,7 +145,7 @@ def _caught_up(
 
 def _settle_reservations(context: ReservationContext, outcomes: Sequence[Outcome]) -> SettledReservations:
     """Return the reservations after what happened since; none if the policy does not track them."""
-    if not context.settings.policy.tracks_reservations:
+    if not context.policy.tracks_reservations:
         return SettledReservations(reservations={})
     return settle_reservations(context, outcomes)
 
@@ -187,9 +193,10 @@ def _conclude(
     states |= {ref: replace(states[ref], deferral=held) for ref, held in found.deferrals.items() if ref in states}
     states |= {ref: replace(states[ref], vanished=machines) for ref, machines in found.vanished.items()}
     nodes_without_group = [
-        class_of(node, None, settings, now, found.members.accelerators) for node in found.members.nodes_without_group
+        class_of(node, settings.templates, settings.failures.max_node_startup_time, now, found.members.accelerators)
+        for node in found.members.nodes_without_group
     ]
-    unhealthy = find_unhealthy(states, nodes_without_group, memory.unhealthy, settings, now)
+    unhealthy = find_unhealthy(states, nodes_without_group, memory.unhealthy, settings.loop, settings.policy, now)
     return ClusterState(
         observation=found.seen,
         memory=replace(_remember(found, backoffs, memory, settings), unhealthy=unhealthy),
@@ -225,7 +232,7 @@ def _remember(found: _Findings, backoffs: Mapping[GroupRef, Backoff], memory: Me
         deletion_tried=found.tried,
         node_groups=found.members.group_of_id,
         members=found.members,
-        samples=learn_samples(memory, found.members, groups, found.seen, settings),
+        samples=learn_samples(memory, found.members, groups, found.seen, settings.templates, settings.policy),
         arrivals=found.arrivals,
         last_known=_last_known(found.seen.groups, memory),
         scale_down=with_most_nodes(memory.scale_down, nodes, found.seen.now),

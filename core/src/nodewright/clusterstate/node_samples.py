@@ -8,10 +8,11 @@ from nodewright.clusterstate.accelerators import Accelerators
 from nodewright.clusterstate.membership import Membership
 from nodewright.clusterstate.memory import Memory, SampleNode
 from nodewright.clusterstate.purchases import asked_since
-from nodewright.clusterstate.readiness import is_being_deleted, is_ready, ready_since
+from nodewright.clusterstate.readiness import is_being_deleted, is_up, ready_since
 from nodewright.model.group import GroupRef
 from nodewright.model.node import Node
-from nodewright.model.settings import Settings
+from nodewright.model.policy import Policy
+from nodewright.model.settings import TemplateSettings
 from nodewright.snapshot.observation import GroupSeen, Observation
 
 STABLE_SECONDS = 60.0
@@ -22,7 +23,12 @@ STANDARD_RESOURCES = ("cpu", "memory", "ephemeral-storage", "pods")
 
 
 def learn_samples(
-    memory: Memory, members: Membership, groups: Mapping[GroupRef, GroupSeen], seen: Observation, settings: Settings
+    memory: Memory,
+    members: Membership,
+    groups: Mapping[GroupRef, GroupSeen],
+    seen: Observation,
+    templates: TemplateSettings,
+    policy: Policy,
 ) -> dict[GroupRef, SampleNode]:
     """Return a sample node for each group that has one.
 
@@ -32,11 +38,11 @@ def learn_samples(
     samples: dict[GroupRef, SampleNode] = {}
     for ref, group in groups.items():
         nodes, held = members.nodes.get(ref, []), memory.samples.get(ref)
-        if not settings.policy.samples_newest_node:
-            good = next((node for node in nodes if _is_good(node, members.accelerators, settings, seen.now)), None)
+        if not policy.samples_newest_node:
+            good = next((node for node in nodes if _is_good(node, members.accelerators, templates, seen.now)), None)
             found = sample_of(good, seen) if good is not None else held
         else:
-            found = _find_newest(ref, group, memory, members, seen, settings)
+            found = _find_newest(ref, group, memory, members, seen, templates)
         if found is not None:
             samples[ref] = found
         elif group.template is None and nodes:
@@ -45,16 +51,16 @@ def learn_samples(
 
 
 def _find_newest(
-    ref: GroupRef, group: GroupSeen, memory: Memory, members: Membership, seen: Observation, settings: Settings
+    ref: GroupRef, group: GroupSeen, memory: Memory, members: Membership, seen: Observation, templates: TemplateSettings
 ) -> SampleNode | None:
     nodes, held, since = members.nodes.get(ref, []), memory.samples.get(ref), asked_since(memory.purchases, ref)
     shown = held.node if held is not None else group.template
 
     def shows(node: Node) -> bool:
         """Return whether the node is good, or already offers less than the current sample."""
-        if _is_good(node, members.accelerators, settings, seen.now):
+        if _is_good(node, members.accelerators, templates, seen.now):
             return True
-        return shown is not None and is_up(node, members.accelerators, settings) and _offers_less(node, shown)
+        return shown is not None and _is_usable(node, members.accelerators, templates) and _offers_less(node, shown)
 
     bought = [node for node in nodes if node.created >= since and shows(node)]
     if bought:
@@ -62,16 +68,16 @@ def _find_newest(
     row = seen.snapshot.find_row(held.node.name) if held is not None else None
     if held is not None and row is not None and members.group_of_node.get(held.node.name) == ref:
         node = seen.snapshot.node(row)
-        good = _is_good(node, members.accelerators, settings, seen.now)
+        good = _is_good(node, members.accelerators, templates, seen.now)
         return sample_of(_without_new_taints(node, held.node), seen) if good else held
-    others = [node for node in nodes if _is_good(node, members.accelerators, settings, seen.now)]
+    others = [node for node in nodes if _is_good(node, members.accelerators, templates, seen.now)]
     return sample_of(max(others, key=lambda node: node.created), seen) if others else held
 
 
-def is_up(node: Node, accelerators: Accelerators, settings: Settings) -> bool:
+def _is_usable(node: Node, accelerators: Accelerators, templates: TemplateSettings) -> bool:
     """Return whether a node is ready, schedulable, has its accelerators and is not being deleted."""
-    usable = not node.spec.unschedulable and not is_being_deleted(node) and not accelerators.are_missing(node)
-    return usable and is_ready(node, settings.templates)
+    stays = not node.spec.unschedulable and not is_being_deleted(node)
+    return stays and is_up(node, templates, accelerators)
 
 
 def is_stable(node: Node, now: float) -> bool:
@@ -94,8 +100,8 @@ def _without_new_taints(node: Node, before: Node) -> Node:
     return replace(node, spec=replace(node.spec, taints=taints))
 
 
-def _is_good(node: Node, accelerators: Accelerators, settings: Settings, now: float) -> bool:
-    return is_up(node, accelerators, settings) and is_stable(node, now)
+def _is_good(node: Node, accelerators: Accelerators, templates: TemplateSettings, now: float) -> bool:
+    return _is_usable(node, accelerators, templates) and is_stable(node, now)
 
 
 def _offers_less(node: Node, other: Node) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from nodewright.clusterstate.memory import Memory, WriteInFlight
 from nodewright.model.action import Done, Failed, IncreaseSize, Outcome
 from nodewright.model.group import GroupRef, Instance, InstanceState, Machine
-from nodewright.model.settings import Settings
+from nodewright.model.policy import Policy
 from nodewright.snapshot.observation import GroupSeen, Observation
 
 
@@ -67,13 +67,13 @@ def _with_machines(group: GroupSeen, ran: Collection[str], foreign: Collection[s
     )
 
 
-def known_groups(seen: Observation, memory: Memory, settings: Settings) -> dict[GroupRef, GroupSeen]:
+def known_groups(seen: Observation, memory: Memory, policy: Policy) -> dict[GroupRef, GroupSeen]:
     """Return every group; an unreadable one as it was when it was last read."""
     groups = dict(seen.groups)
     unread = [ref for ref, group in groups.items() if not group.is_known and _was_known(memory.last_known.get(ref))]
     for ref in unread:
         groups[ref] = memory.last_known[ref]
-    if not unread or not settings.policy.forgets_lost_machines:
+    if not unread or not policy.forgets_lost_machines:
         return groups
     node_ids = {node.spec.provider_id.lower() for _, node in seen.snapshot.nodes()}
     return groups | {ref: _without_lost_nodes(groups[ref], memory, node_ids) for ref in unread}

@@ -11,7 +11,8 @@ from nodewright.clusterstate.memory import Backoff, Memory, UnhealthyCluster
 from nodewright.clusterstate.state import GroupState, Readiness, has_resumed
 from nodewright.model.group import GroupRef, Machine
 from nodewright.model.node import TO_BE_DELETED_TAINT, Node, NodeCondition
-from nodewright.model.settings import LoopSettings, Settings, TemplateSettings
+from nodewright.model.policy import Policy
+from nodewright.model.settings import LoopSettings, TemplateSettings
 from nodewright.model.timestamps import format_moment
 from nodewright.snapshot.observation import GroupSeen
 
@@ -108,12 +109,23 @@ CLOSE_SECONDS = 60.0
 READY_ONCE, SEEN_UP = 0.0, -1.0
 
 
+class ReadinessRules(NamedTuple):
+    """What the settings say about the readiness of nodes.
+
+    ``first_backoff``: the first backoff of a group, in seconds. ``is_prompt``: recognize nodes that never became ready.
+    """
+
+    templates: TemplateSettings
+    first_backoff: float
+    is_prompt: bool
+
+
 def sort_readiness(
     group: GroupSeen,
     members: Membership,
     since: Mapping[Machine, float],
     memory: Memory,
-    settings: Settings,
+    rules: ReadinessRules,
     now: float,
 ) -> Readiness:
     """Sort every node, and every instance without a node, into exactly one class.
@@ -125,12 +137,12 @@ def sort_readiness(
         name: [] for name in ("unready", "leaving", "not_started", "unregistered", "long_unregistered")
     }
     never_ready, just_overdue, never_up = list[str](), list[str](), dict[str, float]()
-    prompt = settings.policy.recognizes_never_ready_nodes
-    settled = members.keep((_settle, group.ref), settings.templates, lambda: _settle(group.ref, members, settings))
+    prompt, templates, startup_seconds = rules.is_prompt, rules.templates, group.options.max_node_startup_seconds
+    settled = members.keep((_settle, group.ref), templates, lambda: _settle(group.ref, members, templates))
     for node in settled.others:
         if prompt and node.name in settled.doubles:
             continue
-        found = class_of(node, group, settings, now, members.accelerators)
+        found = class_of(node, templates, startup_seconds, now, members.accelerators)
         was_up = prompt and _was_seen_up(node, group.ref, memory)
         starts = prompt and not was_up and _was_never_up(node, group.ref, memory, now)
         if starts:
@@ -141,7 +153,7 @@ def sort_readiness(
             found = "leaving"
         elif found == "unready" and starts:
             never_ready.append(node.name)
-            if _is_just_overdue(node, group, settings, now):
+            if node.created + startup_seconds + rules.first_backoff > now:  # at a first start, ignore older failures
                 just_overdue.append(node.name)
         classes[found].append(node.name)
     patience = group.options.max_node_provision_seconds
@@ -173,14 +185,14 @@ class _Settled(NamedTuple):
     doubles: frozenset[str]
 
 
-def _settle(ref: GroupRef, members: Membership, settings: Settings) -> _Settled:
+def _settle(ref: GroupRef, members: Membership, templates: TemplateSettings) -> _Settled:
     ready, suspended, deleted, others = list[Node](), list[str](), list[str](), list[Node]()
     for node in members.nodes.get(ref, ()):
         if not members.going.isdisjoint(names_of(node)):
             deleted.append(node.name)
         elif is_suspended(node):
             suspended.append(node.name)
-        elif is_up(node, settings, members.accelerators):
+        elif is_up(node, templates, members.accelerators):
             ready.append(node)
         else:
             others.append(node)
@@ -202,28 +214,26 @@ def _find_doubles(ready: Sequence[Node], others: Sequence[Node]) -> frozenset[st
 
 def class_of(
     node: Node,
-    group: GroupSeen | None,
-    settings: Settings,
+    templates: TemplateSettings,
+    startup_seconds: float,
     now: float,
     accelerators: Accelerators = NO_ACCELERATORS,
 ) -> str:
-    """Return a node's class: suspended, ready, not_started within its startup time, or unready.
+    """Return a node's class: suspended, ready, not_started within ``startup_seconds``, or unready.
 
-    A node of no group has the default startup time. A node whose accelerators have not appeared yet is not ready.
+    A node whose accelerators have not appeared yet is not ready.
     """
     if is_suspended(node):
         return "suspended"
-    if is_up(node, settings, accelerators):
+    if is_up(node, templates, accelerators):
         return "ready"
     created = node.metadata.creation_timestamp
-    default = settings.failures.max_node_startup_time
-    limit = group.options.max_node_startup_seconds if group is not None else default
-    return "not_started" if created is not None and created.timestamp() + limit > now else "unready"
+    return "not_started" if created is not None and created.timestamp() + startup_seconds > now else "unready"
 
 
-def is_up(node: Node, settings: Settings, accelerators: Accelerators) -> bool:
+def is_up(node: Node, templates: TemplateSettings, accelerators: Accelerators) -> bool:
     """Return whether a node is ready and has its accelerators."""
-    return is_ready(node, settings.templates) and not accelerators.are_missing(node)
+    return is_ready(node, templates) and not accelerators.are_missing(node)
 
 
 def _was_seen_up(node: Node, ref: GroupRef, memory: Memory) -> bool:
@@ -259,15 +269,6 @@ def _reported_at(node: Node) -> float:
     said = ready_condition(node)
     changed = said.last_transition_time if said is not None else None
     return changed.timestamp() if changed is not None and not is_reported_ready(node) else READY_ONCE
-
-
-def _is_just_overdue(node: Node, group: GroupSeen, settings: Settings, now: float) -> bool:
-    """Return whether a node has been overdue for less than a first backoff.
-
-    Older failures are ignored at a first start.
-    """
-    patience = group.options.max_node_startup_seconds + settings.failures.initial_node_group_backoff_duration
-    return node.created + patience > now
 
 
 _MOST_NAMED = 5
@@ -312,14 +313,14 @@ def find_unhealthy(
     groups: Mapping[GroupRef, GroupState],
     nodes_without_group: Sequence[str],
     held: UnhealthyCluster | None,
-    settings: Settings,
+    loop: LoopSettings,
+    policy: Policy,
     now: float,
 ) -> UnhealthyCluster | None:
     """Return why the cluster is unhealthy; None if it is healthy.
 
     ``nodes_without_group``: the classes of nodes of no group. ``held``: the result of the last loop.
     """
-    loop = settings.loop
     counts = {ref: _count(group.readiness) for ref, group in groups.items()}
     outside = _Counts(nodes_without_group.count("unready"), len(nodes_without_group))
     whole = _add([outside, *counts.values()])
@@ -328,7 +329,7 @@ def find_unhealthy(
     since = min(held.since, now) if held is not None else now
     at_fault = tuple(ref for ref, group in groups.items() if _is_at_fault(group.backoff, counts[ref], loop, now))
     rest = _add([outside, *(counts[ref] for ref in groups if ref not in at_fault)])
-    resumes = settings.policy.resumes_while_unhealthy and len(at_fault) < len(groups) and rest.are_few(loop)
+    resumes = policy.resumes_while_unhealthy and len(at_fault) < len(groups) and rest.are_few(loop)
     return UnhealthyCluster(
         since=since,
         unready=whole.unready,

@@ -19,7 +19,8 @@ from nodewright.clusterstate.readiness import class_of, is_up, was_never_ready
 from nodewright.model.action import DecreaseTargetSize, Done, Failed, IncreaseSize, Outcome, Unknown
 from nodewright.model.group import GroupOptions, GroupRef, Machine
 from nodewright.model.node import Node
-from nodewright.model.settings import Settings
+from nodewright.model.policy import Policy
+from nodewright.model.settings import TemplateSettings
 from nodewright.snapshot.observation import GroupSeen
 
 Reservations = Mapping[str, Reservation]
@@ -45,7 +46,8 @@ class ReservationContext:
     members: Membership
     since: Mapping[Machine, float]
     memory: Memory
-    settings: Settings
+    templates: TemplateSettings
+    policy: Policy
     now: float
 
     @property
@@ -262,7 +264,7 @@ class _Settlement:
             self._blame(name, part.ref, Shortfall(TIMEOUT, reason, reservation.started))
             yield reason
         group = context.groups.get(part.ref)
-        if not context.settings.policy.blames_groups_for_reservations or group is None:
+        if not context.policy.blames_groups_for_reservations or group is None:
             return
         nodes = [(machine, self._node(part, machine)) for machine in part.machines]
         late = [machine for machine, node in nodes if node is None and self._is_late(part, machine, deadline)]
@@ -287,12 +289,13 @@ class _Settlement:
 
     def _started_in_vain(self, node: Node, group: GroupSeen) -> bool:
         context = self._context
-        found = class_of(node, group, context.settings, context.now, context.members.accelerators)
+        startup_seconds = group.options.max_node_startup_seconds
+        found = class_of(node, context.templates, startup_seconds, context.now, context.members.accelerators)
         return found == "unready" and was_never_ready(node)
 
     def _is_ready(self, part: ReservationPart, machine: str) -> bool:
         node = self._node(part, machine)
-        return node is not None and is_up(node, self._context.settings, self._context.members.accelerators)
+        return node is not None and is_up(node, self._context.templates, self._context.members.accelerators)
 
     def _node(self, part: ReservationPart, machine: str) -> Node | None:
         if part.ref not in self._nodes:

@@ -10,8 +10,9 @@ from nodewright.clusterstate.deletions import QUARANTINE_SECONDS
 from nodewright.clusterstate.memory import Flapping, Moves, RemovalFailure, ScaleDownMemory
 from nodewright.model.action import Done, Failed, IncreaseSize, Outcome
 from nodewright.model.group import GroupRef
+from nodewright.model.policy import Policy
 from nodewright.model.removal import RemovalEnded, RemovalResult
-from nodewright.model.settings import Settings
+from nodewright.model.settings import ScaleDownSettings
 from nodewright.snapshot.observation import Observation
 
 # The longest pause between two attempts, and for how long a failure is remembered after it, in seconds.
@@ -30,7 +31,11 @@ _COUNTED = (RemovalResult.FAILED_TO_EVICT, RemovalResult.FAILED_TO_DELETE)
 
 
 def removal_failures_after(
-    held: Mapping[str, RemovalFailure], ended: Sequence[RemovalEnded], seen: Observation, settings: Settings
+    held: Mapping[str, RemovalFailure],
+    ended: Sequence[RemovalEnded],
+    seen: Observation,
+    settings: ScaleDownSettings,
+    policy: Policy,
 ) -> Mapping[str, RemovalFailure]:
     """Return the failed removals by node, after these removals ended.
 
@@ -45,7 +50,7 @@ def removal_failures_after(
         if end.result == RemovalResult.OK:
             found.pop(name, None)
         else:
-            found[name] = _after(found.get(name), end, _patience(end, seen, settings))
+            found[name] = _after(found.get(name), end, _patience(end, seen, settings, policy))
     there = {node.metadata.name for node in seen.snapshot.live_nodes()}
     return {name: back for name, back in found.items() if name in there and back.until + _FORGET_SETBACK > seen.now}
 
@@ -56,12 +61,12 @@ def removal_failure_no_later(held: RemovalFailure, now: float) -> RemovalFailure
     return changed(held, at=held.at - late, until=held.until - late) if late else held
 
 
-def _patience(end: RemovalEnded, seen: Observation, settings: Settings) -> float:
+def _patience(end: RemovalEnded, seen: Observation, settings: ScaleDownSettings, policy: Policy) -> float:
     """Return the first pause, in seconds."""
     group = seen.groups.get(end.removal.group)
-    if not settings.policy.pauses_after_removals or group is None:
+    if not policy.pauses_after_removals or group is None:
         return 0.0
-    return max(group.options.scale_down_unneeded_seconds, settings.scale_down.unremovable_node_recheck_timeout)
+    return max(group.options.scale_down_unneeded_seconds, settings.unremovable_node_recheck_timeout)
 
 
 def _after(held: RemovalFailure | None, end: RemovalEnded, patience: float) -> RemovalFailure:
@@ -95,13 +100,14 @@ def with_activity(
     seen: Observation,
     outcomes: Sequence[Outcome],
     ended: Sequence[RemovalEnded],
-    settings: Settings,
+    settings: ScaleDownSettings,
+    policy: Policy,
 ) -> ScaleDownMemory:
     """Return ``memory`` with the increases that were made, and the removals that began and ended."""
-    if not settings.scale_down.scale_down_enabled:
+    if not settings.scale_down_enabled:
         return memory
     if not memory.engine_started:
-        memory = _taken_up(memory, seen.now, settings)
+        memory = _taken_up(memory, seen.now, policy)
     grown, shrunk = _growth(outcomes), _last(ended, RemovalResult.OK)
     begun = [removing.started for removing in seen.removing.values()]
     unmarked = [end.at for end in ended if end.result == RemovalResult.FAILED_TO_MARK]
@@ -113,20 +119,20 @@ def with_activity(
         removal_started_at=max(memory.removal_started_at, *begun, *_starts(ended), 0.0),
         marking_failed_at=max(memory.marking_failed_at, *unmarked, 0.0),
         quarantined_until={ref: at for ref, at in memory.quarantined_until.items() if at > seen.now},
-        removal_failures=removal_failures_after(memory.removal_failures, ended, seen, settings),
+        removal_failures=removal_failures_after(memory.removal_failures, ended, seen, settings, policy),
     )
-    if not settings.policy.pauses_after_removals:
+    if not policy.pauses_after_removals:
         return found
     flapping = _flapping(memory, grown, seen)
     return replace(found, flapping=flapping, moves=_moves(memory.moves, ended, seen.now))
 
 
-def _taken_up(memory: ScaleDownMemory, now: float, settings: Settings) -> ScaleDownMemory:
+def _taken_up(memory: ScaleDownMemory, now: float, policy: Policy) -> ScaleDownMemory:
     """Return what a new process takes from memory; under profile "ca" nothing.
 
     Times of the future become now, so that nothing waits for ever.
     """
-    if not settings.policy.keeps_timers_over_restart:
+    if not policy.keeps_timers_over_restart:
         return ScaleDownMemory(engine_started=now)
     return replace(
         memory,

@@ -17,7 +17,7 @@ from nodewright.clusterstate.memory import (
 from nodewright.model.action import Done, Failed, IncreaseSize, Outcome
 from nodewright.model.group import ErrorClass, FailedInstance, FailureScope, GroupRef
 from nodewright.model.removal import RemovalEnded
-from nodewright.model.settings import Settings
+from nodewright.model.settings import LoopSettings
 from nodewright.snapshot.observation import GroupSeen, Observation
 
 
@@ -98,7 +98,7 @@ class GroupContext:
     readiness: Readiness
     outcomes: tuple[Outcome, ...]
     memory: Memory
-    settings: Settings
+    loop: LoopSettings
     now: float
     arrived: int = 0
     shortfall: Shortfall | None = None

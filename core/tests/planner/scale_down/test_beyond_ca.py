@@ -117,7 +117,8 @@ def grows(memory: ScaleDownMemory, at: float, settings: Settings | None = None) 
     action = IncreaseSize(group=ref("g"), expected_target=1, target=2)
     world = seen(World(now=at))
     outcomes = [Done(action=action, started=at, accepted=1)]
-    return with_activity(memory, world.state().observation, outcomes, (), settings or Settings())
+    given = settings or Settings()
+    return with_activity(memory, world.state().observation, outcomes, (), given.scale_down, given.policy)
 
 
 def shrinks(memory: ScaleDownMemory, at: float, evicted: tuple[str, ...] = ()) -> ScaleDownMemory:
@@ -130,7 +131,8 @@ def shrinks(memory: ScaleDownMemory, at: float, evicted: tuple[str, ...] = ()) -
         owners=("one", "one", ""),
     )
     end = RemovalEnded(removal=removal, at=at, started=at, result=RemovalResult.OK, evicted=evicted)
-    return with_activity(memory, seen(World(now=at)).state().observation, (), [end], Settings())
+    observation, given = seen(World(now=at)).state().observation, Settings()
+    return with_activity(memory, observation, (), [end], given.scale_down, given.policy)
 
 
 def test_a_group_that_grows_right_after_it_shrank_waits_longer_each_time() -> None:

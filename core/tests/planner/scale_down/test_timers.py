@@ -217,7 +217,8 @@ def activity(*ends: RemovalEnded, settings: Settings | None = None) -> ScaleDown
     world = World(now=600.0)
     world.add_group("g", 1)
     seen = world.state().observation
-    return with_activity(ScaleDownMemory(engine_started=1.0), seen, [], ends, settings or Settings())
+    given = settings or Settings()
+    return with_activity(ScaleDownMemory(engine_started=1.0), seen, [], ends, given.scale_down, given.policy)
 
 
 def test_row_29_a_drain_that_fails_delays_nothing_and_a_taint_that_fails_does() -> None:
@@ -245,7 +246,7 @@ def test_a_group_has_grown_once_its_cloud_agreed(accepted: int) -> None:
         Done(action=action, started=590.0, accepted=accepted),
         Failed(action=action, started=595.0, code="no", message=""),
     ]
-    found = with_activity(ScaleDownMemory(), world.state().observation, outcomes, (), Settings())
+    found = with_activity(ScaleDownMemory(), world.state().observation, outcomes, (), ScaleDownSettings(), Settings().policy)
     assert found.grown_at == ({ref("g"): 590.0} if accepted else {})
 
 

@@ -34,7 +34,7 @@ def evaluate_ca(context: GroupContext) -> GroupState:
         size_gap=find_gap(context),
     )
     backed_off = bool(failures) or is_active(evaluated.backoff, context.now)
-    return with_outlook(evaluated, context.target, context.settings.loop, hidden=backed_off)
+    return with_outlook(evaluated, context.target, context.loop, hidden=backed_off)
 
 
 def in_time(context: GroupContext) -> tuple[Requests, int]:

@@ -44,7 +44,7 @@ def evaluate_nodewright(context: GroupContext) -> GroupState:
         timed_out=overdue,
         time_given=max((request.deadline - request.started for request in out_of_time), default=0.0),
         given_up=given_up + overdue,
-        healthy=is_group_healthy(readiness, context.settings.loop),
+        healthy=is_group_healthy(readiness, context.loop),
         requests=requests,
         newly_late=newly_late,
         newly_unready=newly_unready,

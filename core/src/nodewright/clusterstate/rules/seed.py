@@ -27,7 +27,7 @@ def evaluate_seed(context: GroupContext) -> GroupState:
         upcoming=max(0, coming - failed - context.doubtful - max(0, given_up)),
         timed_out=timed_out,
         given_up=max(0, given_up),
-        healthy=is_in_range(context.readiness, context.target, increase, context.settings.loop),
+        healthy=is_in_range(context.readiness, context.target, increase, context.loop),
         requests=requests,
         new_failures=context.new_failures,
         newly_disputed=context.newly_disputed,
