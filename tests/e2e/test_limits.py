@@ -66,13 +66,13 @@ def seen(cluster: KubeCluster) -> Observation:
 
 def judged(cluster: KubeCluster, name: str) -> CapacityQuota:
     found = seen(cluster)
-    (read,) = [read for read in read_quotas(found, ON) if read.quota.name == name]
+    (read,) = [read for read in read_quotas(found, ON.limits) if read.quota.name == name]
     return with_status(read, found)
 
 
 def is_settled(found: Observation) -> bool:
     """Nothing is left to be written."""
-    return all(with_status(read, found) is read.quota for read in read_quotas(found, ON))
+    return all(with_status(read, found) is read.quota for read in read_quotas(found, ON.limits))
 
 
 def test_a_status_is_taken_and_found_to_be_as_it_should_be(served: ControlPlane, cluster: KubeCluster) -> None:
@@ -103,7 +103,7 @@ def test_what_a_class_notes_of_a_request_outlives_later_writes(served: ControlPl
     found = seen(cluster).provisioning
     (request,) = found.requests
     assert [held.spec.limits.nodes for held in found.classes] == [4]
-    requests = ProvisioningRequestState.of(World().state(), ON)
+    requests = ProvisioningRequestState.of(World().state(), ON.requests)
     waiting = requests.condition(request, (PROVISIONED, "False"), "Provisioning", "2 nodes are asked for")
     noted = request.with_details(provisioner="somebody", nodes="2").with_condition(waiting)
     cluster.write_conditions(noted, (waiting,), is_apply=True)

@@ -16,7 +16,7 @@ from nodewright.model.node import TO_BE_DELETED_TAINT, Node
 from nodewright.model.plan import ScaleDownReport
 from nodewright.model.pod import Pod
 from nodewright.model.removal import NodeRemoval, RemovalReason, RemovalResult, RemovalStage
-from nodewright.model.settings import DrainSettings, Settings
+from nodewright.model.settings import DrainSettings, PodSettings, Settings
 from nodewright.testkit import FakeClock, build_pod
 from nodewright.testkit.world import PROVIDER, World, ref
 
@@ -112,7 +112,7 @@ class Stage:
             events=self.cluster,
             clock=self.clock,
         )
-        self.actuator = Actuator(ports, Settings(drain=DrainSettings(**drain)), "test")
+        self.actuator = Actuator(ports, Settings(drain=DrainSettings(**drain)).removals, "test")
 
     def add_pod(self, name: str, node: str, **rest: Any) -> Pod:
         pod = build_pod(name, node_name=node, **rest)
@@ -302,7 +302,7 @@ def test_a_terminating_pod_needs_no_place() -> None:
     stage = Stage()
     pod = stage.add_pod("p", stage.a, cpu="1", deleted_at=START)
     stage.add_pod("newcomer", stage.b, cpu="4")
-    recheck = PlacementRecheck(stage.cluster, Settings())
+    recheck = PlacementRecheck(stage.cluster, PodSettings())
     assert recheck.take(stage.removal(pod, places=[stage.b]), [pod]) == ""
     living = build_pod("p", cpu="1", node_name=stage.a)
     assert "not enough cpu" in recheck.take(stage.removal(living, places=[stage.b]), [living])

@@ -27,7 +27,7 @@ from nodewright.model.group import GroupRef
 from nodewright.model.limits import parse_drain_priorities
 from nodewright.model.pod import Pod
 from nodewright.model.removal import NodeRemoval, RemovalReason, RemovalResult, RemovalStage
-from nodewright.model.settings import DrainSettings, PodSettings, Settings
+from nodewright.model.settings import DrainSettings, PodSettings, RemovalSettings, Settings
 from nodewright.snapshot.workloads import Workloads
 from nodewright.testkit import build_node, build_pod
 from nodewright.testkit.builders import build_budget
@@ -48,8 +48,8 @@ def removal(*pods: Pod) -> NodeRemoval:
     )
 
 
-def settings(**drain: Any) -> Settings:
-    return Settings(drain=DrainSettings(**drain), pods=PodSettings())
+def settings(**drain: Any) -> RemovalSettings:
+    return Settings(drain=DrainSettings(**drain)).removals
 
 
 def pod(name: str, **rest: Any) -> Pod:

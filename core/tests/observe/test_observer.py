@@ -10,7 +10,7 @@ from nodewright.clusterstate.memory import Memory, ScaleUpRequest
 from nodewright.model.action import Done, IncreaseSize
 from nodewright.model.errors import KubeApiError
 from nodewright.model.group import GroupRef, NodeGroup
-from nodewright.model.settings import Settings
+from nodewright.model.settings import Settings, default_options
 from nodewright.observe import ClusterObservation, Observer
 from nodewright.snapshot.observation import Observation
 from nodewright.snapshot.snapshot import Snapshot
@@ -35,7 +35,7 @@ class Cluster:
 
 
 def observe(provider: Any, memory: Memory | None = None, now: float = 100.0) -> Observation:
-    return Observer(Cluster(), [provider], Settings()).observe(now, memory or Memory())[0]
+    return Observer(Cluster(), [provider], default_options(Settings())).observe(now, memory or Memory())[0]
 
 
 def test_reads_cluster_and_groups(provider: Any) -> None:
@@ -74,7 +74,7 @@ def test_a_failing_size_makes_its_group_unknown_and_no_other(provider: Any, hook
 
 @pytest.mark.parametrize("hook", ["template_node", "group_options", "node_price"])
 def test_a_failing_fact_stays_as_it_was(provider: Any, hook: str) -> None:
-    observer = Observer(Cluster(), [provider], Settings())
+    observer = Observer(Cluster(), [provider], default_options(Settings()))
     observer.observe(0.0, Memory())
     provider.fails = {(hook, "a")}
     seen, _ = observer.observe(1000.0, Memory())
@@ -91,7 +91,7 @@ def test_no_template_where_none_was_ever_read(provider: Any) -> None:
 
 
 def test_facts_are_read_again_after_a_while_or_when_the_group_changes(provider: Any) -> None:
-    observer = Observer(Cluster(), [provider], Settings())
+    observer = Observer(Cluster(), [provider], default_options(Settings()))
 
     def facts_read(now: float) -> list[str]:
         provider.calls.clear()
@@ -122,7 +122,7 @@ def test_a_provider_that_fails_keeps_its_groups_as_unknown(provider: Any, hook: 
 def test_one_provider_fails_alone(provider: Any, make_provider: Callable[[str], Any]) -> None:
     other = make_provider("other")
     other.fails = {("refresh", "")}
-    seen, _ = Observer(Cluster(), [provider, other], Settings()).observe(0.0, Memory())
+    seen, _ = Observer(Cluster(), [provider, other], default_options(Settings())).observe(0.0, Memory())
     assert seen.groups[A].is_known
     assert seen.providers["other"].problem
     assert not seen.providers["bent"].problem
@@ -146,7 +146,7 @@ def test_groups_with_work_in_flight_are_wanted(provider: Any) -> None:
 
 def test_groups_written_to_are_wanted(provider: Any) -> None:
     action = IncreaseSize(group=B, expected_target=1, target=2)
-    observer = Observer(Cluster(), [provider], Settings())
+    observer = Observer(Cluster(), [provider], default_options(Settings()))
     observer.observe(0.0, Memory(), [Done(action=action, started=0.0, accepted=1)])
     assert provider.wanted == [frozenset("b")]
 
@@ -154,7 +154,7 @@ def test_groups_written_to_are_wanted(provider: Any) -> None:
 def test_the_cluster_s_problem_is_passed_on_and_its_errors_too(provider: Any) -> None:
     cluster = Cluster()
     cluster.problem = "half of it is missing"
-    observer = Observer(cluster, [provider], Settings())
+    observer = Observer(cluster, [provider], default_options(Settings()))
     assert observer.observe(0.0, Memory())[1] == "half of it is missing"
     cluster.error = KubeApiError("down", retryable=True)
     with pytest.raises(KubeApiError):

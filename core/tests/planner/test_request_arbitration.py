@@ -32,7 +32,7 @@ def wish(name: str, count: int = 1, sets: int = 1, age: float = 60.0) -> Provisi
 
 def turn(world: World, most: int = 500) -> tuple[list[str], bool]:
     """The names of those whose turn it is, and whether others wait for the next loop."""
-    requests = ProvisioningRequestState.of(world.state(SETTINGS), SETTINGS)
+    requests = ProvisioningRequestState.of(world.state(SETTINGS), SETTINGS.requests)
     taken, next_change = in_turn(requests, Mode.CHECK, most)
     return [request.name for request in taken], next_change == NOW
 

@@ -40,7 +40,7 @@ def request_with(kind: str, *said: tuple[str, str, float]) -> ProvisioningReques
 def kept(request: ProvisioningRequest, profile: str = "nodewright") -> tuple[bool, bool]:
     """Is it still there after one look, and has it failed?"""
     settings = settings_with(enable_provisioning_requests=True, profile=profile)
-    requests = ProvisioningRequestState.of(World(requests=[request]).state(settings), settings)
+    requests = ProvisioningRequestState.of(World(requests=[request]).state(settings), settings.requests)
     changes = expire_requests(requests)
     held = requests.apply(changes).requests.get(request.key)
     return held is not None and not changes.expired, held is not None and held.has(FAILED)

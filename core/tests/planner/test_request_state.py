@@ -29,7 +29,7 @@ def make_request(name: str, pods: int = 1, namespace: str = "default") -> Provis
 
 
 def state_of(*requests: ProvisioningRequest) -> ProvisioningRequestState:
-    return ProvisioningRequestState.of(World(requests=list(requests)).state(SETTINGS), SETTINGS)
+    return ProvisioningRequestState.of(World(requests=list(requests)).state(SETTINGS), SETTINGS.requests)
 
 
 def test_apply_returns_a_new_state_and_leaves_the_old_one_as_it_was() -> None:

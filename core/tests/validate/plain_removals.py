@@ -42,7 +42,11 @@ class _Plain:
         budgets = self._seen.workloads.budgets
         moving = []
         for pod in self._seen.snapshot.pods(self._seen.snapshot.row(removal.node)):
-            why = "" if self._is_void(pod) else why_immovable(pod, budgets, self._settings, self._seen.now)
+            why = (
+                ""
+                if self._is_void(pod)
+                else why_immovable(pod, budgets, self._settings.drain, self._settings.policy, self._seen.now)
+            )
             if why is None:
                 moving.append(pod)
             elif why:

@@ -39,7 +39,7 @@ from nodewright.model.group import GroupRef
 from nodewright.model.node import Node
 from nodewright.model.plan import ScaleDownReport
 from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalResult, RemovalStage, Removing
-from nodewright.model.settings import Settings
+from nodewright.model.settings import RemovalSettings
 
 _GROUP_INCOMPLETE = Finish(
     result=RemovalResult.FAILED_TO_DELETE, message="another node of its zero-or-max group could not be removed"
@@ -140,7 +140,7 @@ class NodeTainter:
         """Return when failed untaints are retried (epoch seconds)."""
         return self._pending_untaints.values()
 
-    def taint(self, name: str, now: float, settings: Settings) -> tuple[Node | None, str]:
+    def taint(self, name: str, now: float, settings: RemovalSettings) -> tuple[Node | None, str]:
         """Taint the node. Return the node as it was before, or None and the reason why it could not be tainted."""
         cordon = settings.drain.cordon_node_before_terminating
         try:
@@ -151,7 +151,7 @@ class NodeTainter:
         self._pending_untaints.pop(name, None)
         return node, "the node is gone"
 
-    def untaint(self, name: str, settings: Settings) -> None:
+    def untaint(self, name: str, settings: RemovalSettings) -> None:
         """Remove the deletion taint; if that fails, retry later."""
         uncordon, force_uncordon = (
             settings.drain.cordon_node_before_terminating,
@@ -166,7 +166,7 @@ class NodeTainter:
         else:
             self._pending_untaints.pop(name, None)
 
-    def retry_untaints(self, now: float, settings: Settings) -> None:
+    def retry_untaints(self, now: float, settings: RemovalSettings) -> None:
         """Retry the failed untaints that are due at ``now`` (epoch seconds)."""
         for name in [name for name, due in self._pending_untaints.items() if due <= now]:
             self.untaint(name, settings)
@@ -187,7 +187,7 @@ class ActuatorPorts:
 class Actuator:
     """All removals under way. The caller calls ``step`` at ``next_at``; nothing happens in between."""
 
-    def __init__(self, ports: ActuatorPorts, settings: Settings, name: str) -> None:
+    def __init__(self, ports: ActuatorPorts, settings: RemovalSettings, name: str) -> None:
         find_ranks(settings.drain)  # raises ConfigError at start, not in the middle of a drain
         self._reader = ports.reader
         self._cluster = ports.cluster
@@ -204,7 +204,7 @@ class Actuator:
         self._incomplete_groups: set[GroupRef] = set()
         self._paused_until = -math.inf
 
-    def use(self, settings: Settings) -> None:
+    def use(self, settings: RemovalSettings) -> None:
         """Use other settings, also for removals under way. Raises ConfigError."""
         find_ranks(settings.drain)
         self._settings = settings
@@ -294,7 +294,7 @@ class Actuator:
         if now < paused_until:
             self._postpone_for_pause(now, paused_until)
             return ()
-        placements = PlacementRecheck(self._reader, self._settings)
+        placements = PlacementRecheck(self._reader, self._settings.pods)
         for name in [name for name, active in self._active.items() if active.next_at <= now]:
             if name in self._active:  # the failure of another removal may have ended this one
                 self._advance(self._active[name], placements)

@@ -19,7 +19,7 @@ from nodewright.model.limits import DrainRank, parse_drain_priorities
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
 from nodewright.model.removal import NodeRemoval, RemovalResult, RemovalStage, Removing
-from nodewright.model.settings import DrainSettings, PodSettings, Settings
+from nodewright.model.settings import DrainSettings, PodSettings, RemovalSettings
 from nodewright.planner.scale_down.drainability import evaluate_pods
 from nodewright.planner.scale_down.pdb import DisruptionBudgets
 from nodewright.planner.scale_up.pending_pods import is_expendable
@@ -175,7 +175,7 @@ def _may_evict_daemon(pod: Pod, settings: DrainSettings, *, is_empty: bool) -> b
     return settings.daemonset_eviction_for_empty_nodes if is_empty else settings.daemonset_eviction_for_occupied_nodes
 
 
-def begin_removal(removal: NodeRemoval, node: Node, now: float, settings: Settings) -> ActiveRemoval:
+def begin_removal(removal: NodeRemoval, node: Node, now: float, settings: RemovalSettings) -> ActiveRemoval:
     """Return the removal of a node that has just been tainted; ``node`` is the node before the taint."""
     return ActiveRemoval(
         removal=removal,
@@ -186,7 +186,7 @@ def begin_removal(removal: NodeRemoval, node: Node, now: float, settings: Settin
     )
 
 
-def next_step(active: ActiveRemoval, view: NodeView, now: float, settings: Settings) -> Transition:
+def next_step(active: ActiveRemoval, view: NodeView, now: float, settings: RemovalSettings) -> Transition:
     """Return the removal's next state and the steps to take; none before ``active.next_at``."""
     problem = _identity_problem(active.removal, view)
     if now < active.next_at:
@@ -222,7 +222,7 @@ def postponed(active: ActiveRemoval, seconds: float) -> ActiveRemoval:
     )
 
 
-def _move(active: ActiveRemoval, view: NodeView, now: float, settings: Settings) -> Transition:
+def _move(active: ActiveRemoval, view: NodeView, now: float, settings: RemovalSettings) -> Transition:
     match active.stage:
         case RemovalStage.TAINTED:
             return _recheck(active, view, now, settings)
@@ -246,7 +246,7 @@ def _identity_problem(removal: NodeRemoval, view: NodeView) -> str:
     return ""
 
 
-def _recheck(active: ActiveRemoval, view: NodeView, now: float, settings: Settings) -> Transition:
+def _recheck(active: ActiveRemoval, view: NodeView, now: float, settings: RemovalSettings) -> Transition:
     """Check the node once more before the first eviction.
 
     Since the plan was made pods may have arrived, and budgets may have shrunk.
@@ -262,10 +262,12 @@ def _recheck(active: ActiveRemoval, view: NodeView, now: float, settings: Settin
     return _next_wave(replace(active, waves=waves), view, now, settings)
 
 
-def _why_not(removal: NodeRemoval, pods: tuple[Pod, ...], workloads: Workloads, settings: Settings, now: float) -> str:
+def _why_not(
+    removal: NodeRemoval, pods: tuple[Pod, ...], workloads: Workloads, settings: RemovalSettings, now: float
+) -> str:
     """Return why the node must stay; empty if it may go."""
     if removal.drains:
-        budgets = DisruptionBudgets.of(workloads, settings)
+        budgets = DisruptionBudgets.of(workloads, settings.policy)
         verdict = evaluate_pods(
             pods, workloads, budgets, settings.drain, now, as_ca=not settings.policy.applies_all_drain_rules
         )
@@ -284,7 +286,7 @@ def _why_not(removal: NodeRemoval, pods: tuple[Pod, ...], workloads: Workloads, 
     return f"new pods run on the node, for example {new[0]}" if new else ""
 
 
-def _next_wave(active: ActiveRemoval, view: NodeView, now: float, settings: Settings) -> Transition:
+def _next_wave(active: ActiveRemoval, view: NodeView, now: float, settings: RemovalSettings) -> Transition:
     """Start the first remaining wave. After the last one wait for delay-deletion annotations, then delete."""
     if not active.waves:
         return _drained(active, view, now, settings)
@@ -295,7 +297,7 @@ def _next_wave(active: ActiveRemoval, view: NodeView, now: float, settings: Sett
     return draining, (*(EmitEvent(event=eviction_event(pod)) for pod in unaccepted), *calls)
 
 
-def _evict(active: ActiveRemoval, view: NodeView, now: float, settings: Settings) -> Transition:
+def _evict(active: ActiveRemoval, view: NodeView, now: float, settings: RemovalSettings) -> Transition:
     """Request every eviction that was not accepted yet, until ``--max-pod-eviction-time`` is over.
 
     Each eviction is requested at least once.
@@ -312,7 +314,7 @@ def _evict(active: ActiveRemoval, view: NodeView, now: float, settings: Settings
     return active, tuple(calls)
 
 
-def _give_up(active: ActiveRemoval, view: NodeView, now: float, settings: Settings) -> Transition:
+def _give_up(active: ActiveRemoval, view: NodeView, now: float, settings: RemovalSettings) -> Transition:
     """Give up on pods that were not evicted in time: the removal fails, unless all of them are best effort."""
     refused = [pod for pod in active.unaccepted if pod in active.waves[0].full]
     if not refused:
@@ -322,7 +324,7 @@ def _give_up(active: ActiveRemoval, view: NodeView, now: float, settings: Settin
     return active, (*steps, Finish(result=RemovalResult.FAILED_TO_EVICT, message=message))
 
 
-def _await_termination(active: ActiveRemoval, view: NodeView, now: float, settings: Settings) -> Transition:
+def _await_termination(active: ActiveRemoval, view: NodeView, now: float, settings: RemovalSettings) -> Transition:
     """Wait for evicted pods to terminate within their grace period."""
     present = {pod.key for pod in view.pods}
     terminating = tuple(pod for pod in active.terminating if pod in present)
@@ -335,12 +337,14 @@ def _await_termination(active: ActiveRemoval, view: NodeView, now: float, settin
     return replace(active, terminating=terminating, next_at=now + POLL_SECONDS), ()
 
 
-def _drained(active: ActiveRemoval, view: NodeView, now: float, settings: Settings) -> Transition:
+def _drained(active: ActiveRemoval, view: NodeView, now: float, settings: RemovalSettings) -> Transition:
     """Continue after the last wave."""
     return _await_delay_annotations(replace(active, stage=RemovalStage.READY, stage_since=now), view, now, settings)
 
 
-def _await_delay_annotations(active: ActiveRemoval, view: NodeView, now: float, settings: Settings) -> Transition:
+def _await_delay_annotations(
+    active: ActiveRemoval, view: NodeView, now: float, settings: RemovalSettings
+) -> Transition:
     """Wait for delay-deletion annotations to be removed, at most ``--node-deletion-delay-timeout``."""
     ready = replace(active, next_at=math.inf, ready_at=now)
     if not active.may_be_delayed or view.node is None or not _has_delay_annotation(view.node):
@@ -387,11 +391,11 @@ class PlacementRecheck:
     the next call the moved pods run on these nodes.
     """
 
-    def __init__(self, reader: NodeReader, settings: Settings) -> None:
+    def __init__(self, reader: NodeReader, settings: PodSettings) -> None:
         self._reader = reader
         self._seen: set[str] = set()
         self._snapshot = Snapshot()
-        self._capacity = CapacityCheck(self._snapshot, (), settings.pods.expendable_pods_priority_cutoff)
+        self._capacity = CapacityCheck(self._snapshot, (), settings.expendable_pods_priority_cutoff)
 
     def take(self, removal: NodeRemoval, pods: Iterable[Pod]) -> str:
         """Reserve the planned places of the pods that run on a node.

@@ -17,7 +17,7 @@ from nodewright.model.clock import Clock
 from nodewright.model.errors import KubeApiError
 from nodewright.model.group import InstanceState, Machine
 from nodewright.model.node import DELETION_CANDIDATE_TAINT, TO_BE_DELETED_TAINT, Node, Taint
-from nodewright.model.settings import ScaleDownSettings, Settings
+from nodewright.model.settings import RemovalSettings, ScaleDownSettings
 from nodewright.planner.scale_down.unneeded import tainted_at
 
 # Set on nodes that nodewright has cordoned. A node that the operator cordoned stays cordoned.
@@ -128,7 +128,7 @@ class StaleTaints(NamedTuple):
         return frozenset((*self.hard, *self.soft, *self.deleting))
 
 
-def find_stale_taints(state: ClusterState, settings: Settings, among: frozenset[str] | None) -> StaleTaints:
+def find_stale_taints(state: ClusterState, settings: RemovalSettings, among: frozenset[str] | None) -> StaleTaints:
     """Find deletion taints on nodes of groups and, if soft taints are switched off, candidate taints on any node.
 
     The taint of a machine that is being deleted is kept, except under profile "ca". So is the taint of a node of a
@@ -148,7 +148,7 @@ def find_stale_taints(state: ClusterState, settings: Settings, among: frozenset[
     return StaleTaints(**{kind: tuple(names) for kind, names in found.items()})
 
 
-def remove_stale_taints(cluster: ClusterWrites, stale: StaleTaints, settings: Settings) -> Iterator[Event]:
+def remove_stale_taints(cluster: ClusterWrites, stale: StaleTaints, settings: RemovalSettings) -> Iterator[Event]:
     """Remove stale taints, and yield an event for each.
 
     A node that cannot be written keeps its taint until the next loop.
@@ -171,7 +171,7 @@ def remove_stale_taints(cluster: ClusterWrites, stale: StaleTaints, settings: Se
         yield taint_removed_event(name, key)
 
 
-def _is_stale(node: Node, now: float, settings: Settings) -> bool:
+def _is_stale(node: Node, now: float, settings: RemovalSettings) -> bool:
     """Return whether the node has a soft taint that is too old, or whose value is no time.
 
     A recent taint is kept: its value is the time since which the node is unneeded.
@@ -201,7 +201,7 @@ class StartupCleanup:
         """Return when ``take_settled`` has more to return (epoch seconds; inf: never)."""
         return self._abandoned.next_at()
 
-    def run(self, state: ClusterState, settings: Settings) -> bool:
+    def run(self, state: ClusterState, settings: RemovalSettings) -> bool:
         """Remove stale taints; return whether there were any. If so, the cluster must be read again."""
         if self._tainted is not None and not self._tainted:
             return False

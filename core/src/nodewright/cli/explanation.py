@@ -128,7 +128,7 @@ def _node(dry_run: DryRun, name: str) -> NodeExplanation | None:
 def _pod(dry_run: DryRun, key: str) -> PodExplanation | None:
     for verdict in find_verdicts(dry_run):
         if verdict.pod.key == key:
-            held = (dry_run.state, dry_run.plan, dry_run.settings)
+            held = (dry_run.state, dry_run.plan, dry_run.settings.pods, dry_run.settings.policy)
             place = node_with_room(*held, verdict.pod)
             return PodExplanation(
                 pod=key,

@@ -114,7 +114,7 @@ def _left(pod: Pod, dry_run: DryRun) -> PodVerdict:
     ignored = why_ignored(pod, dry_run.settings.pods)
     if ignored:
         return PodVerdict(pod=pod, outcome=PodOutcome.IGNORED, reason=ignored)
-    if pod.metadata.namespace in unhelped_namespaces(dry_run.state.observation.snapshot, dry_run.settings):
+    if pod.metadata.namespace in unhelped_namespaces(dry_run.state.observation.snapshot, dry_run.settings.policy):
         return PodVerdict(pod=pod, outcome=PodOutcome.IGNORED, reason=_ENDING)
     if pod.is_daemonset_pod and not dry_run.plan.halted:
         return PodVerdict(pod=pod, outcome=PodOutcome.IGNORED, reason=_DAEMON)

@@ -39,7 +39,7 @@ from nodewright.model.errors import InvariantError, NodewrightError
 from nodewright.model.group import Machine
 from nodewright.model.plan import HeldBack, Plan, PlannedAction
 from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalResult, Removing
-from nodewright.model.settings import Settings
+from nodewright.model.settings import Settings, default_options
 from nodewright.observe import Observer
 from nodewright.validate import PlanViolation
 
@@ -72,7 +72,12 @@ class Autoscaler:
         self._random = random
         self._brain = brain or Planning()
         self._inbox = Inbox()
-        self._observer = Observer(world.cluster, world.providers, settings)
+        self._observer = Observer(
+            world.cluster,
+            world.providers,
+            default_options(settings),
+            keeps_unlisted=settings.policy.keeps_unlisted_groups,
+        )
         self._covering = Covering(world.store, world.gate, clock)
         self._cloud_writer = CloudWriter(
             world.providers,
@@ -103,7 +108,7 @@ class Autoscaler:
             events=world.events,
             clock=clock,
         )
-        self._actuator = Actuator(ports, settings, self._name)
+        self._actuator = Actuator(ports, settings.removals, self._name)
         self._startup_cleanup = StartupCleanup(world.cluster, world.events)
         # Ended removals that the current loop has taken from the inbox.
         self._learned: tuple[RemovalEnded, ...] = ()
@@ -111,8 +116,8 @@ class Autoscaler:
 
     def use(self, settings: Settings) -> None:
         """Use other settings from the next loop on. The profile, the providers and the ports stay."""
-        self._actuator.use(settings)
-        self._observer.use(settings)
+        self._actuator.use(settings.removals)
+        self._observer.use(default_options(settings))
         self._settings = settings
 
     def run_once(self) -> LoopReport:
@@ -332,7 +337,7 @@ class Autoscaler:
 
         try:
             state, problem = look()
-            if not problem and self._startup_cleanup.run(state, self._settings):
+            if not problem and self._startup_cleanup.run(state, self._settings.removals):
                 state, problem = look()
         except NodewrightError:
             for outcome in outcomes:

@@ -11,6 +11,7 @@ from nodewright.model.action import CreateNodeGroup, IncreaseSize
 from nodewright.model.duration import parse_duration
 from nodewright.model.plan import Plan
 from nodewright.model.pod import Pod
+from nodewright.model.policy import Policy
 from nodewright.model.reason import ScaleUpResult
 from nodewright.model.settings import Settings
 from nodewright.planner.registration_deadline import registration_deadlines, startup_deadlines
@@ -61,15 +62,16 @@ def _earliest(moments: Iterable[float], state: ClusterState) -> float:
 
 def _growth_moments(state: ClusterState, plan: Plan, settings: Settings) -> Iterator[float]:
     """Yield when groups may grow again for pods, or other groups in place of those that did not deliver."""
-    yield from _pod_moments(plan.waiting, settings)
+    yield from _pod_moments(plan.waiting, settings.pods.new_pod_scale_up_delay)
     yield plan.room_by
-    yield from silence_deadlines(state, settings)
+    yield from silence_deadlines(state, settings.failures, settings.policy)
     if state.is_halted and state.memory.unhealthy is not None:
         yield state.memory.unhealthy.resumes_at
     yield from (held.until for held in state.memory.deferrals.values())
+    policy = settings.policy
     nodes = {node.name: node for _, node in state.observation.snapshot.nodes()} if _has_starting(state) else {}
     for group in state.groups.values():
-        yield from _group_moments(group, state, settings)
+        yield from _group_moments(group, state, policy)
         for name in group.readiness.not_started:
             created = nodes[name].metadata.creation_timestamp
             if created is not None:
@@ -82,7 +84,7 @@ def _has_starting(state: ClusterState) -> bool:
     return any(group.readiness.not_started for group in state.groups.values())
 
 
-def _group_moments(group: GroupState, state: ClusterState, settings: Settings) -> Iterator[float]:
+def _group_moments(group: GroupState, state: ClusterState, policy: Policy) -> Iterator[float]:
     for request in group.requests:
         yield request.deadline
     if group.backoff is not None:
@@ -92,7 +94,7 @@ def _group_moments(group: GroupState, state: ClusterState, settings: Settings) -
         yield group.size_gap.since + patience
     for instance_id in group.readiness.unregistered:
         yield state.memory.unregistered_since.get((group.ref, instance_id), state.now) + patience
-    yield from registration_deadlines(group, state, settings).values()
+    yield from registration_deadlines(group, state, policy).values()
     yield from startup_deadlines(group, state).values()
 
 
@@ -113,11 +115,11 @@ def _sample_moments(group: GroupState, state: ClusterState) -> Iterator[float]:
         yield ready_since(snapshot.node(snapshot.row(name))) + STABLE_SECONDS
 
 
-def _pod_moments(waiting: Iterable[Pod], settings: Settings) -> Iterator[float]:
-    """Yield when delayed pods become old enough to plan for."""
+def _pod_moments(waiting: Iterable[Pod], shortest: float) -> Iterator[float]:
+    """Yield when delayed pods become old enough to plan for; none is before ``shortest`` seconds."""
     for pod in waiting:
         created = pod.metadata.creation_timestamp
-        delay = settings.pods.new_pod_scale_up_delay
+        delay = shortest
         with suppress(ValueError):  # what cannot be read counts for nothing, as in planning
             delay = max(delay, parse_duration(pod.metadata.annotations.get(DELAY_ANNOTATION, "0")))
         if created is not None:

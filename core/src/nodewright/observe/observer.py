@@ -4,27 +4,36 @@ from collections.abc import Collection, Iterable, Mapping
 
 from nodewright.clusterstate.memory import Memory
 from nodewright.model.action import DeleteNodeGroup, Done, Outcome
-from nodewright.model.group import GroupRef
+from nodewright.model.group import GroupOptions, GroupRef
 from nodewright.model.removal import Removing
-from nodewright.model.settings import Settings, default_options
 from nodewright.observe.ports import ClusterReader, ProviderReads
 from nodewright.observe.provider_watch import KEPT_SECONDS, ProviderWatch
 from nodewright.snapshot.observation import GroupSeen, Observation, ProviderSeen
 
 
 class Observer:
-    """Reads the cluster, then each provider in turn."""
+    """Reads the cluster, then each provider in turn.
 
-    def __init__(self, cluster: ClusterReader, providers: Iterable[ProviderReads], settings: Settings) -> None:
-        defaults = default_options(settings)
+    ``defaults`` are the options of groups for which a provider sets none. With ``keeps_unlisted`` a group that its
+    provider ceases to list is kept for a while.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterReader,
+        providers: Iterable[ProviderReads],
+        defaults: GroupOptions,
+        *,
+        keeps_unlisted: bool = True,
+    ) -> None:
         self._cluster = cluster
-        kept = KEPT_SECONDS if settings.policy.keeps_unlisted_groups else 0.0
+        kept = KEPT_SECONDS if keeps_unlisted else 0.0
         self._watches = [ProviderWatch(provider, defaults, kept) for provider in providers]
 
-    def use(self, settings: Settings) -> None:
-        """Use other settings from the next loop on."""
+    def use(self, defaults: GroupOptions) -> None:
+        """Use other default options from the next loop on."""
         for watch in self._watches:
-            watch.use(default_options(settings))
+            watch.use(defaults)
 
     def observe(
         self,

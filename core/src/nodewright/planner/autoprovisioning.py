@@ -18,13 +18,13 @@ from nodewright.clusterstate.new_groups import any_new_group
 from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.model.action import CreateNodeGroup, DeleteNodeGroup, IncreaseSize
 from nodewright.model.duration import format_duration
-from nodewright.model.group import ErrorClass, GroupRef, MachineType, NewNodeGroup, NodeGroup
+from nodewright.model.group import ErrorClass, GroupOptions, GroupRef, MachineType, NewNodeGroup, NodeGroup
 from nodewright.model.meta import Requirement
 from nodewright.model.node import Taint
 from nodewright.model.plan import PlannedAction
 from nodewright.model.pod import NodeSelectorTerm, PodSpec, Toleration
 from nodewright.model.quantity import ZERO
-from nodewright.model.settings import Settings, default_options
+from nodewright.model.settings import default_options
 from nodewright.model.template_node import make_template_node
 from nodewright.planner.scale_up.context import ScaleUpContext
 from nodewright.planner.scale_up.templates import make_templates
@@ -75,9 +75,10 @@ def offer_groups(context: ScaleUpContext, specs: Iterable[PodSpec], random: Rand
     if not found:
         return context
     capabilities = {provider.name: provider.capabilities for provider in makers}
+    options = default_options(context.settings)
     states = {
         ref: GroupState(
-            seen=replace(_as_seen(ref, spec, kind, context.settings), capabilities=capabilities[ref.provider]),
+            seen=replace(_as_seen(ref, spec, kind, options), capabilities=capabilities[ref.provider]),
             backoff=_backoff(ref, kind, context.state),
             deferral=context.state.memory.deferrals.get(ref),
         )
@@ -117,7 +118,7 @@ def _name(kind: MachineType, *details: object) -> str:
     return f"{kind.id_prefix}{said}-{digest[:8]}"
 
 
-def _as_seen(ref: GroupRef, spec: NewNodeGroup, kind: MachineType, settings: Settings) -> GroupSeen:
+def _as_seen(ref: GroupRef, spec: NewNodeGroup, kind: MachineType, options: GroupOptions) -> GroupSeen:
     """Return the group as a provider would list it once it exists."""
     template = kind.template
     labels, taints = {**template.labels, **spec.labels}, (*template.taints, *spec.taints)
@@ -127,7 +128,7 @@ def _as_seen(ref: GroupRef, spec: NewNodeGroup, kind: MachineType, settings: Set
         target=0,
         instances=(),
         template=make_template_node(ref, changed(template, labels=labels, taints=taints)),
-        options=default_options(settings),
+        options=options,
         hourly_price=kind.hourly_price,
     )
 

@@ -14,7 +14,8 @@ from nodewright.model.action import DecreaseTargetSize, DeleteInstances, Increas
 from nodewright.model.limits import make_resource_limits
 from nodewright.model.plan import Plan, PlannedAction, ScaleUpReport
 from nodewright.model.pod import Pod
-from nodewright.model.settings import Settings, SizeCorrection
+from nodewright.model.policy import Policy
+from nodewright.model.settings import CorrectionSettings, Settings, SizeCorrection
 from nodewright.planner.autoprovisioning import delete_empty_groups, offer_groups, with_creations
 from nodewright.planner.capacity_buffers.controller import CapacityBufferState
 from nodewright.planner.capacity_buffers.fill import fill_buffers
@@ -57,7 +58,7 @@ from nodewright.snapshot.observation import GroupSeen
 ALL_NEW = "all pods that wait are very new, and more may come"
 NO_READY_NODES = "cluster has no ready nodes, and --scale-up-from-zero is off"
 
-_CORRECT: Mapping[SizeCorrection, Callable[[ClusterState, Settings], Corrections]] = {
+_CORRECT: Mapping[SizeCorrection, Callable[[ClusterState, CorrectionSettings], Corrections]] = {
     "prompt": correct_promptly,
     "seed": correct_as_seed,
     "ca": correct_as_ca,
@@ -136,7 +137,7 @@ def make_plan(state: ClusterState, settings: Settings, random: Random) -> tuple[
 
     Pure: the same state, settings and random numbers give the same plan.
     """
-    quotas = read_quotas(state.observation, settings)
+    quotas = read_quotas(state.observation, settings.limits)
     start = _correct_sizes(state, settings, quotas)
     if start.is_stopped:
         return start.end()
@@ -166,15 +167,15 @@ def make_plan(state: ClusterState, settings: Settings, random: Random) -> tuple[
 
 def _correct_sizes(state: ClusterState, settings: Settings, quotas: Sequence[ReadQuota]) -> _Start:
     """Correct sizes. The plan says so if the cluster is unfit, or if nothing else may be planned in this loop."""
-    corrections = _CORRECT[settings.policy.rule](state, settings)
+    corrections = _CORRECT[settings.policy.rule](state, settings.corrections)
     statuses = [(read, with_status(read, state.observation)) for read in quotas]
     start = _Start(
         state=corrections.state,
         settings=settings,
         plan=Plan(quotas=tuple(fresh for read, fresh in statuses if fresh is not read.quota)),
         memory=PlanMemory.of(corrections.state.memory),
-        requests=ProvisioningRequestState.of(state, settings),
-        buffers=CapacityBufferState.of(state, settings),
+        requests=ProvisioningRequestState.of(state, settings.requests),
+        buffers=CapacityBufferState.of(state, settings.buffers, settings.pods),
         actions=corrections.actions,
     )
     is_unstaffed = not settings.loop.scale_up_from_zero and not count_ready_nodes(start.state, settings.templates)
@@ -191,7 +192,7 @@ def _correct_sizes(state: ClusterState, settings: Settings, quotas: Sequence[Rea
 
 def _halted(start: _Start, reason: str) -> _Start:
     """Return the draft in which only corrections are planned, and every node counts as needed."""
-    memory = replace(start.memory, scale_down=forget_unneeded(start.state, start.settings))
+    memory = replace(start.memory, scale_down=forget_unneeded(start.state, start.settings.scale_down))
     return replace(start, plan=replace(start.plan, halted=reason), memory=memory)
 
 
@@ -212,7 +213,7 @@ def _find_waiting_pods(start: _Start) -> _Start:
     """Find the pending pods, and those that controllers will create anew for pods that are being evicted."""
     seen, settings = start.state.observation, start.settings
     snapshot, classes = seen.snapshot, seen.snapshot.vocabulary.classes
-    unhelped = unhelped_namespaces(snapshot, settings)
+    unhelped = unhelped_namespaces(snapshot, settings.policy)
     waiting = find_pending(seen.pending, settings.pods, seen.now, classes, unhelped)
     waiting.add(find_recreated(snapshot, seen.removing, settings.pods), classes)
     return replace(start, waiting=waiting)
@@ -220,15 +221,15 @@ def _find_waiting_pods(start: _Start) -> _Start:
 
 def _begin_growing(start: _Start, quotas: Sequence[NodeQuota], random: Random) -> _Growing:
     """Return the draft with the cluster to plan in: without expendable pods, with upcoming nodes."""
-    state, settings = start.state, start.settings
+    state, settings, policy = start.state, start.settings, start.settings.policy
     templates = make_templates(state, settings.templates)
     snapshot = state.observation.snapshot.fork()
-    drop_passed_over(snapshot, settings)
-    room_by = drop_preempted(snapshot, state.now) if settings.policy.counts_on_preempted_room else math.inf
+    drop_passed_over(snapshot, settings.pods, policy)
+    room_by = drop_preempted(snapshot, state.now) if policy.counts_on_preempted_room else math.inf
     coming = add_upcoming(snapshot, state, templates)
-    silent = find_silent(state, settings)
+    silent = find_silent(state, settings.failures, policy)
     doubtful = sum(silence.machines for silence in silent.values())
-    awaits = settings.policy.awaits_corrections
+    awaits = policy.awaits_corrections
     hints = Hints(before=state.memory.scale_down.pending_hints) if settings.scale_down.scale_down_enabled else None
     context = ScaleUpContext(
         state=state,
@@ -237,7 +238,7 @@ def _begin_growing(start: _Start, quotas: Sequence[NodeQuota], random: Random) -
         templates=templates,
         quota=Quota(snapshot, make_resource_limits(settings.limits), DeviceCounter(state.observation), quotas),
         accelerators=Accelerators.of(state.observation.providers.values()),
-        corrected=frozenset(action.group for action in start.actions if awaits and not _gives_way(action, settings)),
+        corrected=frozenset(action.group for action in start.actions if awaits and not _gives_way(action, policy)),
         coming=coming,
         silent={ref: silence for ref, silence in silent.items() if ref in templates},
         room_by=room_by,
@@ -279,7 +280,8 @@ def _place_fitting_pods(draft: _Growing) -> _Growing:
 def _evaluate_purchases(draft: _Growing) -> _Growing:
     """Bar groups for pods that their new nodes did not take."""
     context, memory = draft.context, draft.memory
-    found = evaluate_purchases(context.state, context.settings, draft.left)
+    templates, policy = context.settings.templates, context.settings.policy
+    found = evaluate_purchases(context.state, templates, policy, draft.left)
     return replace(
         draft,
         plan=replace(draft.plan, misfits=found.misfits),
@@ -326,9 +328,9 @@ def _hedge(draft: _Growing) -> _Growing:
     """Buy machines of other groups for pods that rely on machines in doubt."""
     if draft.doubt is None:
         return draft
-    settings = draft.context.settings
-    yielding = [action for action in draft.actions if _gives_way(action, settings)]
-    written = [action for action in draft.actions if not _gives_way(action, settings)]
+    policy = draft.context.settings.policy
+    yielding = [action for action in draft.actions if _gives_way(action, policy)]
+    written = [action for action in draft.actions if not _gives_way(action, policy)]
     written, hedge = with_hedges(draft.context, draft.doubt, draft.growth.reports, written, draft.random)
     return replace(draft, plan=replace(draft.plan, hedge=hedge), actions=(*yielding, *written))
 
@@ -344,13 +346,13 @@ def _reach_minimum_sizes(draft: _Growing) -> _Growing:
 
 def _order_writes(draft: _Growing) -> _Growing:
     """Keep one write for each group, withdraw hedges that are not needed any more, and put growth first."""
-    context, settings = draft.context, draft.context.settings
+    context, policy = draft.context, draft.context.settings.policy
     growing = {action.group for action in draft.actions if isinstance(action, IncreaseSize)}
     # Growth replaces a deletion that may be delayed.
-    actions = [action for action in draft.actions if action.group not in growing or not _gives_way(action, settings)]
+    actions = [action for action in draft.actions if action.group not in growing or not _gives_way(action, policy)]
     snapshots = [draft.growth.context.snapshot, *((draft.doubt.sure,) if draft.doubt is not None else ())]
     actions += withdraw_surplus(context, snapshots, actions)
-    if settings.policy.growth_goes_before_deletion:
+    if policy.growth_goes_before_deletion:
         # Growth must not wait for a deletion that hangs.
         actions.sort(key=lambda action: isinstance(action, DeleteInstances))
     return replace(draft, actions=tuple(actions))
@@ -361,7 +363,7 @@ def _note_purchases(draft: _Growing) -> _Growing:
     context, hedge = draft.context, draft.plan.hedge
     bought = [report for report in (*draft.growth.reports, hedge) if report is not None]
     held = draft.memory.purchases
-    purchases = note_purchases(held, bought, context.snapshot, context.settings, context.state.now)
+    purchases = note_purchases(held, bought, context.snapshot, context.settings.policy, context.state.now)
     return replace(draft, memory=replace(draft.memory, purchases=purchases))
 
 
@@ -380,11 +382,9 @@ def _remove_nodes(draft: _Growing) -> _Growing:
     return replace(draft, plan=replace(draft.plan, scale_down=report), memory=replace(draft.memory, scale_down=memory))
 
 
-def _gives_way(action: SizeWrite, settings: Settings) -> bool:
+def _gives_way(action: SizeWrite, policy: Policy) -> bool:
     """Return whether the action deletes machines that never registered: it may be delayed, and pods may not."""
-    return (
-        settings.policy.growth_goes_before_deletion and isinstance(action, DeleteInstances) and not action.failure_ids
-    )
+    return policy.growth_goes_before_deletion and isinstance(action, DeleteInstances) and not action.failure_ids
 
 
 def _drop_doomed(context: ScaleUpContext, actions: Iterable[SizeWrite]) -> None:

@@ -2,14 +2,14 @@
 
 from nodewright.clusterstate.backoff import is_active
 from nodewright.clusterstate.state import ClusterState, GroupState
-from nodewright.model.settings import Settings
+from nodewright.model.policy import Policy
 
 # How many provision times a machine gets from when it was first seen. Arrivals extend a deadline to twice the time, and
 # an existing machine counts as such an arrival. It gets twice that if other machines of its group have registered since.
 _ALONE, _AMONG_OTHERS = 2, 4
 
 
-def registration_deadlines(group: GroupState, state: ClusterState, settings: Settings) -> dict[str, float]:
+def registration_deadlines(group: GroupState, state: ClusterState, policy: Policy) -> dict[str, float]:
     """Return when each machine that is long unregistered must be a node (epoch seconds), by its id; then it is deleted.
 
     The provision time only decides when its pods go elsewhere. Rules ca and seed leave a machine no more time than
@@ -18,7 +18,7 @@ def registration_deadlines(group: GroupState, state: ClusterState, settings: Set
     if not group.readiness.long_unregistered:
         return {}
     ordinary = state.observation.groups[group.ref].options.max_node_provision_seconds
-    is_patient = settings.policy.waits_for_late_machines and not _takes_a_wanted_place(group, state)
+    is_patient = policy.waits_for_late_machines and not _takes_a_wanted_place(group, state)
     joined = last_registered(group, state) if is_patient else 0.0
     ends = dict[str, float]()
     for instance_id in group.readiness.long_unregistered:

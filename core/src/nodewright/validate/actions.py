@@ -19,8 +19,9 @@ from nodewright.model.action import (
 )
 from nodewright.model.group import GroupRef, Machine, MachineType, NodeGroup
 from nodewright.model.limits import make_resource_limits
+from nodewright.model.policy import Policy
 from nodewright.model.removal import NodeRemoval
-from nodewright.model.settings import Settings
+from nodewright.model.settings import AutoprovisioningSettings, LimitSettings, Settings
 from nodewright.model.template_node import make_template_node
 from nodewright.snapshot.observation import GroupSeen, Observation
 from nodewright.validate.evidence import NodesOfMachines
@@ -48,7 +49,9 @@ def check_actions(seen: Observation, actions: Sequence[Planned], settings: Setti
         if isinstance(action, IncreaseSize) and action.group in sequence.groups
     ]
     found += [
-        PlanViolation(action, rule) for _, action in growth[-1:] for rule in _broken_limits(seen, growth, settings)
+        PlanViolation(action, rule)
+        for _, action in growth[-1:]
+        for rule in _broken_limits(seen, growth, settings.limits, settings.policy)
     ]
     return tuple(found)
 
@@ -75,7 +78,7 @@ class _ActionSequence:
     def follow(self, action: Planned) -> list[str]:
         """Return the rules that the action breaks, and apply its effect for the check of later actions."""
         if isinstance(action, CreateNodeGroup):
-            broken = list(broken_by_creation(self._seen, self.groups, action, self._settings))
+            broken = list(broken_by_creation(self._seen, self.groups, action, self._settings.autoprovisioning))
             if not broken:
                 self.groups[action.group], self._targets[action.group] = created_group(self._seen, action), 0
             return broken
@@ -160,14 +163,14 @@ def _broken_by_deletion(group: GroupSeen, action: DeleteInstances) -> Iterator[s
 
 
 def _broken_limits(
-    seen: Observation, growth: Sequence[tuple[GroupSeen, IncreaseSize]], settings: Settings
+    seen: Observation, growth: Sequence[tuple[GroupSeen, IncreaseSize]], settings: LimitSettings, policy: Policy
 ) -> Iterator[str]:
     """Check the limits of the cluster, from the nodes that exist and the machines that the plan adds."""
-    limits = make_resource_limits(settings.limits)
+    limits = make_resource_limits(settings)
     added = [(group, action.target - action.expected_target) for group, action in growth]
-    most = settings.limits.max_nodes_total
+    most = settings.max_nodes_total
     # CA compares the limit with each group that it grows to its minimum size, not with the sum of these groups.
-    if not settings.policy.limits_minimum_sizes_together:
+    if not policy.limits_minimum_sizes_together:
         growth = [(group, action) for group, action in growth if action.target > group.group.min_size]
     count = sum(action.target - action.expected_target for _, action in growth)
     nodes = [node for _, node in seen.snapshot.nodes()]
@@ -181,13 +184,15 @@ def _broken_limits(
         if wanted and held + wanted > limit:
             yield f"{name} of {held} and {wanted} more exceeds the cluster's limit of {limit}"
     yield from exceeded_devices(seen, added, limits.max_gpu)
-    if settings.limits.capacity_quotas_enabled:
+    if settings.capacity_quotas_enabled:
         yield from exceeded_quotas(seen, added)
 
 
-def broken_by_creation(seen: Observation, groups: Groups, action: CreateNodeGroup, settings: Settings) -> Iterator[str]:
+def broken_by_creation(
+    seen: Observation, groups: Groups, action: CreateNodeGroup, limits: AutoprovisioningSettings
+) -> Iterator[str]:
     """Yield the rules that creating a group breaks. ``groups`` holds the observed groups and those created before it."""
-    spec, limits = action.spec, settings.autoprovisioning
+    spec = action.spec
     if not limits.node_autoprovisioning_enabled:
         yield "--node-autoprovisioning-enabled is off"
     if action.group in groups:

@@ -5,16 +5,18 @@ from collections.abc import Iterable, Mapping
 from nodewright.model.cluster import PodDisruptionBudget
 from nodewright.model.meta import LabelSelector, OwnerReference, Requirement
 from nodewright.model.pod import SAFE_TO_EVICT_ANNOTATION, SAFE_TO_EVICT_LOCAL_VOLUMES_ANNOTATION, Pod, Volume
-from nodewright.model.settings import DrainSettings, Settings
+from nodewright.model.policy import Policy
+from nodewright.model.settings import DrainSettings
 
 SYSTEM_NAMESPACE = "kube-system"
 _GRACE = 30.0
 _KNOWN_OWNERS = ("ReplicationController", "Job", "ReplicaSet", "StatefulSet")
 
 
-def why_immovable(pod: Pod, budgets: Iterable[PodDisruptionBudget], settings: Settings, now: float) -> str | None:
+def why_immovable(
+    pod: Pod, budgets: Iterable[PodDisruptionBudget], drain: DrainSettings, policy: Policy, now: float
+) -> str | None:
     """Return why the pod blocks the removal of its node. None: it must be moved; empty: it ends with its node."""
-    drain = settings.drain
     if pod.is_mirror or pod.is_daemonset_pod or _should_be_gone(pod, now):
         return ""
     safe_to_evict = pod.metadata.annotations.get(SAFE_TO_EVICT_ANNOTATION)
@@ -30,7 +32,7 @@ def why_immovable(pod: Pod, budgets: Iterable[PodDisruptionBudget], settings: Se
         is_covered = any(matches(budget, pod) for budget in budgets)
         if not is_covered and not _is_old(pod, drain, now):
             return "it is a kube-system pod that started recently"
-        is_exempt = not settings.policy.applies_all_drain_rules and not is_covered
+        is_exempt = not policy.applies_all_drain_rules and not is_covered
     return None if is_exempt else _why_kept(pod, drain)
 
 

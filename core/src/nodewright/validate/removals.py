@@ -139,7 +139,9 @@ class _RemovalSequence:
         if profile not in self._immovable:
             budgets, void = self._seen.workloads.budgets, self._capacity.is_void(profile)
             self._immovable[profile] = (
-                "" if void else why_immovable(profile.pod, budgets, self._settings, self._seen.now)
+                ""
+                if void
+                else why_immovable(profile.pod, budgets, self._settings.drain, self._settings.policy, self._seen.now)
             )
         return self._immovable[profile]
 

@@ -3,9 +3,15 @@
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from nodewright.clusterstate.accelerators import DeviceCounter
+from nodewright.clusterstate.state import ClusterState
+from nodewright.model.limits import ResourceLimits
 from nodewright.model.node import Node
 from nodewright.model.plan import Plan, ScaleDownReport
 from nodewright.model.removal import NodeRemoval, RemovalReason, RemovalStage, Removing
+from nodewright.model.settings import Settings
+from nodewright.planner.scale_up.context import ScaleUpContext
+from nodewright.planner.scale_up.limits import Quota
 from nodewright.testkit.world import World, ref, settings_with
 
 MINUTE = 60.0
@@ -45,6 +51,13 @@ class Loops:
             node=node, group=ref(group), instance_id=f"cloud:///{group}/x", reason=RemovalReason.EMPTY, pods=pods
         )
         self.world.removing[node] = Removing(removal=removal, stage=RemovalStage.TAINTED, started=self.world.now)
+
+
+def context_of(state: ClusterState, settings: Settings | None = None) -> ScaleUpContext:
+    """The cluster as it is, to plan removals in."""
+    snapshot, devices = state.observation.snapshot, DeviceCounter(state.observation)
+    quota = Quota(snapshot, ResourceLimits(), devices)
+    return ScaleUpContext(state=state, settings=settings or Settings(), snapshot=snapshot, templates={}, quota=quota)
 
 
 def gone(report: ScaleDownReport) -> list[str]:

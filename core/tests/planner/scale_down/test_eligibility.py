@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from core.tests.planner.scale_down.loops import context_of
 
 from nodewright.clusterstate.memory import Memory, ScaleDownMemory
 from nodewright.model.group import GroupOptions
@@ -29,7 +30,7 @@ def world_of(cpu: str = "1", **extras: Any) -> World:
 def eligible(world: World, *names: str, **changes: Any) -> Eligibility:
     settings = settings_with(**changes)
     state = world.state(settings)
-    return find_eligible(state.observation.snapshot, names or ("g-0",), state, settings)
+    return find_eligible(context_of(state, settings), names or ("g-0",))
 
 
 def code_of(found: Eligibility, name: str = "g-0") -> UnremovableCode | None:
@@ -216,10 +217,9 @@ def test_bad_input_a_node_without_a_group_stays() -> None:
 
 
 def test_a_group_of_which_nothing_is_known_keeps_its_nodes() -> None:
-    settings, world = settings_with(), world_of()
-    state = world.state(settings)
+    state = world_of().state()
     lost = type(state)(observation=state.observation, memory=state.memory, groups={}, group_of_node=state.group_of_node)
-    found = find_eligible(state.observation.snapshot, ["g-0"], lost, settings)
+    found = find_eligible(context_of(lost), ["g-0"])
     assert code_of(found) == UnremovableCode.UNEXPECTED
 
 
@@ -271,6 +271,4 @@ def test_thresholds_and_ignored_pods_are_each_groups_own() -> None:
 
 
 def test_no_candidates_no_reasons() -> None:
-    settings, world = settings_with(), world_of()
-    state = world.state(settings)
-    assert find_eligible(state.observation.snapshot, [], state, settings) == Eligibility()
+    assert find_eligible(context_of(world_of().state()), []) == Eligibility()

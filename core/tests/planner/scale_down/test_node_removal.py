@@ -13,7 +13,7 @@ from nodewright.clusterstate.state import ClusterState
 from nodewright.model.meta import LabelSelector
 from nodewright.model.pod import Affinity, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
 from nodewright.model.reason import Unremovable
-from nodewright.model.settings import Settings
+from nodewright.model.settings import DrainSettings, Settings
 from nodewright.planner.scale_down.node_removal import LOOK_AHEAD, RemovalSimulator, destination_rows
 from nodewright.planner.scale_down.simulation import DrainSimulation
 from nodewright.snapshot.node_pods import find_node_pods
@@ -69,7 +69,7 @@ def world_of(nodes: Sequence[tuple[int, dict[str, Any]]], pods: Sequence[tuple[i
 def run(state: ClusterState, names: Sequence[str], hints: PodPlaces, ahead: int) -> Found:
     picture = state.observation.snapshot
     simulation = DrainSimulation(picture.fork(), destination_rows(picture, state), hints, state.now)
-    simulator = RemovalSimulator(simulation, state, Settings())
+    simulator = RemovalSimulator(simulation, state, DrainSettings(), Settings().policy)
     results: dict[str, object] = {}
     for index, name in enumerate(names):
         verdict = simulator.try_removal(name, names[index : index + ahead])

@@ -1,7 +1,7 @@
 """Where pods could go: rows 17, 32 to 40, 59, 60, 114, 115, 117 and 118 of the edge cases, as whole loops."""
 
 import pytest
-from core.tests.planner.scale_down.loops import MINUTE, Loops, codes, gone
+from core.tests.planner.scale_down.loops import MINUTE, Loops, codes, context_of, gone
 from msgspec.structs import replace as changed
 
 from nodewright.estimator.limits import never
@@ -45,7 +45,7 @@ def keep(loops: Loops, name: str) -> None:
 def test_row_17_a_node_that_left_the_picture_is_told() -> None:
     loops = loops_of(g=1)
     state = loops.world.state()
-    found = simulate_removals(state.observation.snapshot, ["unknown"], PodPlaces(), state, Settings(), never)
+    found = simulate_removals(context_of(state), ["unknown"], PodPlaces(), never)
     assert str(found.unremovable["unknown"].code) == "NoNodeInfo"
 
 

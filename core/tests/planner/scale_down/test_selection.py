@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
+from core.tests.planner.scale_down.loops import context_of
 from msgspec.structs import replace as changed
 
 from nodewright.clusterstate.state import ClusterState
 from nodewright.estimator.limits import never
 from nodewright.model.group import GroupOptions
 from nodewright.model.reason import Unremovable, UnremovableCode
-from nodewright.model.settings import Settings
 from nodewright.planner.scale_down.node_removal import SimulatedRemovals, simulate_removals
 from nodewright.planner.scale_down.selection import ConfirmedRemovals, confirm_removals
 from nodewright.snapshot.pod_places import PodPlaces
@@ -33,7 +33,7 @@ def look_again(
 ) -> tuple[ConfirmedRemovals, list[list[str]]]:
     """What is confirmed of these nodes where every look has time for one only; and the names of each look."""
     snapshot, looks = state.observation.snapshot, list[list[str]]()
-    found = simulate_removals(snapshot, list(snapshot.names)[:-1], PodPlaces(), state, Settings(), never)
+    found = simulate_removals(context_of(state), list(snapshot.names)[:-1], PodPlaces(), never)
 
     def look(asked: Sequence[str]) -> SimulatedRemovals:
         looks.append(list(asked))

@@ -14,7 +14,7 @@ from nodewright.model.group import GroupOptions
 from nodewright.model.node import DELETION_CANDIDATE_TAINT, Node, NodeCondition, Taint
 from nodewright.model.reason import ScaleDownResult
 from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalReason, RemovalResult
-from nodewright.model.settings import Settings
+from nodewright.model.settings import ScaleDownSettings, Settings
 from nodewright.testkit.builders import build_pod
 from nodewright.testkit.world import World, ref, settings_with
 
@@ -246,7 +246,9 @@ def test_a_group_has_grown_once_its_cloud_agreed(accepted: int) -> None:
         Done(action=action, started=590.0, accepted=accepted),
         Failed(action=action, started=595.0, code="no", message=""),
     ]
-    found = with_activity(ScaleDownMemory(), world.state().observation, outcomes, (), ScaleDownSettings(), Settings().policy)
+    found = with_activity(
+        ScaleDownMemory(), world.state().observation, outcomes, (), ScaleDownSettings(), Settings().policy
+    )
     assert found.grown_at == ({ref("g"): 590.0} if accepted else {})
 
 

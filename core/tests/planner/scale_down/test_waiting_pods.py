@@ -86,7 +86,7 @@ def test_expendable_pods_are_gone_from_the_nodes_also_by_name() -> None:
     snapshot = cluster([4])
     for pod in (build_pod("dear"), build_pod("cheap", priority=-50)):
         snapshot.place(snapshot.class_of(pod), 0, pod=pod)
-    drop_passed_over(snapshot, Settings())
+    drop_passed_over(snapshot, PodSettings(), Settings().policy)
     assert [pod.name for pod in snapshot.pods(0)] == ["dear"]
 
 

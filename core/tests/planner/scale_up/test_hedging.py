@@ -95,8 +95,11 @@ def test_in_mode_auto_the_percentile_of_the_group_counts_and_then_that_of_the_ot
     for histories, seconds in expected:
         arrivals = {ref(group_id): history for group_id, history in histories.items()}
         known = dataclasses.replace(state, memory=dataclasses.replace(state.memory, arrivals=arrivals))
-        assert list(silence_deadlines(known, settings)) == [pytest.approx(NOW - 100 + seconds)]
-    assert list(silence_deadlines(state, settings_with())) == []
+        assert list(silence_deadlines(known, settings.failures, settings.policy)) == [
+            pytest.approx(NOW - 100 + seconds)
+        ]
+    without = settings_with()
+    assert list(silence_deadlines(state, without.failures, without.policy)) == []
 
 
 @pytest.mark.parametrize(("joined", "hedged"), [(NOW - 301, {"dear": 2}), (NOW - 300, {})])

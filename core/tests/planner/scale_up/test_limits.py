@@ -269,7 +269,7 @@ def test_a_type_of_accelerators_is_not_unknown_while_somebody_cannot_be_asked(si
     """Else a cloud that is silent for a moment would lift the limits of a quota."""
     made = world(quota(nodes=1, a100=4))
     made.provider = ProviderSeen(name="cloud", problem="no answer" if silent else "")
-    (read,) = read_quotas(made.state().observation, settings_with(**ON))
+    (read,) = read_quotas(made.state().observation, settings_with(**ON).limits)
     assert (read.limit is not None) == silent
 
 
@@ -284,7 +284,7 @@ def test_never_more_than_the_quota_whoever_takes_in_whatever_order(
     """What is allowed and then taken never exceeds a limit that held before; the rest of the cluster is not its business."""
     limits: dict[str, Any] = {**amounts, "memory": f"{amounts.get('memory', 40)}Gi"}
     made = world(quota(**limits), pods=0, size=there)
-    (read,) = read_quotas(made.state().observation, settings_with(**ON))
+    (read,) = read_quotas(made.state().observation, settings_with(**ON).limits)
     assert read.limit is not None
     room = Quota(made.state().observation.snapshot, ResourceLimits(), NO_ACCELERATORS, [read.limit])
     node = {team: build_node(team, cpu="4", memory="8Gi", labels={"team": team}) for team in "ab"}

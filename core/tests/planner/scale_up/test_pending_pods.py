@@ -132,7 +132,7 @@ def test_expendable_pods_hold_no_room() -> None:
     snapshot = Snapshot()
     row = snapshot.add_node(build_node("n", cpu="2"))
     snapshot.place(snapshot.class_of(build_pod("cheap", cpu="2", priority=-50)), row)
-    drop_passed_over(snapshot, Settings(pods=PLAIN))
+    drop_passed_over(snapshot, PLAIN, Settings().policy)
     assert take_fitting(snapshot, [build_pod("p", cpu="2")])[1] == []
 
 

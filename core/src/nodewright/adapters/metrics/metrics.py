@@ -220,7 +220,7 @@ class Metrics:
 
     def _observe_waits(self, state: ClusterState) -> None:
         """Take them from the cluster, not from the plan: pods wait also while nothing is planned."""
-        settings, unhelped = self._settings.pods, unhelped_namespaces(state.observation.snapshot, self._settings)
+        settings, unhelped = self._settings.pods, unhelped_namespaces(state.observation.snapshot, self._settings.policy)
 
         def waits_for_room(pod: Pod) -> bool:
             return is_pending(pod, settings) and not pod.is_daemonset_pod and pod.metadata.namespace not in unhelped

@@ -179,7 +179,7 @@ def find_warnings(dry_run: DryRun, strays: Sequence[Pod]) -> Iterator[str]:
     for warning in dry_run.plan.scale_up.warnings:
         yield f"{warning}."
     yield from _left_alone(dry_run)
-    for read in read_quotas(dry_run.state.observation, dry_run.settings):
+    for read in read_quotas(dry_run.state.observation, dry_run.settings.limits):
         if read.problem:
             yield f"{read.quota.id} is not enforced: {read.problem}."
     if strays:

@@ -10,7 +10,7 @@ from nodewright.clusterstate.state import ClusterState
 from nodewright.engine.brain import Planning
 from nodewright.model.errors import ConfigError, InvariantError, ProviderUnavailable
 from nodewright.model.plan import Plan
-from nodewright.model.settings import Settings
+from nodewright.model.settings import Settings, default_options
 from nodewright.observe import ClusterReader, Observer, ProviderReads
 
 
@@ -36,7 +36,9 @@ def plan_once(
     Raise ProviderUnavailable if no provider can be read, ConfigError for a limit that could not be kept, and
     InvariantError for a plan that breaks a rule.
     """
-    seen, _ = Observer(cluster, providers, settings).observe(now, Memory())
+    keeps = settings.policy.keeps_unlisted_groups
+    observer = Observer(cluster, providers, default_options(settings), keeps_unlisted=keeps)
+    seen, _ = observer.observe(now, Memory())
     problems = [f"provider {name}: {held.problem}" for name, held in seen.providers.items() if held.problem]
     if problems and len(problems) == len(seen.providers):
         raise ProviderUnavailable("; ".join(problems))

@@ -5,7 +5,7 @@ A field's name with dashes is its flag, and cluster-autoscaler's flag where that
 
 from functools import cache
 from itertools import compress
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from nodewright.model.group import GroupOptions
 from nodewright.model.policy import (
@@ -40,6 +40,7 @@ __all__ = [
     "AutoprovisioningSettings",
     "BufferSettings",
     "ClusterSettings",
+    "CorrectionSettings",
     "DrainSettings",
     "FailureSettings",
     "Hedging",
@@ -50,6 +51,8 @@ __all__ = [
     "Profile",
     "ProviderSettings",
     "ProvisioningSettings",
+    "RemovalSettings",
+    "RequestSettings",
     "SafetySettings",
     "ScaleDownSettings",
     "ScaleUpSettings",
@@ -62,6 +65,37 @@ __all__ = [
 
 # For so long cluster-autoscaler holds the room of a provisioned request.
 _LEAST_RESERVATION_SECONDS = 600.0
+
+
+class CorrectionSettings(NamedTuple):
+    """The settings that size corrections read."""
+
+    failures: FailureSettings
+    loop: LoopSettings
+    policy: Policy
+
+
+class RequestSettings(NamedTuple):
+    """The settings that ProvisioningRequests read.
+
+    ``pause``: how long after a failed deletion the next one is tried. ``reservation``: for how long the room of a
+    provisioned request is held while its pods do not run. Both are seconds.
+    """
+
+    provisioning: ProvisioningSettings
+    pods: PodSettings
+    policy: Policy
+    pause: float
+    reservation: float
+
+
+class RemovalSettings(NamedTuple):
+    """The settings that removals read while they go on."""
+
+    drain: DrainSettings
+    pods: PodSettings
+    scale_down: ScaleDownSettings
+    policy: Policy
 
 
 class Settings(Section, frozen=True, kw_only=True):
@@ -102,6 +136,22 @@ class Settings(Section, frozen=True, kw_only=True):
                 not self.scale_up.parallel_scale_up,
             ),
         )
+
+    @property
+    def corrections(self) -> CorrectionSettings:
+        """Return the settings that size corrections read."""
+        return CorrectionSettings(self.failures, self.loop, self.policy)
+
+    @property
+    def requests(self) -> RequestSettings:
+        """Return the settings that ProvisioningRequests read."""
+        pause = self.failures.initial_node_group_backoff_duration
+        return RequestSettings(self.provisioning, self.pods, self.policy, pause, self.reservation_seconds)
+
+    @property
+    def removals(self) -> RemovalSettings:
+        """Return the settings that removals read while they go on."""
+        return RemovalSettings(self.drain, self.pods, self.scale_down, self.policy)
 
     @property
     def reservation_seconds(self) -> float:

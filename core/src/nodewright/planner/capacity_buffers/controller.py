@@ -21,7 +21,7 @@ from nodewright.model.condition import Condition, as_of
 from nodewright.model.meta import ObjectMeta
 from nodewright.model.plan import BufferAllocation, BufferReport
 from nodewright.model.pod import Pod, PodAffinityTerm, PodSpec
-from nodewright.model.settings import Settings
+from nodewright.model.settings import BufferSettings, PodSettings
 from nodewright.planner.capacity_buffers.pods import (
     BufferPodTemplate,
     PodsByController,
@@ -52,12 +52,12 @@ class CapacityBufferState:
     injects: bool
 
     @classmethod
-    def of(cls, state: ClusterState, settings: Settings) -> "CapacityBufferState":
+    def of(cls, state: ClusterState, options: BufferSettings, pods: PodSettings) -> "CapacityBufferState":
         """Resolve every buffer that is ours: as the controller, or else from what another controller resolved."""
-        options, buffers = settings.buffers, state.observation.buffers.buffers
+        buffers = state.observation.buffers.buffers
         allocations: dict[str, BufferAllocation] = {}
         if options.are_read:
-            resolver = _Resolver(state, settings)
+            resolver = _Resolver(state, pods)
             for buffer in sorted(buffers, key=lambda one: (one.created, one.key)):
                 if options.capacity_buffer_controller_enabled:
                     if is_active(buffer.spec.provisioning_strategy or ACTIVE_CAPACITY):
@@ -125,8 +125,8 @@ def is_active(strategy: str | None) -> bool:
 class _Resolver:
     """Resolves buffers one after the other: what an earlier one takes of a quota the next one cannot have."""
 
-    def __init__(self, state: ClusterState, settings: Settings) -> None:
-        self._seen, self._now, self._settings = state.observation, state.now, settings
+    def __init__(self, state: ClusterState, pods: PodSettings) -> None:
+        self._seen, self._now, self._pods = state.observation, state.now, pods
         self._quotas = QuotaUsage(self._seen.buffers.quotas)
         self._controllers = PodsByController(self._seen)
 
@@ -174,8 +174,8 @@ class _Resolver:
 
     def _check_priority(self, template: BufferPodTemplate) -> None:
         """Raise Unresolved if the pods are expendable: no node is added for such pods."""
-        priority, cutoff = template.pod.spec.priority, self._settings.pods.expendable_pods_priority_cutoff
-        if is_expendable(priority, self._settings.pods):
+        priority, cutoff = template.pod.spec.priority, self._pods.expendable_pods_priority_cutoff
+        if is_expendable(priority, self._pods):
             text = f"its pods have priority {priority}, and nothing is bought for those below {cutoff}"
             raise Unresolved(f"{text} (--expendable-pods-priority-cutoff): raise it")
 

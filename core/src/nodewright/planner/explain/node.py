@@ -12,9 +12,10 @@ from nodewright.model.action import DeleteInstances
 from nodewright.model.group import GroupRef
 from nodewright.model.node import Node
 from nodewright.model.plan import Plan
+from nodewright.model.policy import Policy
 from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.model.removal import NodeRemoval, RemovalStage
-from nodewright.model.settings import Settings
+from nodewright.model.settings import ScaleDownSettings, Settings
 from nodewright.planner.explain.planned_snapshot import planned_snapshot
 from nodewright.planner.explain.pods import PodAfterDrain, explain_pods
 from nodewright.planner.registration_deadline import startup_deadlines
@@ -119,24 +120,27 @@ def explain_node(state: ClusterState, plan: Plan, settings: Settings, name: str)
     row = observed.find_row(name)
     if row is None:
         return None
-    snapshot, node, report = planned_snapshot(state, plan, settings), observed.node(row), plan.scale_down
+    snapshot, policy = planned_snapshot(state, plan, settings.pods, settings.policy), settings.policy
+    node, report = observed.node(row), plan.scale_down
     is_seen = name in snapshot
     fate, removing = fate_of(state, plan, name), state.observation.removing.get(name)
     planned = next((removal for removal in report.removals if removal.node == name), None)
     reason = report.unremovable.get(name) or report.passed_over.get(name)
     told = reason if fate in (NodeOutcome.UNNEEDED, NodeOutcome.STAYS) else None
-    pods = explain_pods(snapshot, name, state, plan, settings) if is_seen else ()
+    pods = explain_pods(snapshot, name, state, plan, settings.drain, policy) if is_seen else ()
     return NodeExplanation(
         node=name,
         now=state.now,
         fate=fate,
         is_ready=is_ready(node, settings.templates),
         reason=told,
-        note=_as_things_are(told, pods) if removing or planned or told else _note(state, plan, settings, node),
+        note=_as_things_are(told, pods)
+        if removing or planned or told
+        else _note(state, plan, settings.scale_down, node),
         removal=removing.removal if removing is not None else planned,
         stage=removing.stage if removing is not None else None,
         group=_group(state, name),
-        usage=_usage(snapshot, name, state, settings) if is_seen else None,
+        usage=_usage(snapshot, name, state, settings.scale_down, policy) if is_seen else None,
         timers=_timers(state, plan, name),
         setback=back.message if (back := state.memory.scale_down.removal_failures.get(name)) is not None else "",
         disputed=_disputed(state, node),
@@ -165,12 +169,12 @@ def _disputed(state: ClusterState, node: Node) -> str:
     return ": ".join(filter(None, (found.code, found.message))) if found is not None else ""
 
 
-def _note(state: ClusterState, plan: Plan, settings: Settings, node: Node) -> str:
+def _note(state: ClusterState, plan: Plan, settings: ScaleDownSettings, node: Node) -> str:
     """Return why scale-down says nothing about a node, or why a planned removal of it waits."""
     held = _held_back(plan, node)
     if held:
         return held
-    if not settings.scale_down.scale_down_enabled:
+    if not settings.scale_down_enabled:
         return _OFF
     if plan.halted or plan.cut_short:
         return plan.halted or plan.cut_short
@@ -217,12 +221,15 @@ def facts_of(group: GroupState) -> GroupFacts:
     )
 
 
-def _usage(snapshot: Snapshot, name: str, state: ClusterState, settings: Settings) -> Usage | None:
+def _usage(
+    snapshot: Snapshot, name: str, state: ClusterState, settings: ScaleDownSettings, policy: Policy
+) -> Usage | None:
     """Return the utilization as scale-down eligibility measures it; None for a node without a group."""
     ref = state.group_of_node.get(name)
     if ref is None or ref not in state.groups:
         return None
-    options, row, measure = state.groups[ref].seen.options, snapshot.row(name), Measure.of(state, settings)
+    options, row = state.groups[ref].seen.options, snapshot.row(name)
+    measure = Measure.of(state, settings, policy)
     found = utilization_of(snapshot, row, measure, ignore_daemonsets=options.ignore_daemonsets_utilization)
     is_gpu = bool(measure.accelerators.count(snapshot.node(row))[0])
     return Usage(

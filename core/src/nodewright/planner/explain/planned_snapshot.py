@@ -8,7 +8,8 @@ import numpy as np
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.plan import Plan
 from nodewright.model.pod import Pod
-from nodewright.model.settings import Settings
+from nodewright.model.policy import Policy
+from nodewright.model.settings import DrainSettings, PodSettings
 from nodewright.planner.scale_down.drainability import evaluate_pods
 from nodewright.planner.scale_down.pdb import DisruptionBudgets
 from nodewright.planner.scale_down.pod_index import is_being_replaced
@@ -31,15 +32,17 @@ class NodeRejections(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[str, ...]
 
 
-def planned_snapshot(state: ClusterState, plan: Plan, settings: Settings, *, spare: bool = True) -> Snapshot:
+def planned_snapshot(
+    state: ClusterState, plan: Plan, pods: PodSettings, policy: Policy, *, spare: bool = True
+) -> Snapshot:
     """Return a snapshot of the existing nodes, their pods, and the pending pods that fit on them.
 
     With ``spare`` the virtual pods of buffers are there too. Upcoming nodes are left out: drained pods do not move to
     them.
     """
     snapshot = state.observation.snapshot.fork()
-    drop_passed_over(snapshot, settings)
-    if settings.policy.counts_on_preempted_room:
+    drop_passed_over(snapshot, pods, policy)
+    if policy.counts_on_preempted_room:
         drop_preempted(snapshot, state.now)
     for group in state.groups.values():
         for name in group.readiness.not_started if group.upcoming > 0 else ():
@@ -62,12 +65,12 @@ def destinations(snapshot: Snapshot, state: ClusterState, name: str) -> Mask:
 
 
 def without_unneeded(
-    snapshot: Snapshot, name: str, state: ClusterState, plan: Plan, settings: Settings
+    snapshot: Snapshot, name: str, state: ClusterState, plan: Plan, drain: DrainSettings, policy: Policy
 ) -> tuple[Snapshot, DisruptionBudgets]:
     """Return a snapshot without all unneeded nodes but ``name``, and the disruption budgets after their evictions."""
     remaining, places = snapshot.fork(), Hints(before=state.memory.scale_down.hints)
     workloads = state.observation.workloads
-    budgets = DisruptionBudgets.of(workloads, settings)
+    budgets = DisruptionBudgets.of(workloads, policy)
     for other in plan.scale_down.unneeded:
         row = remaining.find_row(other)
         if other == name or row is None:
@@ -76,11 +79,11 @@ def without_unneeded(
             remaining.pods(row),
             workloads,
             budgets,
-            settings.drain,
+            drain,
             state.now,
-            as_ca=not settings.policy.applies_all_drain_rules,
+            as_ca=not policy.applies_all_drain_rules,
         ).pods
-        moving = [pod for pod in found if not (settings.policy.replaced_pods_need_no_place and is_being_replaced(pod))]
+        moving = [pod for pod in found if not (policy.replaced_pods_need_no_place and is_being_replaced(pod))]
         remaining.remove_node(row)
         for pod in moving:
             _put(remaining, pod, places)
@@ -88,17 +91,17 @@ def without_unneeded(
     return remaining, budgets
 
 
-def node_with_room(state: ClusterState, plan: Plan, settings: Settings, pod: Pod) -> str:
+def node_with_room(state: ClusterState, plan: Plan, pods: PodSettings, policy: Policy, pod: Pod) -> str:
     """Return the node on which a pending pod fits; empty if it fits on no existing node (maybe on an upcoming one)."""
     name = Hints(before=state.memory.scale_down.pending_hints).get(pod) if pod in plan.fitting else None
-    return name if name is not None and name in planned_snapshot(state, plan, settings) else ""
+    return name if name is not None and name in planned_snapshot(state, plan, pods, policy) else ""
 
 
 def rejections_of_pending_pod(
-    state: ClusterState, plan: Plan, settings: Settings, pod: Pod
+    state: ClusterState, plan: Plan, pods: PodSettings, policy: Policy, pod: Pod
 ) -> tuple[NodeRejections, ...]:
     """Return why the existing nodes reject a pending pod; nodes that accept it are left out."""
-    snapshot = planned_snapshot(state, plan, settings, spare=False)  # pending pods take precedence over buffers
+    snapshot = planned_snapshot(state, plan, pods, policy, spare=False)  # pending pods take precedence over buffers
     pod_class = snapshot.class_of(pod)
     names = ((row, snapshot.name(row)) for row in np.flatnonzero(snapshot.alive).tolist())
     return group_rejections((name, rejection_text(snapshot, pod_class, row)) for row, name in names)

@@ -10,8 +10,9 @@ from msgspec.structs import replace
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.plan import Plan
 from nodewright.model.pod import Pod
+from nodewright.model.policy import Policy
 from nodewright.model.reason import BlockingCode, Unremovable, UnremovableCode
-from nodewright.model.settings import Settings
+from nodewright.model.settings import DrainSettings
 from nodewright.planner.explain.planned_snapshot import (
     NodeRejections,
     destinations,
@@ -74,24 +75,22 @@ class _Drain:
 
 
 def explain_pods(
-    snapshot: Snapshot, name: str, state: ClusterState, plan: Plan, settings: Settings
+    snapshot: Snapshot, name: str, state: ClusterState, plan: Plan, settings: DrainSettings, policy: Policy
 ) -> tuple[PodAfterDrain, ...]:
     """Explain the pods of a node, and those that the plan moves to it.
 
     Unlike the simulation this goes on after a pod that may not be moved.
     """
     workloads = state.observation.workloads
-    rest, left = without_unneeded(snapshot, name, state, plan, settings)
+    rest, left = without_unneeded(snapshot, name, state, plan, settings, policy)
     holder = snapshot if name in plan.scale_down.unneeded else rest
     pods = holder.pods(holder.row(name))
     reason = plan.scale_down.unremovable.get(name)
-    budgets = left if _is_after_others(reason) else DisruptionBudgets.of(workloads, settings)
-    rules = DrainabilityRules(
-        workloads, budgets, settings.drain, state.now, not settings.policy.applies_all_drain_rules
-    )
+    budgets = left if _is_after_others(reason) else DisruptionBudgets.of(workloads, policy)
+    rules = DrainabilityRules(workloads, budgets, settings, state.now, not policy.applies_all_drain_rules)
     found = (rules.evaluate(pod) for pod in pods)
     evaluated = [
-        _as_it_ends(_as_planned(drain, pod, reason), pod, settings) for pod, drain in zip(pods, found, strict=True)
+        _as_it_ends(_as_planned(drain, pod, reason), pod, policy) for pod, drain in zip(pods, found, strict=True)
     ]
     drained = _prepare(snapshot, rest, name, state, plan)
     moving = [pod for pod, drain in zip(pods, evaluated, strict=True) if drain.outcome is DrainOutcome.MOVE]
@@ -125,13 +124,9 @@ def _as_planned(drain: PodDrainability, pod: Pod, reason: Unremovable | None) ->
     return PodDrainability(DrainOutcome.BLOCK, "", reason.pod_code, reason.message)
 
 
-def _as_it_ends(drain: PodDrainability, pod: Pod, settings: Settings) -> PodDrainability:
+def _as_it_ends(drain: PodDrainability, pod: Pod, policy: Policy) -> PodDrainability:
     """Return that the drain waits for a terminating pod: it needs no place."""
-    if (
-        drain.outcome is not DrainOutcome.MOVE
-        or not settings.policy.replaced_pods_need_no_place
-        or not is_being_replaced(pod)
-    ):
+    if drain.outcome is not DrainOutcome.MOVE or not policy.replaced_pods_need_no_place or not is_being_replaced(pod):
         return drain
     return PodDrainability(DrainOutcome.AWAIT, "Terminating")
 

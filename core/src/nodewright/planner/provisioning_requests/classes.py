@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from nodewright.model.duration import parse_duration
 from nodewright.model.meta import LabelSelector
+from nodewright.model.policy import Policy
 from nodewright.model.provisioning_class import ProvisioningClass
 from nodewright.model.provisioning_request import (
     BEST_EFFORT_ATOMIC,
@@ -23,7 +24,7 @@ from nodewright.model.provisioning_request import (
     ProvisioningRequest,
     RequestClass,
 )
-from nodewright.model.settings import Settings
+from nodewright.model.settings import ProvisioningSettings
 from nodewright.predicates.selectors import parse_selector
 from nodewright.snapshot.observation import Observation
 
@@ -51,10 +52,10 @@ def is_core_class(name: str) -> bool:
     return name in _CLASSES or name.endswith(CHECK_CAPACITY)
 
 
-def find_mode(request_class: RequestClass, settings: Settings) -> Mode | None:
+def find_mode(request_class: RequestClass, settings: ProvisioningSettings, policy: Policy) -> Mode | None:
     """Return the mode of a core class that this process serves; None: another process serves it, or none does."""
-    classes = _CLASSES if settings.policy.accepts_more_class_names else _CA_CLASSES
-    instance = settings.provisioning.check_capacity_processor_instance
+    classes = _CLASSES if policy.accepts_more_class_names else _CA_CLASSES
+    instance = settings.check_capacity_processor_instance
     name, wanted = request_class.class_name, request_class.parameters.get(PROCESSOR_INSTANCE, "")
     mode = classes.get(name)
     if mode == Mode.ATOMIC:
@@ -121,10 +122,10 @@ class ClassNodeLimit(NamedTuple):
 class ClassRules:
     """The ProvisioningClass objects of one loop, and what they say about requests."""
 
-    def __init__(self, seen: Observation, settings: Settings) -> None:
-        serves = settings.policy.serves_provisioning_classes
+    def __init__(self, seen: Observation, policy: Policy) -> None:
+        serves = policy.serves_provisioning_classes
         self._classes = {one.name: one for one in seen.provisioning.classes} if serves else {}
-        self._remembers = settings.policy.remembers_provisioner
+        self._remembers = policy.remembers_provisioner
         self._namespaces = seen.snapshot.context.namespaces
 
     @property

@@ -53,7 +53,7 @@ def _end_requests(requests: ProvisioningRequestState) -> RequestChanges:
             continue
         if request.has(PROVISIONED):
             since, dated = _reserved_since(request, requests)
-            end = since + requests.settings.reservation_seconds
+            end = since + requests.settings.reservation
             changes += [dated, RequestChanges(next_change=requests.next_change_at(end))]
             if end < requests.now:
                 reservations.append(request)

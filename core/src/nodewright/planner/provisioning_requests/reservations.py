@@ -80,7 +80,7 @@ def remove_leftovers(
     There is one write for each group: ``busy`` groups are written to already. Groups whose cloud is busy wait. A removal
     that failed is tried again after a pause, so that the group may meanwhile grow for others.
     """
-    pause = requests.settings.failures.initial_node_group_backoff_duration
+    pause = requests.settings.pause
     found: dict[GroupRef, Removal] = {}
     taken, times = set(busy), list[float]()
     reservations = dict(requests.reservations)

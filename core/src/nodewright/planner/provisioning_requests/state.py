@@ -25,7 +25,7 @@ from nodewright.model.provisioning_request import (
     RequestClass,
     Retry,
 )
-from nodewright.model.settings import Settings
+from nodewright.model.settings import RequestSettings
 from nodewright.planner.provisioning_requests.classes import ClassRules, ClassUsage, Mode, find_mode, is_core_class
 
 T = TypeVar("T")
@@ -93,7 +93,7 @@ class ProvisioningRequestState:
     changes applied so far.
     """
 
-    settings: Settings
+    settings: RequestSettings
     now: float
     is_enabled: bool
     classes: ClassRules
@@ -105,7 +105,7 @@ class ProvisioningRequestState:
     decided: RequestChanges = NO_CHANGES
 
     @classmethod
-    def of(cls, state: ClusterState, settings: Settings) -> "ProvisioningRequestState":
+    def of(cls, state: ClusterState, settings: RequestSettings) -> "ProvisioningRequestState":
         """Return the requests as the API server has them; none if requests are switched off.
 
         Deleting a request cancels it at once, also if a finalizer keeps the object. CA does not look at that.
@@ -117,7 +117,7 @@ class ProvisioningRequestState:
             settings=settings,
             now=state.now,
             is_enabled=is_enabled,
-            classes=ClassRules(state.observation, settings),
+            classes=ClassRules(state.observation, settings.policy),
             templates=seen.templates,
             providers=_providers_by_class(state, settings) if is_enabled else {},
             requests={request.key: request for request in open_requests} if is_enabled else {},
@@ -142,7 +142,7 @@ class ProvisioningRequestState:
 
     def mode(self, request: ProvisioningRequest) -> Mode | None:
         """Return how this process serves the request; None: it does not."""
-        own = find_mode(self.class_of(request), self.settings)
+        own = find_mode(self.class_of(request), self.settings.provisioning, self.settings.policy)
         return Mode.PROVIDER if own is None and self.provider_of(request) else own
 
     def class_of(self, request: ProvisioningRequest) -> RequestClass:
@@ -259,7 +259,7 @@ class ProvisioningRequestState:
             consumers=decided.consumers,
             events=decided.events,
             reserved=_updated({}, decided.reserved),
-            reservation_seconds=self.settings.reservation_seconds,
+            reservation_seconds=self.settings.reservation,
             examined=decided.examined,
             next_change=decided.next_change,
         )
@@ -274,7 +274,7 @@ class ProvisioningRequestState:
         )
 
 
-def _providers_by_class(state: ClusterState, settings: Settings) -> dict[str, str]:
+def _providers_by_class(state: ClusterState, settings: RequestSettings) -> dict[str, str]:
     """Return the provider of each class that a provider serves: the first of several, and none of a core class.
 
     A process that serves check-capacity alone serves no such classes.

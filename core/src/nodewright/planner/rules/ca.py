@@ -14,7 +14,7 @@ from nodewright.clusterstate.rules.ca import with_outlook
 from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances
 from nodewright.model.group import GroupRef
-from nodewright.model.settings import FailureSettings, Settings
+from nodewright.model.settings import CorrectionSettings, FailureSettings, LoopSettings
 from nodewright.planner.rules.corrections import (
     SIZES_FIXED,
     Correction,
@@ -26,7 +26,7 @@ from nodewright.planner.rules.corrections import (
 SIZES_NOT_FIXED = "a target size could not be corrected: the cloud has machines for it"
 
 
-def correct_as_ca(state: ClusterState, settings: Settings) -> Corrections:
+def correct_as_ca(state: ClusterState, settings: CorrectionSettings) -> Corrections:
     """Revert overdue increases, remove unregistered machines, delete failed ones, and fix lasting differences."""
     forecast = _foretell(state)
     for group in forecast.known:
@@ -38,7 +38,7 @@ def correct_as_ca(state: ClusterState, settings: Settings) -> Corrections:
         return Corrections(actions=tuple(forecast.actions), state=state)
     cleaned = [_clean_up(forecast, group, settings.failures) for group in forecast.known]
     cut_short = _fix_sizes(forecast, state.now)
-    after = _foreseen(state, forecast, settings, anew=any(cleaned))
+    after = _foreseen(state, forecast, settings.loop, anew=any(cleaned))
     return Corrections(actions=tuple(forecast.actions), state=after, cut_short=cut_short)
 
 
@@ -127,7 +127,7 @@ def _lasting_gaps(forecast: _Forecast, now: float) -> Iterator[tuple[GroupState,
             yield group, gap.target - gap.registered
 
 
-def _foreseen(state: ClusterState, forecast: _Forecast, settings: Settings, *, anew: bool) -> ClusterState:
+def _foreseen(state: ClusterState, forecast: _Forecast, settings: LoopSettings, *, anew: bool) -> ClusterState:
     """Return the state with the target sizes after the calls.
 
     Only after deleting failed machines (``anew``) does CA evaluate the groups again.
@@ -137,6 +137,6 @@ def _foreseen(state: ClusterState, forecast: _Forecast, settings: Settings, *, a
         target = forecast.targets[group.ref]
         foreseen = replace(group, seen=replace(group.seen, target=target))
         if anew:
-            foreseen = with_outlook(foreseen, target, settings.loop, hidden=is_active(group.backoff, state.now))
+            foreseen = with_outlook(foreseen, target, settings, hidden=is_active(group.backoff, state.now))
         groups[group.ref] = foreseen
     return replace(state, groups=groups)

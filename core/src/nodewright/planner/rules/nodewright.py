@@ -9,7 +9,7 @@ from nodewright.clusterstate.readiness import is_being_deleted, was_never_ready
 from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, DeletionCause
 from nodewright.model.node import Node
-from nodewright.model.settings import Settings, SizeCorrection
+from nodewright.model.settings import CorrectionSettings, SizeCorrection
 from nodewright.planner.registration_deadline import registration_deadlines, startup_deadlines
 from nodewright.planner.rules.corrections import Correction, Corrections, can_force, delete_failed, delete_unregistered
 from nodewright.planner.scale_down.eligibility import SCALE_DOWN_DISABLED
@@ -17,7 +17,7 @@ from nodewright.planner.scale_down.eligibility import SCALE_DOWN_DISABLED
 NEVER_READY = "did not become ready in time"
 
 
-def correct_promptly(state: ClusterState, settings: Settings) -> Corrections:
+def correct_promptly(state: ClusterState, settings: CorrectionSettings) -> Corrections:
     """Plan at most one correction for each group.
 
     The next observation decides on the next one. A correction without effect rests for a while, and a group whose cloud
@@ -35,7 +35,7 @@ def correct_promptly(state: ClusterState, settings: Settings) -> Corrections:
     return Corrections(actions=tuple(found), state=state)
 
 
-def _clean_up(group: GroupState, state: ClusterState, settings: Settings) -> Iterator[Correction]:
+def _clean_up(group: GroupState, state: ClusterState, settings: CorrectionSettings) -> Iterator[Correction]:
     failures = [
         failure
         for failure in group.seen.failed or ()
@@ -45,7 +45,7 @@ def _clean_up(group: GroupState, state: ClusterState, settings: Settings) -> Ite
         yield delete_failed(group, failures, group.seen.target or 0, settings.failures)
 
 
-def _remove_unregistered(group: GroupState, state: ClusterState, settings: Settings) -> Iterator[Correction]:
+def _remove_unregistered(group: GroupState, state: ClusterState, settings: CorrectionSettings) -> Iterator[Correction]:
     """Yield the deletion of one machine that never registered; of all of them in a zero-or-max group.
 
     Machines that no deletion budget holds back go first. Below the minimum size only machines that never ran are
@@ -65,7 +65,7 @@ def _remove_unregistered(group: GroupState, state: ClusterState, settings: Setti
         yield delete_unregistered(group, target, allowed, settings.failures)
 
 
-def _remove_never_ready(group: GroupState, state: ClusterState, settings: Settings) -> Iterator[Correction]:
+def _remove_never_ready(group: GroupState, state: ClusterState, settings: CorrectionSettings) -> Iterator[Correction]:
     """Yield the deletion of one machine whose node never became ready and runs only DaemonSet pods.
 
     It keeps the minimum size, so that an operator can look at the node. Nodes with other pods and zero-or-max groups
@@ -111,17 +111,17 @@ def _may_delete_undrained(node: Node, state: ClusterState) -> bool:
     return all(pod.is_mirror or pod.is_daemonset_pod or pod.metadata.deletion_timestamp is not None for pod in pods)
 
 
-def _overdue(group: GroupState, state: ClusterState, settings: Settings) -> list[str]:
+def _overdue(group: GroupState, state: ClusterState, settings: CorrectionSettings) -> list[str]:
     """Return the machines whose registration deadline has passed."""
-    ends = registration_deadlines(group, state, settings)
+    ends = registration_deadlines(group, state, settings.policy)
     return [instance_id for instance_id, end in ends.items() if end < state.now]
 
 
-def _is_resting(state: ClusterState, group: GroupState, instance_id: str, settings: Settings) -> bool:
+def _is_resting(state: ClusterState, group: GroupState, instance_id: str, settings: CorrectionSettings) -> bool:
     return is_resting(state, group.ref, instance_id, settings.failures.initial_node_group_backoff_duration)
 
 
-def _withdraw(group: GroupState, state: ClusterState, settings: Settings) -> Iterator[Correction]:
+def _withdraw(group: GroupState, state: ClusterState, settings: CorrectionSettings) -> Iterator[Correction]:
     """Withdraw given-up machines that do not exist. Existing machines are only deleted by id."""
     target, tried = group.seen.target or 0, group.withdrawn_at
     if not group.given_up or (tried and tried + settings.failures.initial_node_group_backoff_duration > state.now):
@@ -136,7 +136,7 @@ def _withdraw(group: GroupState, state: ClusterState, settings: Settings) -> Ite
         )
 
 
-_Step = Callable[[GroupState, ClusterState, Settings], Iterator[Correction]]
+_Step = Callable[[GroupState, ClusterState, CorrectionSettings], Iterator[Correction]]
 
 
 _STEPS: Mapping[SizeCorrection, tuple[_Step, ...]] = {

@@ -2,12 +2,12 @@
 
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.action import DecreaseTargetSize
-from nodewright.model.settings import Settings
+from nodewright.model.settings import CorrectionSettings
 from nodewright.planner.rules.corrections import SIZES_FIXED, Corrections
 from nodewright.planner.rules.nodewright import correct_promptly
 
 
-def correct_as_seed(state: ClusterState, settings: Settings) -> Corrections:
+def correct_as_seed(state: ClusterState, settings: CorrectionSettings) -> Corrections:
     """Withdraw last; end the loop after a corrected target."""
     corrections = correct_promptly(state, settings)
     fixed = any(isinstance(action, DecreaseTargetSize) for action in corrections.actions)

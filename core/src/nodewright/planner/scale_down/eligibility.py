@@ -22,7 +22,7 @@ from nodewright.model.group import GroupRef
 from nodewright.model.node import TO_BE_DELETED_TAINT
 from nodewright.model.pod import SAFE_TO_EVICT_ANNOTATION
 from nodewright.model.reason import Unremovable, UnremovableCode
-from nodewright.model.settings import ScaleDownSettings, Settings
+from nodewright.model.settings import ScaleDownSettings
 from nodewright.planner.scale_down.drainability import DrainabilityCache, DrainabilityRules, evaluate_subset
 from nodewright.planner.scale_down.pod_index import PodKind, find_kinds, find_pod_subsets
 from nodewright.planner.scale_down.unneeded import tainted_at
@@ -32,7 +32,6 @@ from nodewright.planner.scale_up.context import ScaleUpContext
 from nodewright.snapshot.column import Ids, Mask
 from nodewright.snapshot.node_pods import find_node_pods
 from nodewright.snapshot.node_table import NodeTable
-from nodewright.snapshot.snapshot import Snapshot
 from nodewright.snapshot.workloads import Workloads
 
 SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
@@ -69,7 +68,7 @@ class Candidates:
     passed_over: Mapping[str, Unremovable] = field(default_factory=dict)
 
 
-def find_candidates(state: ClusterState, names: Iterable[str], settings: Settings) -> Candidates:
+def find_candidates(state: ClusterState, names: Iterable[str], settings: ScaleDownSettings) -> Candidates:
     """Return the nodes whose group may lose a node."""
     obstacles = {ref: _obstacle(state, ref, settings) for ref in state.groups}
     group_of_node, removing, names = state.group_of_node, state.observation.removing, tuple(names)
@@ -92,7 +91,7 @@ def find_candidates(state: ClusterState, names: Iterable[str], settings: Setting
     return Candidates(names=tuple(found), count=len(found) + under_way_count, passed_over=passed_over)
 
 
-def _obstacle(state: ClusterState, ref: GroupRef, settings: Settings) -> Unremovable | None:
+def _obstacle(state: ClusterState, ref: GroupRef, settings: ScaleDownSettings) -> Unremovable | None:
     """Return why no node of a group may go; None if nothing prevents it."""
     observed, seen, memory = state.observation.groups[ref], state.groups[ref].seen, state.memory.scale_down
     if not observed.is_known or seen.target is None:
@@ -103,7 +102,7 @@ def _obstacle(state: ClusterState, ref: GroupRef, settings: Settings) -> Unremov
     if seen.target <= seen.group.min_size:
         text = f"group {ref} has {seen.target} nodes and may have no less than {seen.group.min_size}"
         return Unremovable(code=UnremovableCode.MIN_SIZE_REACHED, message=text)
-    return _local_delay(ref, memory, settings.scale_down, state.now)
+    return _local_delay(ref, memory, settings, state.now)
 
 
 def _local_delay(ref: GroupRef, memory: ScaleDownMemory, settings: ScaleDownSettings, now: float) -> Unremovable | None:
@@ -134,32 +133,27 @@ class Eligibility:
     unremovable: Mapping[str, Unremovable] = field(default_factory=dict)
 
 
-def find_eligible(
-    snapshot: Snapshot, candidates: Sequence[str], state: ClusterState, settings: Settings
-) -> Eligibility:
-    """Check candidates (names of nodes) by what is in ``snapshot``.
+def find_eligible(context: ScaleUpContext, candidates: Sequence[str]) -> Eligibility:
+    """Check candidates (names of nodes) by what is in the snapshot, and by their group's options.
 
-    ``state`` gives each node's group and its options. A node that could not be removed is skipped until
-    ``memory.scale_down.recheck_at``.
+    A node that could not be removed is skipped until ``memory.scale_down.recheck_at``.
     """
-    found = snapshot.find_rows(candidates)
+    found = context.snapshot.find_rows(candidates)
     rows = np.array([-1 if row is None else row for row in found], dtype=np.int64)
     if not (rows < 0).any():
-        return _EligibilityCheck(snapshot, candidates, rows, state, settings).evaluate({})
+        return _EligibilityCheck(context, candidates, rows).evaluate({})
     absent = {name: _NO_INFO for name, row in zip(candidates, found, strict=True) if row is None}
     names = [name for name in candidates if name not in absent]
-    return _EligibilityCheck(snapshot, names, rows[rows >= 0], state, settings).evaluate(absent)
+    return _EligibilityCheck(context, names, rows[rows >= 0]).evaluate(absent)
 
 
 class _EligibilityCheck:
     """The candidates of one loop, and the reasons found so far."""
 
-    def __init__(
-        self, snapshot: Snapshot, names: Sequence[str], rows: Ids, state: ClusterState, settings: Settings
-    ) -> None:
-        self._snapshot, self._names, self._rows = snapshot, names, rows
-        self._state, self._settings = state, settings
-        self._accelerators = Accelerators.of(state.observation.providers.values())
+    def __init__(self, context: ScaleUpContext, names: Sequence[str], rows: Ids) -> None:
+        self._snapshot, self._names, self._rows = context.snapshot, names, rows
+        self._state, self._settings = context.state, context.settings
+        self._accelerators = Accelerators.of(context.state.observation.providers.values())
         self._reasons: NDArray[np.object_] = np.full(len(names), None, dtype=object)
         self._open = np.ones(len(names), dtype=np.bool_)
 
@@ -225,7 +219,7 @@ class _EligibilityCheck:
         self._refuse(np.array([members.shares_machine(node) for node in nodes], dtype=np.bool_), [_SHARED])
 
     def _measure(self, groups: Sequence[GroupState], places: Ids) -> Utilizations:
-        measure = Measure.of(self._state, self._settings)
+        measure = Measure.of(self._state, self._settings.scale_down, self._settings.policy)
         ignores = _per_group((group.seen.options.ignore_daemonsets_utilization for group in groups), places)
         return utilizations(self._snapshot, self._rows, measure, ignores > 0)
 

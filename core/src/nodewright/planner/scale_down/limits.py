@@ -11,9 +11,10 @@ from nodewright.clusterstate.state import ClusterState
 from nodewright.model.group import GroupRef
 from nodewright.model.limits import ResourceLimits
 from nodewright.model.node import Node
+from nodewright.model.policy import Policy
 from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.model.removal import NodeRemoval, Removing
-from nodewright.model.settings import Settings
+from nodewright.model.settings import ScaleDownSettings
 from nodewright.planner.scale_up.limits import CountsDevices, amount_of, totals
 from nodewright.snapshot.snapshot import Snapshot
 
@@ -97,10 +98,11 @@ class _Budget:
     overflows: bool = True
 
     @staticmethod
-    def of(under_way: Iterable[Removing], settings: Settings) -> "_Budget":
-        counted = [held.removal.drains for held in under_way if not _is_free(held.removal, settings)]
-        limits = settings.scale_down
-        return _Budget(limits.max_scale_down_parallelism - len(counted), limits.max_drain_parallelism - sum(counted))
+    def of(under_way: Iterable[Removing], settings: ScaleDownSettings, policy: Policy) -> "_Budget":
+        counted = [held.removal.drains for held in under_way if not _is_free(held.removal, policy)]
+        return _Budget(
+            settings.max_scale_down_parallelism - len(counted), settings.max_drain_parallelism - sum(counted)
+        )
 
     def spend(self, nodes: int, drains: int) -> None:
         self.nodes -= nodes
@@ -109,7 +111,7 @@ class _Budget:
 
 
 def fit_into_budgets(
-    state: ClusterState, empty: Sequence[str], drain: Sequence[str], settings: Settings
+    state: ClusterState, empty: Sequence[str], drain: Sequence[str], settings: ScaleDownSettings, policy: Policy
 ) -> dict[str, int]:
     """Return node name → batch size of the removals that may start now.
 
@@ -123,17 +125,17 @@ def fit_into_budgets(
     for name in drain:
         ref = state.group_of_node[name]
         groups.setdefault(ref, _Group(ref)).drain.append(name)
-    budget = _Budget.of(state.observation.removing.values(), settings)
+    budget = _Budget.of(state.observation.removing.values(), settings, policy)
     whole = [group for group in groups.values() if is_atomic(state, group.ref)]
-    chosen = _take_whole(state, whole, budget, as_ca=not settings.policy.completes_atomic_batches)
-    if settings.policy.balances_removals:
+    chosen = _take_whole(state, whole, budget, as_ca=not policy.completes_atomic_batches)
+    if policy.balances_removals:
         order_empty, order_drain = list(empty), list(drain)
     else:
         order_empty = [name for group in groups.values() for name in group.empty]
         order_drain = [name for group in groups.values() for name in group.drain]
     single = {name for group in groups.values() if group not in whole for name in (*group.empty, *group.drain)}
     first = [name for name in order_empty if name in single]
-    if not settings.policy.empty_removals_are_free or not settings.scale_down.max_scale_down_parallelism:
+    if not policy.empty_removals_are_free or not settings.max_scale_down_parallelism:
         first = first[: max(0, budget.nodes)]
         budget.nodes -= len(first)
     left = min(budget.nodes, budget.drains)
@@ -141,9 +143,9 @@ def fit_into_budgets(
     return chosen | dict.fromkeys((*first, *then), 1)
 
 
-def _is_free(removal: NodeRemoval, settings: Settings) -> bool:
+def _is_free(removal: NodeRemoval, policy: Policy) -> bool:
     """Return whether the removal does not count: an empty node of an ordinary group, outside profile "ca"."""
-    return settings.policy.empty_removals_are_free and not removal.drains and removal.batch == 1
+    return policy.empty_removals_are_free and not removal.drains and removal.batch == 1
 
 
 def _take_whole(state: ClusterState, groups: Iterable[_Group], budget: _Budget, *, as_ca: bool) -> dict[str, int]:

@@ -12,18 +12,19 @@ from itertools import takewhile
 
 import numpy as np
 
-from nodewright.clusterstate.memory import ScaleDownMemory
 from nodewright.clusterstate.state import ClusterState
 from nodewright.estimator.limits import IsOver
 from nodewright.model.pod import Pod
+from nodewright.model.policy import Policy
 from nodewright.model.reason import Unremovable, UnremovableCode
-from nodewright.model.settings import Settings
+from nodewright.model.settings import DrainSettings
 from nodewright.planner.capacity_buffers.pods import is_virtual
 from nodewright.planner.scale_down.drainability import DrainabilityCache, DrainabilityRules, evaluate_subset
 from nodewright.planner.scale_down.limits import is_atomic
 from nodewright.planner.scale_down.pdb import DisruptionBudgets
 from nodewright.planner.scale_down.pod_index import PodSubset, is_being_replaced
 from nodewright.planner.scale_down.simulation import DrainSimulation, HintedNode
+from nodewright.planner.scale_up.context import ScaleUpContext
 from nodewright.snapshot.column import Mask
 from nodewright.snapshot.pod_places import PodPlaces
 from nodewright.snapshot.snapshot import Snapshot
@@ -76,24 +77,19 @@ class SimulatedRemovals:
 
 
 def simulate_removals(
-    snapshot: Snapshot,
-    names: Sequence[str],
-    hints: PodPlaces,
-    state: ClusterState,
-    settings: Settings,
-    is_over: IsOver,
+    context: ScaleUpContext, names: Sequence[str], hints: PodPlaces, is_over: IsOver
 ) -> SimulatedRemovals:
     """Try to drain the named nodes in order; pods may go to all other nodes, to the nodes of ``hints`` first.
 
-    The first node is simulated even if time ``is_over``. ``snapshot`` is not changed.
+    The first node is simulated even if time ``is_over``. The context's snapshot is not changed.
     """
     found = SimulatedRemovals()
     if not names:
         return found
+    state, snapshot, settings, policy = context.state, context.snapshot, context.settings, context.settings.policy
     simulation = DrainSimulation(snapshot.fork(), destination_rows(snapshot, state), hints, state.now)
-    simulator = RemovalSimulator(simulation, state, settings)
-    policy = settings.policy
-    most, counted, failed = most_removable(state.memory.scale_down, settings, state.now), 0, 0
+    simulator = RemovalSimulator(simulation, state, settings.drain, policy)
+    most, counted, failed = most_removable(context), 0, 0
     for index, name in enumerate(names):
         if index and is_over():
             found.skipped = dict.fromkeys(names[index:], _NO_TIME)
@@ -124,11 +120,12 @@ def destination_rows(snapshot: Snapshot, state: ClusterState) -> Mask:
     return found
 
 
-def update_interval(memory: ScaleDownMemory, settings: Settings, now: float) -> float:
+def update_interval(context: ScaleUpContext) -> float:
     """Return the shortest interval between two loops so far, in seconds; before the second loop, the unneeded time.
 
     CA measures it. Outside profile "ca" it is the scan interval: loops that would change nothing are left out.
     """
+    settings, memory, now = context.settings, context.state.memory.scale_down, context.state.now
     longest = settings.scale_down.scale_down_unneeded_time or 1e-9
     if not memory.updated_at:
         return longest
@@ -136,31 +133,31 @@ def update_interval(memory: ScaleDownMemory, settings: Settings, now: float) -> 
     return max(1e-9, min(memory.interval, latest))
 
 
-def most_removable(memory: ScaleDownMemory, settings: Settings, now: float) -> int:
+def most_removable(context: ScaleUpContext) -> int:
     """Return after how many removable nodes of ordinary groups no more candidates are simulated.
 
     More could not be removed in time. Empty nodes count only under profile "ca".
     """
-    step, interval = settings.scale_down.max_scale_down_parallelism, update_interval(memory, settings, now)
-    rounds = max(settings.scale_down.scale_down_unneeded_time, interval) // interval
-    return min(len(memory.unneeded_since) + 2 * step, int(step * rounds) + step)
+    settings, interval = context.settings.scale_down, update_interval(context)
+    step, rounds = settings.max_scale_down_parallelism, max(settings.scale_down_unneeded_time, interval) // interval
+    return min(len(context.state.memory.scale_down.unneeded_since) + 2 * step, int(step * rounds) + step)
 
 
 class RemovalSimulator:
     """The cluster without the candidates removed so far, and the disruptions that budgets still allow."""
 
-    def __init__(self, simulation: DrainSimulation, state: ClusterState, settings: Settings) -> None:
+    def __init__(self, simulation: DrainSimulation, state: ClusterState, drain: DrainSettings, policy: Policy) -> None:
         self._simulation = simulation
-        self._budgets = DisruptionBudgets.of(state.observation.workloads, settings)
+        self._budgets = DisruptionBudgets.of(state.observation.workloads, policy)
         rules = DrainabilityRules(
             state.observation.workloads,
             self._budgets,
-            settings.drain,
+            drain,
             state.now,
-            not settings.policy.applies_all_drain_rules,
+            not policy.applies_all_drain_rules,
         )
         self._drainability = DrainabilityCache(rules)
-        self._places_replaced = not settings.policy.replaced_pods_need_no_place
+        self._places_replaced = not policy.replaced_pods_need_no_place
         self._unneeded_before = state.memory.scale_down.unneeded_since
         # The nodes that were looked at ahead, and of these the nodes whose pods all fit together where the hints say.
         self._looked_ahead: set[str] = set()

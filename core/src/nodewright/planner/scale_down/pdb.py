@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from nodewright.model.cluster import PodDisruptionBudget
 from nodewright.model.pod import Pod
-from nodewright.model.settings import Settings
+from nodewright.model.policy import Policy
 from nodewright.predicates.selectors import Selector, parse_selector
 from nodewright.snapshot.workloads import Workloads
 
@@ -39,9 +39,9 @@ class DisruptionBudgets:
         self._namespaces = _index(self._budgets)
 
     @staticmethod
-    def of(workloads: Workloads, settings: Settings) -> "DisruptionBudgets":
+    def of(workloads: Workloads, policy: Policy) -> "DisruptionBudgets":
         """Return the budgets of a cluster, with nothing used up yet."""
-        return DisruptionBudgets(workloads.budgets, refuses_several=settings.policy.refuses_several_budgets)
+        return DisruptionBudgets(workloads.budgets, refuses_several=policy.refuses_several_budgets)
 
     def __bool__(self) -> bool:
         """Return whether there are any budgets."""

@@ -12,8 +12,9 @@ from nodewright.estimator.limits import IsOver
 from nodewright.model.group import GroupRef
 from nodewright.model.node import TO_BE_DELETED_TAINT
 from nodewright.model.plan import ScaleDownReport
+from nodewright.model.policy import Policy
 from nodewright.model.reason import ScaleDownResult, Unremovable, UnremovableCode
-from nodewright.model.settings import ScaleDownSettings, Settings
+from nodewright.model.settings import ScaleDownSettings
 from nodewright.planner.scale_down.drainability import overdue_after
 from nodewright.planner.scale_down.eligibility import (
     Candidates,
@@ -50,9 +51,9 @@ class CandidateAnalysis:
     found: SimulatedRemovals
 
 
-def forget_unneeded(state: ClusterState, settings: Settings) -> ScaleDownMemory:
+def forget_unneeded(state: ClusterState, settings: ScaleDownSettings) -> ScaleDownMemory:
     """Forget all unneeded-since times: in an unhealthy cluster no node may be scaled down."""
-    if not settings.scale_down.scale_down_enabled:
+    if not settings.scale_down_enabled:
         return state.memory.scale_down
     memory = state.memory.scale_down
     return replace(memory, unneeded_since={}, updated_at=memory.updated_at or state.now)
@@ -67,9 +68,11 @@ def plan_scale_down(
     """
     state, settings, held = context.state, context.settings, context.state.memory.scale_down
     names = state.observation.snapshot.common_names(context.snapshot)
-    before = restored_unneeded_since(held, context.snapshot, names, settings, state.now)
+    before = restored_unneeded_since(
+        held, context.snapshot, names, settings.scale_down.node_deletion_candidate_ttl, state.now
+    )
     memory = replace(held, unneeded_since=before, grown_at={**held.grown_at, **dict.fromkeys(grown, state.now)})
-    state = replace(_with_targets(state, targets, settings), memory=replace(state.memory, scale_down=memory))
+    state = replace(_with_targets(state, targets, settings.policy), memory=replace(state.memory, scale_down=memory))
     context = replace(context, state=state)
     analysis = _analyze_candidates(context, names)
     until, why = cooldown_until(memory, settings.scale_down)
@@ -82,7 +85,7 @@ def plan_scale_down(
         },
         recheck_at=_recheck_at(context, analysis.found),
         hints=analysis.found.hints,
-        interval=update_interval(memory, settings, state.now),
+        interval=update_interval(context),
         updated_at=state.now,
     )
     report, hints = _report(context, analysis, after, wait)
@@ -130,7 +133,7 @@ def _report(
     return report, selection.hints
 
 
-def _with_targets(state: ClusterState, targets: Mapping[GroupRef, int], settings: Settings) -> ClusterState:
+def _with_targets(state: ClusterState, targets: Mapping[GroupRef, int], policy: Policy) -> ClusterState:
     """Return the state with the target sizes that this loop leaves.
 
     CA reads the targets again. Outside profile "ca" the smaller of both sizes counts: the cloud may still refuse an
@@ -139,7 +142,7 @@ def _with_targets(state: ClusterState, targets: Mapping[GroupRef, int], settings
     groups = dict(state.groups)
     for ref, target in targets.items():
         group = groups[ref]
-        kept = min(target, group.seen.target or 0) if settings.policy.uses_smaller_size else target
+        kept = min(target, group.seen.target or 0) if policy.uses_smaller_size else target
         groups[ref] = replace(group, seen=replace(group.seen, target=kept))
     return replace(state, groups=groups) if targets else state
 
@@ -147,15 +150,13 @@ def _with_targets(state: ClusterState, targets: Mapping[GroupRef, int], settings
 def _analyze_candidates(context: ScaleUpContext, names: Sequence[str]) -> CandidateAnalysis:
     """Find candidates, measure their utilization, and simulate the removal of those with low utilization."""
     state, settings = context.state, context.settings
-    candidates = find_candidates(state, names, settings)
-    eligible = find_eligible(context.snapshot, candidates.names, state, settings)
+    candidates = find_candidates(state, names, settings.scale_down)
+    eligible = find_eligible(context, candidates.names)
     balance = None
     if settings.policy.balances_removals:
         balance = SimilarGroupBalance(context, (state.group_of_node[name] for name in eligible.names))
     ordered = sort_candidates(eligible.names, context, balance)
-    found = simulate_removals(
-        context.snapshot, ordered, state.memory.scale_down.hints, state, settings, _time_limit(context)
-    )
+    found = simulate_removals(context, ordered, state.memory.scale_down.hints, _time_limit(context))
     return CandidateAnalysis(candidates=candidates, eligible=eligible, balance=balance, found=found)
 
 
@@ -165,9 +166,7 @@ def _simulate_again(context: ScaleUpContext, found: SimulatedRemovals) -> Simula
     All its calls together have as much time as the first simulation had.
     """
     is_over = _time_limit(context)
-    return lambda names: simulate_removals(
-        context.snapshot, names, found.hints, context.state, context.settings, is_over
-    )
+    return lambda names: simulate_removals(context, names, found.hints, is_over)
 
 
 def _time_limit(context: ScaleUpContext) -> IsOver:

@@ -24,7 +24,6 @@ from nodewright.model.meta import OwnerReference
 from nodewright.model.node import Node
 from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.model.removal import NodeRemoval, RemovalReason
-from nodewright.model.settings import Settings
 from nodewright.planner.scale_down.eligibility import SimilarGroupBalance
 from nodewright.planner.scale_down.limits import MinimumLimits, fit_into_budgets, keep_complete_groups
 from nodewright.planner.scale_down.node_removal import RemovableNode, SimulatedRemovals, destination_rows
@@ -101,7 +100,8 @@ def select_removals(
         state,
         [name for name in names if not by_name[name].moving],
         [name for name in names if by_name[name].moving],
-        context.settings,
+        context.settings.scale_down,
+        context.settings.policy,
     )
     drains = context.settings.scale_down.max_drain_parallelism > 0
     waiting = (by_name[name] for name in names if name not in batches)
@@ -176,7 +176,7 @@ def _reason_to_stay(
 ) -> Unremovable | None:
     """Return why a removable node stays for now; a node that may go counts as removed."""
     state = context.state
-    wait = reason_not_old_enough(state, found.name, since) or reason_for_pause(state, found, context.settings)
+    wait = reason_not_old_enough(state, found.name, since) or reason_for_pause(context, found)
     return wait or minimum_limits.take(state.group_of_node[found.name], _node(state, found.name))
 
 
@@ -302,12 +302,13 @@ def _staying(context: ScaleUpContext, names: Mapping[str, RemovableNode]) -> Mas
     return found & snapshot.schedulable
 
 
-def reason_for_pause(state: ClusterState, found: RemovableNode, settings: Settings) -> Unremovable | None:
+def reason_for_pause(context: ScaleUpContext, found: RemovableNode) -> Unremovable | None:
     """Return why a removable node should not go now, given what removals did lately; None if it may.
 
     The group is quarantined, or grew again soon after it shrank; the node's last removal failed; or its pods were
     moved too often. CA knows none of these.
     """
+    state, settings = context.state, context.settings
     ref, memory, now = state.group_of_node[found.name], state.memory.scale_down, state.now
     quarantined, flapping = memory.quarantined_until.get(ref, 0.0), memory.flapping.get(ref)
     if not settings.policy.pauses_after_removals:

@@ -9,7 +9,6 @@ from nodewright.clusterstate.memory import ScaleDownMemory
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.node import DELETION_CANDIDATE_TAINT, TO_BE_DELETED_TAINT, Node
 from nodewright.model.reason import Unremovable, UnremovableCode
-from nodewright.model.settings import Settings
 from nodewright.predicates.selectors import parse_int64
 from nodewright.snapshot.column import Mask
 from nodewright.snapshot.node_table import NodeTable
@@ -17,14 +16,13 @@ from nodewright.snapshot.snapshot import Snapshot
 
 
 def restored_unneeded_since(
-    memory: ScaleDownMemory, snapshot: Snapshot, names: Iterable[str], settings: Settings, now: float
+    memory: ScaleDownMemory, snapshot: Snapshot, names: Iterable[str], ttl: float, now: float
 ) -> Mapping[str, float]:
     """Return node name → since when it is unneeded, as the last loop left it (epoch seconds).
 
-    With ``--node-deletion-candidate-ttl``, the first loop of a new engine also reads soft taints that are younger
+    With a ``ttl`` (``--node-deletion-candidate-ttl``, seconds), the first loop of a new engine also reads soft taints that are younger
     than that. Memory wins over taints. A taint with a time in the future counts as one of now.
     """
-    ttl = settings.scale_down.node_deletion_candidate_ttl
     if memory.updated_at or not ttl:
         return memory.unneeded_since
     times = ((name, tainted_at(snapshot.node(snapshot.row(name)), DELETION_CANDIDATE_TAINT)) for name in names)

@@ -26,8 +26,9 @@ from nodewright.clusterstate.accelerators import NO_ACCELERATORS, Accelerators
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
+from nodewright.model.policy import Policy
 from nodewright.model.quantity import NANO, Quantity
-from nodewright.model.settings import Settings
+from nodewright.model.settings import ScaleDownSettings
 from nodewright.planner.scale_down.drainability import is_long_terminating
 from nodewright.snapshot.column import Ids, Mask
 from nodewright.snapshot.node_table import NodeTable
@@ -52,13 +53,13 @@ class Measure:
     as_ca: bool = False
 
     @staticmethod
-    def of(state: ClusterState, settings: Settings) -> "Measure":
+    def of(state: ClusterState, settings: ScaleDownSettings, policy: Policy) -> "Measure":
         """Return how to measure under these settings."""
         return Measure(
             now=state.now,
             accelerators=Accelerators.of(state.observation.providers.values()),
-            ignore_mirrors=settings.scale_down.ignore_mirror_pods_utilization,
-            as_ca=not settings.policy.defines_division_by_zero,
+            ignore_mirrors=settings.ignore_mirror_pods_utilization,
+            as_ca=not policy.defines_division_by_zero,
         )
 
 

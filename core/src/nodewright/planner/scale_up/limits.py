@@ -16,7 +16,7 @@ from nodewright.model.meta import LabelSelector
 from nodewright.model.node import Node
 from nodewright.model.printable import printable
 from nodewright.model.quantity import NANO, Quantity
-from nodewright.model.settings import Settings
+from nodewright.model.settings import LimitSettings
 from nodewright.predicates.selectors import Selector, parse_selector
 from nodewright.snapshot.column import Ints, Mask
 from nodewright.snapshot.node_table import NodeTable
@@ -204,9 +204,9 @@ class ReadQuota(NamedTuple):
     problem: str = ""
 
 
-def read_quotas(seen: Observation, settings: Settings) -> tuple[ReadQuota, ...]:
+def read_quotas(seen: Observation, settings: LimitSettings) -> tuple[ReadQuota, ...]:
     """Return every quota of the cluster, by name; none if CapacityQuotas are disabled."""
-    if not settings.limits.capacity_quotas_enabled:
+    if not settings.capacity_quotas_enabled:
         return ()
     has_types = any(not is_plain(name) for quota in seen.quotas for name in quota.spec.limits.resources)
     types = _known_types(seen) if has_types else None

@@ -14,8 +14,9 @@ from nodewright.model.group import GroupRef
 from nodewright.model.node import Node
 from nodewright.model.plan import MisfitNode, ScaleUpReport
 from nodewright.model.pod import Pod
+from nodewright.model.policy import Policy
 from nodewright.model.reason import Rejection, SkipCode, SkipReason
-from nodewright.model.settings import Settings
+from nodewright.model.settings import TemplateSettings
 from nodewright.model.timestamps import format_moment
 from nodewright.planner.scale_up.context import ScaleUpContext
 from nodewright.planner.scale_up.pending_pods import Bought
@@ -44,14 +45,16 @@ class PurchaseEvaluation:
     barred: Barred = field(default_factory=dict)
 
 
-def evaluate_purchases(state: ClusterState, settings: Settings, left: Iterable[Pod]) -> PurchaseEvaluation:
+def evaluate_purchases(
+    state: ClusterState, templates: TemplateSettings, policy: Policy, left: Iterable[Pod]
+) -> PurchaseEvaluation:
     """Evaluate what was bought, now that the pods in ``left`` fit nowhere. CA does not.
 
     A purchase ends when a node of the group is up that was created after it: its pods fit, or it takes such pods when
     it is empty, or it is a misfit.
     """
     held = state.memory.purchases
-    if not held or not settings.policy.remembers_purchases:
+    if not held or not policy.remembers_purchases:
         return PurchaseEvaluation()
     classes = _by_kind(state.observation.snapshot, left)
     purchases: dict[GroupRef, dict[str, Purchase]] = {ref: dict(kinds) for ref, kinds in held.items()}
@@ -68,7 +71,7 @@ def evaluate_purchases(state: ClusterState, settings: Settings, left: Iterable[P
                 kinds[kind] = changed(purchase, asked=0.0)
                 continue
             pod_class, pod = waiting
-            rejection = _find_rejection(state, settings, newest, pod_class)
+            rejection = _find_rejection(state, templates, newest, pod_class)
             if rejection is None:
                 kinds[kind] = Purchase()
             elif not (is_stable(newest, state.now) or _is_final(rejection)):
@@ -87,10 +90,10 @@ def evaluate_purchases(state: ClusterState, settings: Settings, left: Iterable[P
 
 
 def note_purchases(
-    held: Purchases, reports: Iterable[ScaleUpReport], snapshot: Snapshot, settings: Settings, now: float
+    held: Purchases, reports: Iterable[ScaleUpReport], snapshot: Snapshot, policy: Policy, now: float
 ) -> Purchases:
     """Return the purchases with those that a plan makes for pods."""
-    if not settings.policy.remembers_purchases:
+    if not policy.remembers_purchases:
         return held
     bought: dict[tuple[GroupRef, str], None] = {}
     for report in reports:
@@ -134,11 +137,13 @@ def _newest_up(state: ClusterState, ref: GroupRef, since: float) -> Node | None:
     return max((node for node in nodes if node.created >= since), key=lambda node: node.created, default=None)
 
 
-def _find_rejection(state: ClusterState, settings: Settings, node: Node, pod_class: PodClass) -> Rejection | None:
+def _find_rejection(
+    state: ClusterState, templates: TemplateSettings, node: Node, pod_class: PodClass
+) -> Rejection | None:
     """Return why a node does not take a pod of the class even if only DaemonSets run on it; None if it does."""
     sample = sample_of(node, state.observation)
     template_nodes = state.observation.snapshot.sibling()
-    template_nodes.add_nodes([sanitized(node, node.name, settings.templates)])
+    template_nodes.add_nodes([sanitized(node, node.name, templates)])
     place_daemons(template_nodes, Template(node, sample.pods), [len(template_nodes) - 1])
     rejection = explain(template_nodes, pod_class, len(template_nodes) - 1)
     return rejection if rejection is not None and rejection.predicate in _OF_THE_NODE else None

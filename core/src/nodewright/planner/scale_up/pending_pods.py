@@ -12,8 +12,9 @@ from nodewright.estimator.binpacking import share_of
 from nodewright.estimator.round_robin import dealt_in_turn, round_robin
 from nodewright.model.duration import parse_duration
 from nodewright.model.pod import Pod, PodSpec
+from nodewright.model.policy import Policy
 from nodewright.model.removal import Removing
-from nodewright.model.settings import PodSettings, Settings
+from nodewright.model.settings import PodSettings
 from nodewright.predicates import capacity, feasible, is_countable
 from nodewright.snapshot.pod_class import PodClass, PodClasses, ask_once
 from nodewright.snapshot.snapshot import Snapshot
@@ -68,14 +69,14 @@ def is_expendable(priority: int | None, settings: PodSettings) -> bool:
     return priority is not None and priority < settings.expendable_pods_priority_cutoff
 
 
-def drop_passed_over(snapshot: Snapshot, settings: Settings) -> None:
+def drop_passed_over(snapshot: Snapshot, settings: PodSettings, policy: Policy) -> None:
     """Free the room of expendable pods.
 
     Under profile "ca" also that of running pods of schedulers that are not allowed: CA does not see them.
     """
-    allowed = settings.pods.allowed_scheduler_names
-    _drop(snapshot, lambda spec: is_expendable(spec.priority, settings.pods))
-    if allowed and not settings.policy.sees_pods_of_all_schedulers:
+    allowed = settings.allowed_scheduler_names
+    _drop(snapshot, lambda spec: is_expendable(spec.priority, settings))
+    if allowed and not policy.sees_pods_of_all_schedulers:
         _drop(snapshot, lambda spec: spec.scheduler_name not in allowed)
 
 
@@ -131,9 +132,9 @@ def is_pending(pod: Pod, settings: PodSettings) -> bool:
     return untried and pod.spec.scheduler_name in settings.bypassed_scheduler_names
 
 
-def unhelped_namespaces(snapshot: Snapshot, settings: Settings) -> frozenset[str]:
+def unhelped_namespaces(snapshot: Snapshot, policy: Policy) -> frozenset[str]:
     """Return the namespaces that are being deleted: their pods can never be bound. CA buys nodes for them."""
-    return snapshot.context.ending_namespaces if settings.policy.ignores_ending_namespaces else frozenset()
+    return snapshot.context.ending_namespaces if policy.ignores_ending_namespaces else frozenset()
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from nodewright.clusterstate.provision_times import MARGIN, usual_time
 from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.model.duration import format_duration
 from nodewright.model.group import GroupRef
-from nodewright.model.settings import Settings
+from nodewright.model.policy import Policy
+from nodewright.model.settings import FailureSettings
 from nodewright.planner.registration_deadline import last_registered
 
 
@@ -27,13 +28,13 @@ class Silence:
     is_silent: bool = False
 
 
-def find_silent(state: ClusterState, settings: Settings) -> dict[GroupRef, Silence]:
+def find_silent(state: ClusterState, settings: FailureSettings, policy: Policy) -> dict[GroupRef, Silence]:
     """Return the groups that are silent or on probation with machines under way, and those that are hedged.
 
     A hedge holds until its machines arrive or it is over: one machine of the group does not bring the others.
     Zero-or-max groups and groups with reserved machines are left out.
     """
-    if not settings.policy.doubts_silent_groups:
+    if not policy.doubts_silent_groups:
         return {}
     hedged_at = _find_hedged(state)
     found = {}
@@ -41,15 +42,15 @@ def find_silent(state: ClusterState, settings: Settings) -> dict[GroupRef, Silen
         is_whole = group.seen.options.zero_or_max_node_scaling or any(request.atomic for request in group.requests)
         if not group.requests or is_whole:
             continue
-        silence = _doubt(group, state, settings, hedged_at.get(ref, -math.inf))
+        silence = _doubt(group, state, settings, policy, hedged_at.get(ref, -math.inf))
         if silence is not None:
             found[ref] = silence
     return found
 
 
-def silence_deadlines(state: ClusterState, settings: Settings) -> Iterator[float]:
+def silence_deadlines(state: ClusterState, settings: FailureSettings, policy: Policy) -> Iterator[float]:
     """Yield when each group with machines under way becomes silent (epoch seconds)."""
-    if settings.policy.hedges:
+    if policy.hedges:
         for group in state.groups.values():
             if group.requests:
                 yield _quiet_since(group, state) + _usual_seconds(group.ref, state, settings)
@@ -65,10 +66,12 @@ def _find_hedged(state: ClusterState) -> dict[GroupRef, float]:
     return found
 
 
-def _doubt(group: GroupState, state: ClusterState, settings: Settings, hedged_at: float) -> Silence | None:
+def _doubt(
+    group: GroupState, state: ClusterState, settings: FailureSettings, policy: Policy, hedged_at: float
+) -> Silence | None:
     since = _quiet_since(group, state)
-    is_silent = settings.policy.hedges and since + _usual_seconds(group.ref, state, settings) < state.now
-    probed_after = _probed_after(group, state, settings)
+    is_silent = policy.hedges and since + _usual_seconds(group.ref, state, settings) < state.now
+    probed_after = _probed_after(group, state, policy)
     requests = [
         request
         for request in group.requests
@@ -86,10 +89,10 @@ def _doubt(group: GroupState, state: ClusterState, settings: Settings, hedged_at
     return Silence(machines=machines, asked=asked, reason=reason, is_silent=is_silent)
 
 
-def _probed_after(group: GroupState, state: ClusterState, settings: Settings) -> float:
+def _probed_after(group: GroupState, state: ClusterState, policy: Policy) -> float:
     """Return since when a group's requests are probes (epoch seconds); infinity if it is not on probation."""
     backoff = group.backoff
-    if backoff is None or not settings.policy.probes_after_backoff or allowance(backoff, state.now) is None:
+    if backoff is None or not policy.probes_after_backoff or allowance(backoff, state.now) is None:
         return math.inf
     return backoff.until
 
@@ -99,19 +102,18 @@ def _quiet_since(group: GroupState, state: ClusterState) -> float:
     return max(min(request.started for request in group.requests), min(last_registered(group, state), state.now))
 
 
-def _usual_seconds(ref: GroupRef, state: ClusterState, settings: Settings) -> float:
+def _usual_seconds(ref: GroupRef, state: ClusterState, settings: FailureSettings) -> float:
     """Return how long machines of a group usually take at most, in seconds.
 
     It is the 99th percentile of its own arrivals, else that of its provider's other groups, else ``--hedging-delay``.
     If the provider sets the group's provision time, it is that time without the margin of a learned one.
     """
-    failures = settings.failures
     said = state.observation.groups[ref].options.max_node_provision_seconds
-    if said != failures.ordinary_provision_seconds:
+    if said != settings.ordinary_provision_seconds:
         return said / MARGIN
     histories = state.memory.arrivals
     own = histories.get(ref)
     usual = usual_time([own]) if own is not None and own.held else None
     if usual is None:
         usual = usual_time(held for other, held in histories.items() if other.provider == ref.provider)
-    return failures.hedging_delay if usual is None else max(usual, failures.min_learned_provision_time)
+    return settings.hedging_delay if usual is None else max(usual, settings.min_learned_provision_time)
