@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 
 from nodewright.clusterstate.memory import PlanMemory
 from nodewright.clusterstate.state import ClusterState
-from nodewright.engine.brain import Planning
+from nodewright.engine.planning import Planning
 from nodewright.model.action import IncreaseSize
 from nodewright.model.group import GroupRef
 from nodewright.model.plan import Plan
@@ -89,7 +89,7 @@ def count_false_failovers(
 def _add_run(total: FalseFailovers, settings: Mapping[str, Any], seed: int) -> None:
     watch = _Watch()
     scenario = _scenario(settings, total["place"], seed)
-    result = build_simulation(scenario, BuildOptions(brain=Planning(make_plan=watch.make_plan))).run()
+    result = build_simulation(scenario, BuildOptions(planning=Planning(make_plan=watch.make_plan))).run()
     asked, given_up = watch.asked, watch.given_up
     facts = [(fact.what, fact.at, _number(fact.name)) for fact in result.journal if fact.where == "fake/a"]
     came = {number: at for what, at, number in facts if what == What.NODE_ADDED}

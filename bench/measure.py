@@ -13,8 +13,8 @@ import numpy as np
 from nodewright.adapters.store.file_store import FileStore
 from nodewright.clusterstate.fold import fold
 from nodewright.clusterstate.memory import Memory
-from nodewright.engine.brain import Planning
 from nodewright.engine.intent import with_intent
+from nodewright.engine.planning import Planning
 from nodewright.model.plan import Plan
 from nodewright.model.settings import Settings
 from nodewright.snapshot.observation import Observation
@@ -81,14 +81,14 @@ class Loop:
 
     settings: Settings
     memory: Memory = field(default_factory=Memory)
-    brain: Planning = field(default_factory=Planning)
+    planning: Planning = field(default_factory=Planning)
     random: Random = field(default_factory=lambda: Random(1))
     store: FileStore = field(default_factory=make_store)
 
     def turn(self, seen: Observation) -> Plan:
         state = fold(self.memory, seen, [], self.settings)
-        plan, after = self.brain.make_plan(state, self.settings, self.random)
-        violations = self.brain.check(seen, plan, after, self.settings)
+        plan, after = self.planning.make_plan(state, self.settings, self.random)
+        violations = self.planning.check(seen, plan, after, self.settings)
         if violations:
             raise AssertionError(f"the plan breaks its rules: {violations}")
         self.memory = replace(state.memory, scale_down=after.scale_down)

@@ -10,7 +10,7 @@ from random import Random
 from measure import Benchmark, Prepared, Result
 from nodewright.clusterstate.memory import PlanMemory
 from nodewright.clusterstate.state import ClusterState
-from nodewright.engine.brain import Planning
+from nodewright.engine.planning import Planning
 from nodewright.model.plan import Plan
 from nodewright.model.settings import Settings
 from nodewright.planner import make_plan
@@ -26,7 +26,7 @@ class Waits:
     """From the loop that first sees a pod to the one that asks for its machine: how many loops, and how much planning."""
 
     def __init__(self) -> None:
-        self.brain = Planning(make_plan=self._plan)
+        self.planning = Planning(make_plan=self._plan)
         self._seen: dict[str, tuple[int, float]] = {}
         self._loop, self._spent = 0, 0.0
         self.loops_a_second = 0.0
@@ -63,7 +63,7 @@ def prepare_replay(compression: float, share: float) -> Prepared:
     """The trace; a share of its size is a share of the time that its packaged cut takes."""
     scenario = trace_scenario(_WHOLE if share == 1 else _CUT, compression=compression / share)
     waits = Waits()
-    simulation = build_simulation(scenario, BuildOptions(brain=waits.brain))
+    simulation = build_simulation(scenario, BuildOptions(planning=waits.planning))
 
     def run() -> Result:
         began = time.process_time()

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from node_bound import Amounts, Moment, NodeBound, Shape, averaged, moments
-from nodewright.engine.brain import Planning
+from nodewright.engine.planning import Planning
 from nodewright_simulator.build import BuildOptions, build_simulation
 from nodewright_simulator.journal import Fact, What
 from nodewright_simulator.openb import Trace, load_openb, trace_scenario
@@ -65,7 +65,7 @@ def replay(name: str, folder: Path = FOLDER) -> SimulationResult:
     scenario = trace_scenario(str(folder), compression=run.compression)
     waits = dict.fromkeys(("scale-down-unneeded-time", "scale-down-delay-after-add"), run.wait)
     scenario = msgspec.structs.replace(scenario, settings={**scenario.settings, **waits, "expander": run.expander})
-    return build_simulation(scenario, BuildOptions(brain=Planning(strict=True))).run()
+    return build_simulation(scenario, BuildOptions(planning=Planning(strict=True))).run()
 
 
 def measure(name: str, result: SimulationResult, trace: Trace) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from clusters import Cluster
 from measure import Loop
 from nodewright.clusterstate.memory import PlanMemory
 from nodewright.clusterstate.state import ClusterState
-from nodewright.engine.brain import Planning
+from nodewright.engine.planning import Planning
 from nodewright.model.group import GroupRef
 from nodewright.model.plan import Plan, ScaleDownReport
 from nodewright.model.removal import NodeRemoval, RemovalReason
@@ -93,4 +93,4 @@ def faulty(state: ClusterState, _settings: Settings, _random: Random) -> tuple[P
 
 def test_a_whole_loop_checks_removals_too() -> None:
     with pytest.raises(AssertionError, match="there is no node ghost"):
-        Loop(Settings(), brain=Planning(make_plan=faulty)).turn(Cluster().look())
+        Loop(Settings(), planning=Planning(make_plan=faulty)).turn(Cluster().look())

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from nodewright.adapters.provider import CallSettings, InlineRunner, connect_provider
-from nodewright.engine.brain import Planning
+from nodewright.engine.planning import Planning
 from nodewright.model.settings import ScaleUpSettings, Settings
 from nodewright.spec import Capability, NodeStart, ProviderInfo, hookimpl
 from nodewright.testkit import FakeClock, build_pod
@@ -93,7 +93,7 @@ class EnginePlay:
         calls = CallSettings(deadline_seconds=60.0)
         client = connect_provider(name, plugin, clock=clock, runner=InlineRunner(clock), settings=calls)
         chosen = settings or Settings(scale_up=ScaleUpSettings(expander="price"))
-        options = RunOptions(end=end, settings=chosen, brain=Planning(strict=True))
+        options = RunOptions(end=end, settings=chosen, planning=Planning(strict=True))
         self._simulation = Simulation(clock, [client], options)
         web = DeploymentController(self._simulation.cluster, "web", build_pod("web", cpu="1500m", unschedulable=False))
         self._simulation.agenda.at(PODS_AT, lambda at: web.scale(3, at))

@@ -19,8 +19,8 @@ from nodewright.adapters.kube.api import ApiError, Request
 from nodewright.adapters.kube.connection import Connection, connect
 from nodewright.adapters.kube.reflector import ObjectCache, Reflector
 from nodewright.adapters.kube.resources import Resource
+from nodewright.model.duration import format_moment
 from nodewright.model.pod import Pod
-from nodewright.model.timestamps import format_moment
 
 REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 EXEC = "client.authentication.k8s.io/v1"

@@ -17,6 +17,7 @@ from tests.e2e.rights import bind_role, find_refused, granted, is_used, read_ask
 from tests.e2e.test_scale_up import count_ready, count_running, find_events
 
 from nodewright.model.capability import Capability
+from nodewright.model.duration import format_moment
 from nodewright.model.provisioning_request import (
     BEST_EFFORT_ATOMIC,
     CHECK_CAPACITY,
@@ -25,7 +26,6 @@ from nodewright.model.provisioning_request import (
     SEED_ATOMIC,
     SEED_CHECK_CAPACITY,
 )
-from nodewright.model.timestamps import format_moment
 from nodewright_fake import CloudOptions, GroupConfig, StockOut, fixed
 from nodewright_fake.options import MachineShape, MachineTypeConfig
 

@@ -10,7 +10,7 @@ from itertools import product
 from random import Random
 from typing import Any
 
-from nodewright.engine.brain import Planning
+from nodewright.engine.planning import Planning
 from nodewright_simulator.build import BuildOptions, build_simulation
 from nodewright_simulator.journal import What
 from nodewright_simulator.scenario_file import read_scenario
@@ -88,7 +88,7 @@ def hunt_jumps(seeds: range) -> tuple[int, str]:
 def find_faults(jump: Jump | None) -> list[str]:
     """Run the schedule and say what went wrong, by the true time."""
     scenario = read_scenario(json.dumps(schedule(jump)), "clock jumps")
-    simulation = build_simulation(scenario, BuildOptions(brain=Planning(strict=True)))
+    simulation = build_simulation(scenario, BuildOptions(planning=Planning(strict=True)))
     result = simulation.run()
     found = [] if result.final.running == LEFT else [f"{result.final.running} pods run, not {LEFT}"]
     if result.increases > most_bought(jump):

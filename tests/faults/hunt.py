@@ -12,7 +12,7 @@ from tests.faults.schedules import Schedule, schedules
 from tests.faults.shrink import shrink
 from tests.faults.witness import Witness
 
-from nodewright.engine.brain import Planning
+from nodewright.engine.planning import Planning
 from nodewright.model.errors import ConfigError
 from nodewright_simulator.scenario_file import read_scenario
 
@@ -38,11 +38,11 @@ class Hunt:
     broken: Broken | None = None
 
 
-def examine(schedule: Schedule, brain: Planning | None = None) -> None:
+def examine(schedule: Schedule, planning: Planning | None = None) -> None:
     """Raises Broken for the first invariant that does not hold."""
     scenario = read_scenario(json.dumps(schedule), "schedule")
     try:
-        facts = Facts(Witness(scenario, brain or Planning()).watch())
+        facts = Facts(Witness(scenario, planning or Planning()).watch())
     except Exception as error:  # whatever it is, a schedule made the engine fall over
         raise Broken("running", [f"{type(error).__name__}: {error}"], schedule) from error
     for name, check in INVARIANTS.items():
@@ -79,27 +79,27 @@ def _draw(number: int) -> Schedule:
     return found[-1]  # the first is always the simplest that there is
 
 
-def hunt(numbers: range, *, brain: Planning | None = None) -> Hunt:
+def hunt(numbers: range, *, planning: Planning | None = None) -> Hunt:
     """Tries the schedules of these numbers until one is broken."""
     found = Hunt()
     for schedule in drawn(numbers):
         found.tried += 1
         try:
-            examine(schedule, brain)
+            examine(schedule, planning)
         except Broken as broken:
             found.broken = broken
             break
     return found
 
 
-def smallest(broken: Broken, brain: Planning | None = None) -> Broken:
+def smallest(broken: Broken, planning: Planning | None = None) -> Broken:
     """The same failure in as small a schedule as can be found."""
     last = broken
 
     def fails(schedule: Schedule) -> bool:
         nonlocal last
         try:
-            examine(schedule, brain)
+            examine(schedule, planning)
         except Broken as again:
             if (again.invariant, type(again.__cause__)) == (broken.invariant, type(broken.__cause__)):
                 last = again

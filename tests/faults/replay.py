@@ -9,7 +9,7 @@ from tests.faults.history import Loop
 from tests.faults.invariants import INVARIANTS
 from tests.faults.witness import Witness
 
-from nodewright.engine.brain import Planning
+from nodewright.engine.planning import Planning
 from nodewright_simulator.scenario_file import load_scenario
 
 

@@ -13,7 +13,7 @@ from tests.faults.clock_jumps import hunt_jumps
 from tests.faults.hunt import hunt
 
 import nodewright
-from nodewright.engine.brain import Planning
+from nodewright.engine.planning import Planning
 from nodewright.model.plan import PlannedAction
 from nodewright.model.settings import Settings
 from nodewright.snapshot.observation import Observation
@@ -42,7 +42,7 @@ def _hunt_jumps() -> dict[str, object]:
 
 
 def _hunt(first: int, schedules: int) -> dict[str, object]:
-    found = hunt(range(first, first + schedules), brain=Planning(check_actions=unchecked))
+    found = hunt(range(first, first + schedules), planning=Planning(check_actions=unchecked))
     broken = found.broken
     return {
         "schedules": found.tried,

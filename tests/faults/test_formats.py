@@ -13,7 +13,7 @@ from tests.faults.replay import replay, story
 from tests.faults.schedules import Schedule, schedules
 from tests.faults.witness import Witness
 
-from nodewright.engine.brain import Planning
+from nodewright.engine.planning import Planning
 from nodewright_simulator.scenario_file import read_scenario
 
 REPOSITORY = Path(__file__).parents[2]

@@ -16,7 +16,7 @@ from tests.faults.witness import Witness
 
 from nodewright.clusterstate.memory import PlanMemory
 from nodewright.clusterstate.state import ClusterState
-from nodewright.engine.brain import Planning
+from nodewright.engine.planning import Planning
 from nodewright.model.action import IncreaseSize
 from nodewright.model.plan import Plan
 from nodewright.model.settings import Settings
@@ -61,7 +61,7 @@ BROKEN = Planning(make_plan=greedy)
 
 @pytest.mark.slow
 def test_a_failure_is_told_as_a_small_scenario_that_replays_it(tmp_path: Path) -> None:
-    found = hunt(range(50), brain=BROKEN)
+    found = hunt(range(50), planning=BROKEN)
     assert found.broken is not None
     told = smallest(found.broken, BROKEN)
     assert told.invariant == "overbuying"
@@ -75,7 +75,7 @@ def test_a_failure_is_told_as_a_small_scenario_that_replays_it(tmp_path: Path) -
 
 
 def test_the_engine_itself_passes_where_the_broken_one_fails() -> None:
-    found = hunt(range(50), brain=BROKEN)
+    found = hunt(range(50), planning=BROKEN)
     assert found.broken is not None
     examine(found.broken.schedule)
     with pytest.raises(Broken, match="overbuying"):
@@ -90,10 +90,10 @@ def faint(state: ClusterState, settings: Settings, random: Random) -> tuple[Plan
 
 
 def test_an_engine_that_falls_over_is_told_as_a_scenario_too() -> None:
-    brain = Planning(make_plan=faint)
-    found = hunt(range(20), brain=brain)
+    planning = Planning(make_plan=faint)
+    found = hunt(range(20), planning=planning)
     assert found.broken is not None
-    told = smallest(found.broken, brain)
+    told = smallest(found.broken, planning)
     assert (told.invariant, told.findings) == ("running", ["ZeroDivisionError: one pod at a time"])
     assert len(told.scenario.splitlines()) < 30
 

@@ -15,7 +15,7 @@ from tests.faults.provider import OtherProvider, TellingProvider
 from nodewright.adapters.provider import CallRunner, CallSettings, ProviderClient, connect_provider
 from nodewright.clusterstate.memory import PlanMemory
 from nodewright.clusterstate.state import ClusterState
-from nodewright.engine.brain import Planning
+from nodewright.engine.planning import Planning
 from nodewright.model.action import IncreaseSize
 from nodewright.model.plan import Plan
 from nodewright.model.provisioning_request import (
@@ -42,9 +42,9 @@ class Endless(Exception):
 class Witness:
     """Stands beside one simulation. ``watch`` runs it."""
 
-    def __init__(self, scenario: Scenario, brain: Planning) -> None:
+    def __init__(self, scenario: Scenario, planning: Planning) -> None:
         self.history = History(scenario)
-        self._brain = brain
+        self._planning = planning
         self._answers: dict[str, dict[str, Any]] = {}
         self._limits: dict[str, tuple[int, int]] = {}
         self._has_groups = False
@@ -52,8 +52,8 @@ class Witness:
         self._telling = {group["name"] for group in groups if _SILENT not in group.get("switched_off", {})}
         self._last_ready: dict[str, float] = {}
         self._ran: set[str] = set()
-        watched = Planning(make_plan=self._plan, check_actions=brain.check_actions, strict=brain.strict)
-        self._simulation = build_simulation(scenario, BuildOptions(brain=watched, load=self._load))
+        watched = Planning(make_plan=self._plan, check_actions=planning.check_actions, strict=planning.strict)
+        self._simulation = build_simulation(scenario, BuildOptions(planning=watched, load=self._load))
 
     def watch(self) -> History:
         self.history.result = self._simulation.run()
@@ -146,7 +146,7 @@ class Witness:
         self._has_groups = False
         if sum(loop.at == state.now for loop in self.history.loops[-LOOPS_AT_A_TIME:]) == LOOPS_AT_A_TIME:
             raise Endless(f"{state.now:g} s: {LOOPS_AT_A_TIME} loops at once")
-        plan, after = self._brain.make_plan(state, settings, random)
+        plan, after = self._planning.make_plan(state, settings, random)
         for action in plan.actions:
             if isinstance(action, IncreaseSize) and action.hedged:
                 self.history.loops[-1].hedged[action.group.group_id] = action.hedged

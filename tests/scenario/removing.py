@@ -9,7 +9,7 @@ from tests.scenario.story import Story
 
 from nodewright.clusterstate.memory import PlanMemory
 from nodewright.clusterstate.state import ClusterState
-from nodewright.engine.brain import Planning
+from nodewright.engine.planning import Planning
 from nodewright.model.plan import Plan, ScaleDownReport
 from nodewright.model.reason import ScaleDownResult
 from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalReason
@@ -43,9 +43,9 @@ class Removing(Story):
         live = self.simulation.cluster.live
         return live.node(live.row(name))
 
-    def _brain(self, settings: Settings) -> Planning:
+    def _planning(self, settings: Settings) -> Planning:
         """Nobody says where the pods could go: that is not the question here."""
-        return replace(super()._brain(settings), check_removals=lambda *_: ())
+        return replace(super()._planning(settings), check_removals=lambda *_: ())
 
     def _plan(self, state: ClusterState, settings: Settings, random: Random) -> tuple[Plan, PlanMemory]:
         plan, after = super()._plan(state, settings, random)

@@ -9,11 +9,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from nodewright.adapters.clocks import VirtualClock
 from nodewright.adapters.provider import CallSettings
-from nodewright.adapters.virtual_clock import VirtualClock
 from nodewright.clusterstate.memory import PlanMemory
 from nodewright.clusterstate.state import ClusterState, GroupState
-from nodewright.engine.brain import Planning
+from nodewright.engine.planning import Planning
 from nodewright.model.capability import Capability
 from nodewright.model.duration import parse_duration
 from nodewright.model.group import GroupRef
@@ -67,7 +67,9 @@ class Story:
         self.cloud = provider.cloud
         self.loops: list[tuple[ClusterState, Plan]] = []
         tree = read_flat_settings({"expander": "price", **(settings or {})}, "story")
-        options = RunOptions(end=start + minutes * MINUTE, settings=tree, brain=self._brain(tree), as_daemon=as_daemon)
+        options = RunOptions(
+            end=start + minutes * MINUTE, settings=tree, planning=self._planning(tree), as_daemon=as_daemon
+        )
         calls = CallSettings(honours_retry_after=tree.policy.waits_for_busy_clouds)
         self.simulation = Simulation(self.clock, [connect("fake", provider, self.clock, calls)], options)
         self._result: SimulationResult | None = None
@@ -176,7 +178,7 @@ class Story:
         gone = (fact.name for fact in self.result.journal if fact.what == What.MACHINE_GONE)
         return [machine for machine in gone if machine.rpartition("/")[2] in nodes]
 
-    def _brain(self, settings: Settings) -> Planning:
+    def _planning(self, settings: Settings) -> Planning:
         return Planning(make_plan=self._plan, strict=settings.policy.rule == "prompt")
 
     def _plan(self, state: ClusterState, settings: Settings, random: Random) -> tuple[Plan, PlanMemory]:

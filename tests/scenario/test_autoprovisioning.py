@@ -12,8 +12,8 @@ from tests.scenario import spare
 from tests.scenario.spare import Sparing
 from tests.scenario.story import LOOP, MINUTE, SOON, Story
 
+from nodewright.adapters.clocks import VirtualClock
 from nodewright.adapters.provider import CallSettings, InlineRunner, ProviderClient, connect_provider
-from nodewright.adapters.virtual_clock import VirtualClock
 from nodewright.cli.commands.plan import as_json, print_plan
 from nodewright.cli.dry_run.dry_run import plan_once
 from nodewright.cli.dry_run.dump import DumpedCluster, read_dump

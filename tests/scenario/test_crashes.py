@@ -4,7 +4,7 @@ twice, and every pod runs.
 
 import pytest
 
-from nodewright.engine.brain import Planning
+from nodewright.engine.planning import Planning
 from nodewright_simulator.build import BuildOptions, build_simulation
 from nodewright_simulator.result import SimulationResult
 from nodewright_simulator.scenario_file import read_scenario
@@ -30,7 +30,7 @@ def run(write: int, *, after_effect: bool, keeps_memory: bool) -> SimulationResu
     crash = f"  - {{at: 1s, do: crash, write: {write}, after_effect: {str(after_effect).lower()}, down: 45s, "
     crash += f"keeps_memory: {str(keeps_memory).lower()}}}\n"
     scenario = read_scenario(SCENARIO + crash, "crash.yaml")
-    return build_simulation(scenario, BuildOptions(brain=Planning(strict=True))).run()
+    return build_simulation(scenario, BuildOptions(planning=Planning(strict=True))).run()
 
 
 @pytest.mark.parametrize("keeps_memory", [True, False])

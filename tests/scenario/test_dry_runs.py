@@ -8,13 +8,12 @@ import pytest
 from msgspec.structs import replace as changed
 from tests.scenario.story import LOOP, MINUTE, Story
 
-from nodewright.adapters.virtual_clock import VirtualClock
-from nodewright.cli.daemon.dry_run_planning import DryRunPlanning
+from nodewright.adapters.clocks import VirtualClock
 from nodewright.cli.dry_run.dry_run import plan_once
 from nodewright.cli.dry_run.dump import DumpedCluster, read_dump
 from nodewright.clusterstate.memory import PlanMemory
 from nodewright.clusterstate.state import ClusterState
-from nodewright.engine.brain import Planning
+from nodewright.engine.planning import DryRunPlanning, Planning
 from nodewright.model.errors import InvariantError
 from nodewright.model.group import GroupRef
 from nodewright.model.plan import Plan, ScaleDownReport
@@ -36,13 +35,13 @@ def empty_node() -> ClusterState:
 
 def test_a_withheld_removal_is_checked() -> None:
     state, settings, dry = empty_node(), Settings(), DryRunPlanning()
-    held, _ = dry.brain.make_plan(state, settings, Random(1))
+    held, _ = dry.planning.make_plan(state, settings, Random(1))
     assert held.scale_down.removals == ()
-    assert dry.brain.check_actions(state.observation, held.actions, settings) == ()
+    assert dry.planning.check_actions(state.observation, held.actions, settings) == ()
     group = state.observation.groups[A]
     needed = replace(group, group=changed(group.group, min_size=1))
     seen = replace(state.observation, groups={A: needed})
-    (violation,) = dry.brain.check_actions(seen, held.actions, settings)
+    (violation,) = dry.planning.check_actions(seen, held.actions, settings)
     assert violation.rule == "group fake/a would fall below its minimum of 1"
 
 

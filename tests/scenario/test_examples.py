@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.engine.brain import Planning
+from nodewright.engine.planning import Planning
 from nodewright.model.removal import RemovalResult
 from nodewright_simulator.build import BuildOptions, build_simulation
 from nodewright_simulator.cli.summary import as_json, scale_down_in_words
@@ -21,7 +21,7 @@ SCAN_INTERVAL = 10.0
 
 @cache
 def run(name: str, *, every_tick: bool = False) -> SimulationResult:
-    options = BuildOptions(every_tick=every_tick, brain=Planning(strict=True))
+    options = BuildOptions(every_tick=every_tick, planning=Planning(strict=True))
     return build_simulation(load_scenario(FOLDER / f"{name}.yaml"), options).run()
 
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from nodewright.clusterstate.memory import PlanMemory
 from nodewright.clusterstate.state import ClusterState
-from nodewright.engine.brain import Planning
+from nodewright.engine.planning import Planning
 from nodewright.model.action import IncreaseSize
 from nodewright.model.errors import ConfigError
 from nodewright.model.plan import Plan
@@ -67,7 +67,7 @@ def offered(folder: Path) -> dict[str, tuple[Amounts, int]]:
 def replay(*, compression: float = 1.0, all_at_once: bool = False, every_tick: bool = False) -> SimulationResult:
     """The packaged cut."""
     scenario = trace_scenario(str(CUT), compression=compression, all_at_once=all_at_once)
-    return build_simulation(scenario, BuildOptions(every_tick=every_tick, brain=Planning(strict=True))).run()
+    return build_simulation(scenario, BuildOptions(every_tick=every_tick, planning=Planning(strict=True))).run()
 
 
 class Watcher:
@@ -103,7 +103,7 @@ def test_the_whole_trace(audit: MakeAudit) -> None:
     scenario = trace_scenario(str(FOLDER))
     scenario = replace(scenario, settings={**scenario.settings, "scale-down-enabled": False})
     watcher = Watcher()
-    result = build_simulation(scenario, BuildOptions(brain=Planning(strict=True))).run(watcher.callback)
+    result = build_simulation(scenario, BuildOptions(planning=Planning(strict=True))).run(watcher.callback)
     check(result, FOLDER, audit)
     assert result.waiting.pods == 8152
     assert (result.final.pending, result.final.running) == (0, 0)
@@ -148,7 +148,7 @@ def test_the_demo_shows_a_stock_out_and_its_remedy(audit: MakeAudit) -> None:
         asked_for.extend((state.now, action) for action in planned.actions if isinstance(action, IncreaseSize))
         return planned, after
 
-    result = build_simulation(demo_scenario(), BuildOptions(brain=Planning(make_plan=plan, strict=True))).run()
+    result = build_simulation(demo_scenario(), BuildOptions(planning=Planning(make_plan=plan, strict=True))).run()
     check(result, CUT, audit)
     moved = sum(len(removal.evicted) for removal in result.removals)
     assert result.waiting.pods == 400 + moved

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.scenario.story import LOOP, MINUTE, SILENT, Story
 
-from nodewright.engine.brain import Planning
+from nodewright.engine.planning import Planning
 from nodewright.model.errors import ConfigError
 from nodewright_simulator.build import BuildOptions, build_simulation
 from nodewright_simulator.result import SimulationResult
@@ -25,7 +25,7 @@ timeline:
 
 def run(*timeline: str) -> SimulationResult:
     text = SCENARIO + "".join(f"  - {{{happening}}}\n" for happening in timeline)
-    return build_simulation(read_scenario(text, "pause.yaml"), BuildOptions(brain=Planning(strict=True))).run()
+    return build_simulation(read_scenario(text, "pause.yaml"), BuildOptions(planning=Planning(strict=True))).run()
 
 
 def first_write(result: SimulationResult) -> float:

@@ -9,13 +9,15 @@ from tests.scenario.requesting import Asking
 from tests.scenario.story import MINUTE, Story
 
 from nodewright.model.meta import ObjectMeta
-from nodewright.model.provisioning_class import ClassLimits, ProvisioningClass, ProvisioningClassSpec
 from nodewright.model.provisioning_request import (
     BEST_EFFORT_ATOMIC,
     NODES_DETAIL,
     PROVISIONED,
     TERMINAL,
     UNDER_WAY,
+    ClassLimits,
+    ProvisioningClass,
+    ProvisioningClassSpec,
     ProvisioningRequest,
 )
 

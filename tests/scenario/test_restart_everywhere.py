@@ -11,7 +11,7 @@ from tests.scenario.kills import Kill, kill_everywhere
 from tests.scenario.story import LOOP, MINUTE, SILENT, Story
 
 from nodewright.actuation import AuditRecord
-from nodewright.engine.covering import START_SECONDS
+from nodewright.engine.intent import START_SECONDS
 from nodewright.model.settings import ProviderSettings
 from nodewright_simulator.journal import What
 from nodewright_simulator.result import FinalState, SimulationResult

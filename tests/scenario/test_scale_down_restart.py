@@ -10,7 +10,7 @@ from tests.scenario.kills import kill_everywhere
 from tests.scenario.removing import Removing
 from tests.scenario.story import LOOP, MINUTE, SOON, Story
 
-from nodewright.engine.covering import START_SECONDS
+from nodewright.engine.intent import START_SECONDS
 from nodewright.model.removal import RemovalResult
 from nodewright.model.settings import ProviderSettings
 from nodewright_simulator.journal import What

@@ -5,7 +5,7 @@ from importlib.resources import files
 
 from msgspec.structs import replace
 
-from nodewright.engine.brain import Planning
+from nodewright.engine.planning import Planning
 from nodewright_simulator.build import BuildOptions, build_simulation
 from nodewright_simulator.openb import trace_scenario
 from nodewright_simulator.result import SimulationResult
@@ -22,7 +22,7 @@ EAGER = {
 def replay(*, every_tick: bool = False) -> SimulationResult:
     scenario = trace_scenario(CUT, compression=50.0)
     scenario = replace(scenario, settings={**scenario.settings, **EAGER})
-    return build_simulation(scenario, BuildOptions(every_tick=every_tick, brain=Planning(strict=True))).run()
+    return build_simulation(scenario, BuildOptions(every_tick=every_tick, planning=Planning(strict=True))).run()
 
 
 def test_removals_come_at_the_same_moments_at_every_tick() -> None:

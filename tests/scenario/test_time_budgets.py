@@ -7,7 +7,7 @@ from random import Random
 
 from nodewright.clusterstate.memory import PlanMemory
 from nodewright.clusterstate.state import ClusterState
-from nodewright.engine.brain import Planning
+from nodewright.engine.planning import Planning
 from nodewright.model.plan import Plan
 from nodewright.model.settings import Settings
 from nodewright.planner import make_plan
@@ -39,7 +39,7 @@ def run(*jobs: str, **settings: str) -> tuple[SimulationResult, list[Plan]]:
     lines += [f"  {name.replace('_', '-')}: {value}" for name, value in settings.items()]
     lines += ["providers:", "  fake:", "    groups: [{name: pool, cpu: 4, memory: 16Gi, max_size: 30}]"]
     scenario = read_scenario("\n".join(lines), "slow.yaml")
-    return build_simulation(scenario, BuildOptions(brain=Planning(make_plan=slow, strict=True))).run(), plans
+    return build_simulation(scenario, BuildOptions(planning=Planning(make_plan=slow, strict=True))).run(), plans
 
 
 def choosy(number: int, duration: str = "2h") -> str:
@@ -81,7 +81,7 @@ def test_nodes_that_there_was_no_time_for_are_looked_at_in_the_next_loops() -> N
 
 
 class Hurry:
-    """A brain that has all the time until it confirms removals: the last look at one of several comes too late.
+    """A planning that has all the time until it confirms removals: the last look at one of several comes too late.
 
     ``cut`` are the loops in which that happened: the plan with time enough, and the plan that was made.
     """
@@ -111,7 +111,7 @@ def test_removals_that_there_was_no_time_to_confirm_begin_in_the_next_loop() -> 
     lines += ["settings: {max-drain-parallelism: 3, scale-down-unneeded-time: 2m, scale-down-simulation-timeout: 30s}"]
     lines += ["providers: {fake: {groups: [{name: pool, cpu: 4, memory: 16Gi, size: 8, min_size: 1}]}}"]
     scenario = read_scenario("\n".join(lines), "hurry.yaml")
-    result = build_simulation(scenario, BuildOptions(brain=Planning(make_plan=hurry.plan, strict=True))).run()
+    result = build_simulation(scenario, BuildOptions(planning=Planning(make_plan=hurry.plan, strict=True))).run()
     for whole, found in hurry.cut:
         *before, _ = (removal.node for removal in whole.scale_down.removals)
         assert [removal.node for removal in found.scale_down.removals] == before

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from nodewright.adapters.clocks import VirtualClock
 from nodewright.adapters.provider import CallSettings, InlineRunner, ProviderClient, connect_provider
-from nodewright.adapters.virtual_clock import VirtualClock
-from nodewright.engine.brain import Planning
+from nodewright.engine.planning import Planning
 from nodewright.model.settings import ScaleUpSettings, Settings
 from nodewright.spec import ProviderContext, ProviderInfo, hookimpl
 from nodewright.testkit import build_pod
@@ -51,7 +51,7 @@ def run(faults: list[dict[str, Any]]) -> SimulationResult:
     clock = VirtualClock()
     providers = [connect("cheap", clock, 0.1, faults), connect("dear", clock, 0.2, [])]
     settings = Settings(scale_up=ScaleUpSettings(expander="price"))
-    simulation = Simulation(clock, providers, RunOptions(end=1800.0, settings=settings, brain=Planning(strict=True)))
+    simulation = Simulation(clock, providers, RunOptions(end=1800.0, settings=settings, planning=Planning(strict=True)))
     web = DeploymentController(simulation.cluster, "web", build_pod("web", cpu="1", memory="1Gi", unschedulable=False))
     simulation.agenda.at(5.0, lambda at: web.scale(8, at))
     return simulation.run()

@@ -7,7 +7,7 @@ import pytest
 
 from nodewright.model.capacity_quota import CapacityQuota, CapacityQuotaSpec, QuotaAmounts
 from nodewright.model.meta import LabelSelector, ObjectMeta
-from nodewright.model.provisioning_class import ProvisioningClass
+from nodewright.model.provisioning_request import ProvisioningClass
 from nodewright.testkit import build_node, build_pod
 
 Nodewright = Callable[..., Any]

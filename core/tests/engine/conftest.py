@@ -1,4 +1,4 @@
-"""An engine whose world and brain a test can bend."""
+"""An engine whose world and planning a test can bend."""
 
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
@@ -11,7 +11,7 @@ from nodewright.actuation import AuditLog
 from nodewright.clusterstate.memory import Memory, PlanMemory
 from nodewright.clusterstate.state import ClusterState
 from nodewright.engine.autoscaler import Autoscaler
-from nodewright.engine.brain import Planning
+from nodewright.engine.planning import Planning
 from nodewright.engine.ports import ClusterObservation, Event, Eviction, Loaded, NodeView, Pause, Ports
 from nodewright.model.capability import Capability
 from nodewright.model.capacity_buffer import CapacityBuffer
@@ -70,8 +70,8 @@ class EngineHarness:
         if memory is not None:
             self.saved.append(memory)
         world = Ports(cluster=self, providers=(self,), store=self, events=self, audit=self.audit)
-        brain = Planning(make_plan=self._plan, check_actions=self._check, strict=strict)
-        return Autoscaler(world, self.clock, self.settings, Random(1), brain=brain)
+        planning = Planning(make_plan=self._plan, check_actions=self._check, strict=strict)
+        return Autoscaler(world, self.clock, self.settings, Random(1), planning=planning)
 
     def _plan(self, state: ClusterState, settings: Settings, random: Random) -> tuple[Plan, PlanMemory]:
         assert settings == self.settings

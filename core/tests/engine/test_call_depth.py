@@ -10,7 +10,7 @@ from typing import Any
 from core.tests.engine.conftest import EngineHarness
 
 from nodewright.engine.autoscaler import Autoscaler
-from nodewright.engine.brain import Planning
+from nodewright.engine.planning import Planning
 from nodewright.engine.ports import ClusterObservation, Ports
 from nodewright.estimator.binpacking import estimate
 from nodewright.model.group import GroupRef
@@ -34,7 +34,7 @@ def stack() -> list[FrameType]:
 
 def make(harness: EngineHarness, planning: Planning) -> Autoscaler:
     world = Ports(cluster=harness, providers=(harness,), store=harness, events=harness, audit=harness.audit)
-    return Autoscaler(world, harness.clock, harness.settings, Random(1), brain=planning)
+    return Autoscaler(world, harness.clock, harness.settings, Random(1), planning=planning)
 
 
 def place(codes: list[CodeType], function: Callable[..., Any]) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from nodewright.clusterstate.memory import Memory, WriteInFlight
-from nodewright.engine.covering import START_SECONDS, Covering
+from nodewright.engine.intent import START_SECONDS, Covering
 from nodewright.model.action import Action, DecreaseTargetSize, DeleteInstances, IncreaseSize
 from nodewright.model.errors import NodewrightError
 from nodewright.model.group import GroupRef

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 
-from nodewright.adapters.virtual_clock import VirtualClock
+from nodewright.adapters.clocks import VirtualClock
 from nodewright.engine.daemon import BatchWindow, Daemon
 from nodewright.engine.report import LoopReport
 from nodewright.model.action import Done, IncreaseSize

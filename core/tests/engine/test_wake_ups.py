@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from nodewright.engine.wake_ups import WakeUps
+from nodewright.engine.timers import WakeUps
 
 
 class Loops:

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from nodewright.adapters.clocks import VirtualClock
 from nodewright.adapters.kube.api import ApiError, Lines, Request
 from nodewright.adapters.kube.caches import CacheOptions, Caches, optional_kinds
 from nodewright.adapters.kube.resources import Resource
-from nodewright.adapters.virtual_clock import VirtualClock
 from nodewright.expander.priority import CONFIG_MAP
 from nodewright.model.objects import KINDS
 from nodewright.testkit.world import settings_with

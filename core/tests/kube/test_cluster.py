@@ -8,11 +8,11 @@ import pytest
 from core.tests.kube.conftest import NOW, ApiServer
 
 from nodewright.actuation.ports import EvictionAnswer
+from nodewright.adapters.clocks import VirtualClock
 from nodewright.adapters.kube.api import ApiError
 from nodewright.adapters.kube.caches import CacheOptions, Caches
 from nodewright.adapters.kube.cluster import KubeCluster
 from nodewright.adapters.kube.dry_run import DryCluster
-from nodewright.adapters.virtual_clock import VirtualClock
 from nodewright.expander.priority import CONFIG_MAP
 from nodewright.model.errors import KubeApiError
 from nodewright.testkit import build_pod

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from nodewright.actuation import Event
 from nodewright.actuation.ports import STATUS_NAME
+from nodewright.adapters.clocks import VirtualClock
 from nodewright.adapters.kube.api import ApiError
 from nodewright.adapters.kube.events import KubeEvents, OwnMaps
-from nodewright.adapters.virtual_clock import VirtualClock
 from nodewright.expander.priority import CONFIG_MAP
 
 EVENTS = "/api/v1/namespaces/default/events"

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from core.tests.kube.conftest import ApiServer
 
+from nodewright.adapters.clocks import VirtualClock
 from nodewright.adapters.kube.api import Api, ApiError, Request
 from nodewright.adapters.kube.lease import Leadership, LeaseOptions
-from nodewright.adapters.virtual_clock import VirtualClock
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/cluster-autoscaler"
 

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 from core.tests.kube.conftest import ApiServer
 
+from nodewright.adapters.clocks import VirtualClock
 from nodewright.adapters.kube.api import ApiError
 from nodewright.adapters.kube.reflector import ObjectCache, Reflector
 from nodewright.adapters.kube.resources import PAGE, Resource
-from nodewright.adapters.virtual_clock import VirtualClock
 from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.node import Node
 

@@ -10,7 +10,7 @@ from core.tests.leaders.replica import Replica
 from core.tests.leaders.schedule import START, settings_of
 from core.tests.leaders.stage import Process, Stage
 
-from nodewright.engine.covering import START_SECONDS
+from nodewright.engine.intent import START_SECONDS
 from nodewright.model.settings import ProviderSettings
 
 HELD = ProviderSettings().call_timeout + START_SECONDS

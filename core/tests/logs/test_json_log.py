@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from nodewright.actuation import Event
+from nodewright.adapters.clocks import VirtualClock
 from nodewright.adapters.logs import ConditionLog, JsonLog, LoggedEvents
-from nodewright.adapters.virtual_clock import VirtualClock
 
 
 @pytest.fixture

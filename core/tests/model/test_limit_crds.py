@@ -8,7 +8,7 @@ from core.tests.model.test_crds import definition, validator
 from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.decode import convert_object
 from nodewright.model.objects import KINDS
-from nodewright.model.provisioning_class import ProvisioningClass
+from nodewright.model.provisioning_request import ProvisioningClass
 
 
 def quota(**resources: Any) -> dict[str, Any]:

@@ -12,15 +12,17 @@ from nodewright.model.cluster import PodTemplateSpec
 from nodewright.model.condition import Condition
 from nodewright.model.meta import LabelSelector, ObjectMeta, Requirement
 from nodewright.model.plan import Plan
-from nodewright.model.provisioning_class import ClassLimits, ProvisioningClass, ProvisioningClassSpec
 from nodewright.model.provisioning_request import (
     BEST_EFFORT_ATOMIC,
     CHECK_CAPACITY,
     FAILED,
     PROVISIONED,
     SEED_ATOMIC,
+    ClassLimits,
     PodSet,
     PodTemplate,
+    ProvisioningClass,
+    ProvisioningClassSpec,
     ProvisioningRequest,
     ProvisioningRequestSpec,
     ProvisioningRequestStatus,

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from nodewright import spec
+from nodewright.adapters.clocks import VirtualClock
 from nodewright.adapters.provider import CallSettings, InlineRunner, ProviderClient, connect_provider
-from nodewright.adapters.virtual_clock import VirtualClock
 from nodewright.spec import hookimpl
 from nodewright.testkit import build_template
 

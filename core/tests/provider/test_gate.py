@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from nodewright.adapters.clocks import VirtualClock
 from nodewright.adapters.provider import InlineRunner, ProviderClient, connect_provider
 from nodewright.adapters.provider.runner import NotStarted
-from nodewright.adapters.virtual_clock import VirtualClock
 from nodewright.model.errors import ProviderUnavailable
 from nodewright.model.group import GroupRef
 from nodewright.model.write_fence import WriteFence

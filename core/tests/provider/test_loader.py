@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from nodewright import spec
+from nodewright.adapters.clocks import VirtualClock
 from nodewright.adapters.provider import InlineRunner, installed_providers, load_provider
-from nodewright.adapters.virtual_clock import VirtualClock
 from nodewright.model.errors import ConfigError, ContractViolation, PluginError, PluginNotFound
 from nodewright.spec import Capability, ProviderContext, hookimpl
 

@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from nodewright.adapters.clocks import DeadlinePassed, VirtualClock
 from nodewright.adapters.provider import CallTimedOut, InlineRunner, ThreadRunner
-from nodewright.adapters.virtual_clock import DeadlinePassed, VirtualClock
 from nodewright.model.errors import ProviderUnavailable
 
 SOON = 0.02

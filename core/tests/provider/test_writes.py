@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from nodewright.adapters.clocks import VirtualClock
 from nodewright.adapters.provider import ProviderClient
-from nodewright.adapters.virtual_clock import VirtualClock
 from nodewright.model.errors import (
     BadAnswer,
     InvariantError,

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from nodewright.adapters.virtual_clock import VirtualClock
+from nodewright.adapters.clocks import VirtualClock
 
 
 def test_it_loads_nothing_heavy() -> None:

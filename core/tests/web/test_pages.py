@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from nodewright.adapters.virtual_clock import VirtualClock
+from nodewright.adapters.clocks import VirtualClock
 from nodewright.adapters.web import HealthCheck, HealthLimits, Page, WebServer, parse_address
 from nodewright.model.errors import ConfigError
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from random import Random
 from typing import Any, Protocol
 
+from nodewright.adapters.clocks import VirtualClock
 from nodewright.adapters.provider import CallRunner, CallSettings, InlineRunner, ProviderClient, load_provider
-from nodewright.adapters.virtual_clock import VirtualClock
-from nodewright.engine.brain import Planning
+from nodewright.engine.planning import Planning
 from nodewright.model.capability import Capability
 from nodewright.model.duration import parse_duration
 from nodewright.model.errors import ConfigError
@@ -69,7 +69,7 @@ class BuildOptions:
     """
 
     every_tick: bool = False
-    brain: Planning | None = None
+    planning: Planning | None = None
     folder: Path | None = None
     load: LoadProvider = load_provider
 
@@ -101,7 +101,7 @@ def build_simulation(scenario: Scenario, options: BuildOptions | None = None) ->
         every_tick=options.every_tick,
         stops_idle=scenario.stops_idle,
         preference=scenario.scheduler,
-        brain=options.brain or Planning(),
+        planning=options.planning or Planning(),
     )
     simulation = Simulation(clock, providers, run_options)
     _populate(simulation, scenario, trace)

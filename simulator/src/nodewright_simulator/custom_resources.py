@@ -10,10 +10,8 @@ from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.cluster import Deployment, ResourceQuota
 from nodewright.model.condition import Condition
 from nodewright.model.errors import KubeApiError
-from nodewright.model.provisioning_class import ProvisioningClass
-from nodewright.model.provisioning_request import PodTemplate, ProvisioningRequest
-from nodewright.snapshot.buffers import Buffers
-from nodewright.snapshot.provisioning import Provisioning
+from nodewright.model.provisioning_request import PodTemplate, ProvisioningClass, ProvisioningRequest
+from nodewright.snapshot.observation import Buffers, Provisioning
 from nodewright_simulator.crash import Tripwire
 
 WRITE_QUOTA = "write_quota_status"

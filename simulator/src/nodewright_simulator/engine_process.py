@@ -5,8 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from nodewright.adapters.clocks import SteadyClock
-from nodewright.adapters.virtual_clock import VirtualClock
+from nodewright.adapters.clocks import SteadyClock, VirtualClock
 from nodewright.engine.autoscaler import Autoscaler
 from nodewright.model.clock import Clock
 from nodewright_simulator.agenda import Agenda

@@ -7,11 +7,11 @@ from random import Random
 from typing import Protocol
 
 from nodewright.actuation.write_gate import ClusterLimits, cluster_limits
-from nodewright.adapters.virtual_clock import VirtualClock
+from nodewright.adapters.clocks import VirtualClock
 from nodewright.clusterstate.memory import Memory
 from nodewright.engine.autoscaler import Autoscaler
-from nodewright.engine.brain import Planning
 from nodewright.engine.daemon import Daemon
+from nodewright.engine.planning import Planning
 from nodewright.engine.ports import Pause, Ports, ProviderPort
 from nodewright.engine.report import LoopReport
 from nodewright.engine.status import StatusReport, make_status
@@ -102,7 +102,7 @@ class RunOptions:
     stops_idle: bool = False
     preference: Preference = Preference.LEAST_ALLOCATED
     resources: tuple[str, ...] = ("cpu", "memory", "nvidia.com/gpu")
-    brain: Planning = field(default_factory=Planning)
+    planning: Planning = field(default_factory=Planning)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -289,7 +289,7 @@ class Simulation:
         """Return a new engine, which starts from what the last one saved."""
         options = self._options
         return Autoscaler(
-            self._world, self._engine_clock.start(), options.settings, Random(options.seed), brain=options.brain
+            self._world, self._engine_clock.start(), options.settings, Random(options.seed), planning=options.planning
         )
 
     def started(self, at: float) -> None:

@@ -26,13 +26,12 @@ from nodewright.model.action import (
     has_refused_growth,
 )
 from nodewright.model.capacity_buffer import KIND as BUFFER_KIND
-from nodewright.model.duration import format_duration
+from nodewright.model.duration import format_duration, format_moment
 from nodewright.model.group import GroupRef
 from nodewright.model.plan import Expansion, MisfitNode, Plan, ScaleUpReport
 from nodewright.model.pod import Pod
 from nodewright.model.reason import ScaleUpResult, Unhelped
 from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalResult
-from nodewright.model.timestamps import format_moment
 from nodewright.planner.provisioning_requests.pods import is_stand_in
 from nodewright.validate import PlanViolation
 

@@ -13,13 +13,12 @@ import msgspec
 from nodewright.actuation.drain import as_deletion
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.action import DeleteInstances
-from nodewright.model.duration import format_duration
+from nodewright.model.duration import format_duration, format_moment
 from nodewright.model.group import GroupRef, Machine
 from nodewright.model.plan import HeldBack, Plan, PlannedAction, ScaleDownReport
 from nodewright.model.reason import ScaleDownResult
 from nodewright.model.removal import NodeRemoval, RemovalReason
 from nodewright.model.settings import SafetySettings
-from nodewright.model.timestamps import format_moment
 
 _ALWAYS = 10
 _SHARE = 0.05

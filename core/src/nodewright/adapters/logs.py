@@ -8,7 +8,7 @@ import msgspec
 
 from nodewright.actuation import AuditRecord, Event, EventSink
 from nodewright.model.clock import Clock
-from nodewright.model.timestamps import format_moment
+from nodewright.model.duration import format_moment
 
 INFO, WARNING, ERROR = "info", "warning", "error"
 _MOST_TEXT = 4000

@@ -9,9 +9,8 @@ from rich.console import Console
 from nodewright.cli.dry_run.dry_run import DryRun
 from nodewright.cli.screen import count, make_table, safe
 from nodewright.model.action import CreateNodeGroup, IncreaseSize
-from nodewright.model.duration import format_duration
+from nodewright.model.duration import format_duration, format_moment
 from nodewright.model.plan import Expansion
-from nodewright.model.timestamps import format_moment
 from nodewright.planner.explain import BufferFacts, BufferState, RequestFacts, RequestPhase
 
 _REQUEST_STYLES = {

@@ -9,11 +9,11 @@ from nodewright.clusterstate.backoff import is_active
 from nodewright.clusterstate.membership import Membership, names_of, unregistered_ids
 from nodewright.clusterstate.memory import Backoff, Memory, UnhealthyCluster
 from nodewright.clusterstate.state import GroupState, Readiness, has_resumed
+from nodewright.model.duration import format_moment
 from nodewright.model.group import GroupRef, Machine
 from nodewright.model.node import TO_BE_DELETED_TAINT, Node, NodeCondition
 from nodewright.model.policy import Policy
 from nodewright.model.settings import LoopSettings, TemplateSettings
-from nodewright.model.timestamps import format_moment
 from nodewright.snapshot.observation import GroupSeen
 
 _UNREADY_TAINTS = frozenset(

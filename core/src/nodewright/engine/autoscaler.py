@@ -24,15 +24,13 @@ from nodewright.clusterstate.fold import fold
 from nodewright.clusterstate.memory import Memory, PlanMemory
 from nodewright.clusterstate.observed_groups import as_if_made, unsettled, with_evidence, with_held_groups
 from nodewright.clusterstate.state import ClusterState
-from nodewright.engine.brain import Planning, without_violations
-from nodewright.engine.covering import Covering
 from nodewright.engine.daemon import BatchWindow
-from nodewright.engine.intent import machines_of, with_intent, with_removals, without_charge
+from nodewright.engine.intent import Covering, machines_of, with_intent, with_removals, without_charge
 from nodewright.engine.last_look import LastLook
+from nodewright.engine.planning import Planning, without_violations
 from nodewright.engine.ports import Ports
 from nodewright.engine.report import LoopReport
-from nodewright.engine.timers import next_deadline, next_timer
-from nodewright.engine.wake_ups import WakeUps
+from nodewright.engine.timers import WakeUps, next_deadline, next_timer
 from nodewright.model.action import Action, DeleteInstances
 from nodewright.model.clock import Clock
 from nodewright.model.errors import InvariantError, NodewrightError
@@ -64,13 +62,13 @@ class Autoscaler:
     """Runs the loop. Between loops it keeps its memory and the results of calls that are not folded yet."""
 
     def __init__(
-        self, world: Ports, clock: Clock, settings: Settings, random: Random, *, brain: Planning | None = None
+        self, world: Ports, clock: Clock, settings: Settings, random: Random, *, planning: Planning | None = None
     ) -> None:
         self._world = world
         self._clock = clock
         self._settings = settings
         self._random = random
-        self._brain = brain or Planning()
+        self._planning = planning or Planning()
         self._inbox = Inbox()
         self._observer = Observer(
             world.cluster,
@@ -130,7 +128,7 @@ class Autoscaler:
             step.memory, step.state, self._is_halted = state.memory, state, state.is_halted
             begun = self._clock.now()
             timed = replace(state, elapsed=lambda: self._clock.now() - begun)
-            plan, memory = self._brain.make_plan(timed, self._settings, self._random)
+            plan, memory = self._planning.make_plan(timed, self._settings, self._random)
             step.violations = self._check(state, plan, memory)
             plan = without_violations(plan, step.violations)
             step.plan, step.memory = self._restrain(plan, memory, state, step.problem)
@@ -308,8 +306,8 @@ class Autoscaler:
         return (str(pause), pause.until) if pause is not None and pause.holds(now) else ("", 0.0)
 
     def _check(self, state: ClusterState, plan: Plan, memory: PlanMemory) -> tuple[PlanViolation, ...]:
-        violations = self._brain.check(state.observation, plan, memory, self._settings)
-        if violations and self._brain.strict:
+        violations = self._planning.check(state.observation, plan, memory, self._settings)
+        if violations and self._planning.strict:
             raise InvariantError(f"a plan breaks its rules: {violations}")
         return violations
 

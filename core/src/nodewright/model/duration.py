@@ -1,6 +1,7 @@
 """Durations in Go's format (``10m``, ``1h30m``, ``1.5s``). nodewright holds them in seconds."""
 
 import re
+from datetime import UTC, datetime
 from fractions import Fraction
 
 _NANO = 10**9
@@ -57,3 +58,8 @@ def _format_short(nanoseconds: int) -> str:
         if nanoseconds % _UNITS[unit] == 0:
             return f"{nanoseconds // _UNITS[unit]}{unit}"
     return f"{nanoseconds}ns"
+
+
+def format_moment(epoch_seconds: float) -> str:
+    """Return the time (seconds since the epoch) as RFC 3339 text in UTC, to the second."""
+    return datetime.fromtimestamp(epoch_seconds, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -27,8 +27,7 @@ from nodewright.model.cluster import (
 from nodewright.model.meta import Object
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
-from nodewright.model.provisioning_class import ProvisioningClass
-from nodewright.model.provisioning_request import API_GROUP, PodTemplate, ProvisioningRequest
+from nodewright.model.provisioning_request import API_GROUP, PodTemplate, ProvisioningClass, ProvisioningRequest
 
 
 class ClusterObjects(msgspec.Struct, frozen=True, kw_only=True):

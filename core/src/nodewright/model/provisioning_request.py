@@ -1,4 +1,7 @@
-"""ProvisioningRequest objects, which request capacity for sets of pods. Names are those of CA's and Kueue's API."""
+"""ProvisioningRequest objects, which request capacity for sets of pods, and their ProvisioningClasses.
+
+Names are those of CA's and Kueue's API. A ProvisioningClass says who may use it, and its limits.
+"""
 
 from collections.abc import Mapping
 from typing import Annotated, NamedTuple
@@ -8,7 +11,7 @@ from msgspec import Meta
 
 from nodewright.model.cluster import PodTemplateSpec
 from nodewright.model.condition import Condition, find_condition, with_condition
-from nodewright.model.meta import Kube, Object
+from nodewright.model.meta import Int64, Kube, LabelSelector, Object
 
 API_GROUP = "autoscaling.x-k8s.io"
 CHECK_CAPACITY = "check-capacity.autoscaling.x-k8s.io"
@@ -129,3 +132,33 @@ class PodTemplate(Object, frozen=True, kw_only=True):
     """The template of the pods of a set."""
 
     template: PodTemplateSpec = PodTemplateSpec()
+
+
+class ClassLimits(Kube, frozen=True, kw_only=True):
+    """The limits of all open requests of one namespace together; None: no limit."""
+
+    pods: Int64 | None = None
+    nodes: Int64 | None = None
+
+
+class ProvisioningClassSpec(Kube, frozen=True, kw_only=True):
+    """``provisioner`` is the class of the core or of a provider that provisions; empty: the object's own name.
+
+    ``parameters`` apply to every request of the class. ``namespace_selector`` selects the namespaces that may use the
+    class; None: all.
+    """
+
+    provisioner: str = ""
+    parameters: dict[str, str] = {}
+    namespace_selector: LabelSelector | None = None
+    limits: ClassLimits = ClassLimits()
+
+
+class ProvisioningClass(Object, frozen=True, kw_only=True):
+    """One class that requests may name."""
+
+    spec: ProvisioningClassSpec = ProvisioningClassSpec()
+
+    @property
+    def provisioner(self) -> str:
+        return self.spec.provisioner or self.name

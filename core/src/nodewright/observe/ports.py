@@ -17,8 +17,7 @@ from nodewright.model.group import (
     ProviderInfo,
 )
 from nodewright.model.pod import Pod
-from nodewright.snapshot.buffers import Buffers
-from nodewright.snapshot.provisioning import Provisioning
+from nodewright.snapshot.observation import Buffers, Provisioning
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.snapshot.workloads import Workloads
 from nodewright.spec.hooks import CloudProvisioningClass

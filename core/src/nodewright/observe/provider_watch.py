@@ -7,9 +7,8 @@ from typing import TypeVar
 
 from nodewright.model.capability import Capability
 from nodewright.model.errors import ProviderError
-from nodewright.model.group import GroupOptions, GroupRef, NodeGroup, NodeTemplate
+from nodewright.model.group import GroupOptions, GroupRef, NodeGroup, NodeTemplate, make_template_node
 from nodewright.model.node import Node
-from nodewright.model.template_node import make_template_node
 from nodewright.observe.ports import ProviderReads
 from nodewright.snapshot.observation import GroupSeen, ProviderSeen
 

@@ -18,14 +18,21 @@ from nodewright.clusterstate.new_groups import any_new_group
 from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.model.action import CreateNodeGroup, DeleteNodeGroup, IncreaseSize
 from nodewright.model.duration import format_duration
-from nodewright.model.group import ErrorClass, GroupOptions, GroupRef, MachineType, NewNodeGroup, NodeGroup
+from nodewright.model.group import (
+    ErrorClass,
+    GroupOptions,
+    GroupRef,
+    MachineType,
+    NewNodeGroup,
+    NodeGroup,
+    make_template_node,
+)
 from nodewright.model.meta import Requirement
 from nodewright.model.node import Taint
 from nodewright.model.plan import PlannedAction
 from nodewright.model.pod import NodeSelectorTerm, PodSpec, Toleration
 from nodewright.model.quantity import ZERO
 from nodewright.model.settings import default_options
-from nodewright.model.template_node import make_template_node
 from nodewright.planner.scale_up.context import ScaleUpContext
 from nodewright.planner.scale_up.templates import make_templates
 from nodewright.snapshot.observation import GroupSeen, ProviderSeen

@@ -32,8 +32,7 @@ from nodewright.planner.provisioning_requests.reservations import (
 from nodewright.planner.provisioning_requests.state import ProvisioningRequestState
 from nodewright.planner.rules.ca import correct_as_ca
 from nodewright.planner.rules.corrections import Corrections
-from nodewright.planner.rules.nodewright import correct_promptly
-from nodewright.planner.rules.seed import correct_as_seed
+from nodewright.planner.rules.nodewright import correct_as_seed, correct_promptly
 from nodewright.planner.scale_down import forget_unneeded, plan_scale_down
 from nodewright.planner.scale_up.context import ScaleUpContext
 from nodewright.planner.scale_up.growth import Growth, count_ready_nodes, grow, grow_as_ca, grow_fairly, plan_min_sizes

@@ -1,6 +1,6 @@
 """VolumeBinding: the node can use all bound volumes, and unbound claims find or get a volume there."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,14 +8,15 @@ import numpy as np
 from nodewright.model.cluster import PersistentVolume, PersistentVolumeClaim, StorageClass, TopologyTerm
 from nodewright.model.meta import Requirement
 from nodewright.model.pod import Volume
+from nodewright.model.quantity import ZERO, Quantity
 from nodewright.predicates.node_selector import matches_node, requirement_mask, selector_mask
 from nodewright.predicates.predicate import Predicate, Texts
-from nodewright.predicates.selectors import Labels, Selector, parse_requirement
-from nodewright.predicates.volume_matching import Wish, find_unserved, make_wish, size_of_claim
+from nodewright.predicates.selectors import Labels, Selector, parse_requirement, parse_selector
 from nodewright.predicates.volumes import (
     WAIT_FOR_CONSUMER,
     claims_of,
     class_name_of_claim,
+    class_name_of_volume,
     class_of_claim,
     has_claims,
     is_fully_bound,
@@ -35,6 +36,19 @@ VOLUME_REASON = "node(s) unavailable due to one or more pvc(s) bound to non-exis
 IMMEDIATE_REASON = "pod has unbound immediate PersistentVolumeClaims"
 _SELECTED_NODE = "volume.kubernetes.io/selected-node"
 _NO_PROVISIONER = "kubernetes.io/no-provisioner"
+_STORAGE = "storage"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Wish:
+    """A claim that waits for its first pod, with the volumes that may serve it, best first.
+
+    ``reserved`` is the volume that names this claim; then only this volume may serve it.
+    """
+
+    claim: PersistentVolumeClaim
+    candidates: tuple[PersistentVolume, ...]
+    reserved: PersistentVolume | None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -43,7 +57,7 @@ class _Plan:
 
     bound: tuple[PersistentVolume | None, ...]
     selected: tuple[tuple[str, PersistentVolumeClaim], ...]
-    wishes: tuple[Wish, ...]
+    wishes: tuple[_Wish, ...]
 
 
 @per_context
@@ -52,11 +66,11 @@ def _plan(pod: PodClass, context: Context) -> _Plan:
     bound = [context.volumes.get(claim.spec.volume_name) for claim in claims if is_fully_bound(claim)]
     waiting = [claim for claim in claims if not is_fully_bound(claim) and _waits(claim, context)]
     selected = [(claim.metadata.annotations.get(_SELECTED_NODE), claim) for claim in waiting]
-    open_claims = sorted((claim for node, claim in selected if node is None), key=size_of_claim)
+    open_claims = sorted((claim for node, claim in selected if node is None), key=_size_of_claim)
     return _Plan(
         bound=tuple(bound),
         selected=tuple((node, claim) for node, claim in selected if node is not None),
-        wishes=tuple(make_wish(claim, context) for claim in open_claims),
+        wishes=tuple(_make_wish(claim, context) for claim in open_claims),
     )
 
 
@@ -94,7 +108,7 @@ def _row_mask(snapshot: Snapshot, name: str, window: slice) -> Mask:
     return found
 
 
-def _serve_mask(snapshot: Snapshot, wishes: tuple[Wish, ...], window: slice) -> Mask:
+def _serve_mask(snapshot: Snapshot, wishes: tuple[_Wish, ...], window: slice) -> Mask:
     """Return a mask of the rows where every claim finds a volume, smallest claims first, or can be provisioned."""
     found: Mask = np.ones(window.stop - window.start, dtype=np.bool_)
     left: dict[str, Mask] = {}
@@ -152,7 +166,7 @@ def _explain(snapshot: Snapshot, pod: PodClass, row: int) -> Texts | None:
     if any(name != node.name for name, _ in plan.selected):
         reasons.append(BIND_REASON)
     else:
-        unserved = find_unserved(plan.wishes, lambda volume: _reaches(volume, labels))
+        unserved = _find_unserved(plan.wishes, lambda volume: _reaches(volume, labels))
         claims = [*(claim for _, claim in plan.selected), *unserved]
         reasons.append(_fault_of_provisioning(claims, labels, snapshot.context))
     # kube-scheduler puts a missing volume last.
@@ -222,6 +236,66 @@ def _fault_of_claim(pod: PodClass, volume: Volume, key: str, claim: PersistentVo
 def _owns(pod: PodClass, claim: PersistentVolumeClaim) -> bool:
     controller = claim.metadata.controller
     return controller is not None and controller.uid == pod.pod.metadata.uid
+
+
+def _make_wish(claim: PersistentVolumeClaim, context: Context) -> _Wish:
+    """Return the volumes that may serve a claim, on any node (kube-scheduler's FindMatchingVolume)."""
+    storage_class = class_name_of_claim(claim)
+    alike = [
+        volume
+        for volume in context.volumes.values()
+        if class_name_of_volume(volume) == storage_class and _is_large_enough(volume, claim)
+    ]
+    reserved = next((volume for volume in alike if _is_reserved(volume, claim)), None)
+    free = [volume for volume in alike if volume.spec.claim_ref is None and _is_free_for(volume, claim)]
+    return _Wish(claim=claim, candidates=tuple(sorted(free, key=_size_of_volume)), reserved=reserved)
+
+
+def _size_of_claim(claim: PersistentVolumeClaim) -> Quantity:
+    return claim.spec.resources.requests.get(_STORAGE, ZERO)
+
+
+def _size_of_volume(volume: PersistentVolume) -> Quantity:
+    return volume.spec.capacity.get(_STORAGE, ZERO)
+
+
+def _find_unserved(wishes: Iterable[_Wish], reaches: Callable[[PersistentVolume], bool]) -> list[PersistentVolumeClaim]:
+    """Return the claims without a volume on a node that can use only some volumes. Each volume serves one claim."""
+    taken: set[str] = set()
+    unserved = []
+    for wish in wishes:
+        options = (wish.reserved,) if wish.reserved is not None else wish.candidates
+        chosen = next((volume for volume in options if volume.name not in taken and reaches(volume)), None)
+        if chosen is None:
+            unserved.append(wish.claim)
+        else:
+            taken.add(chosen.name)
+    return unserved
+
+
+def _is_large_enough(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    spec, wanted = volume.spec, claim.spec
+    if volume.metadata.deletion_timestamp is not None or _size_of_volume(volume) < _size_of_claim(claim):
+        return False
+    same_mode = (spec.volume_mode or "Filesystem") == (wanted.volume_mode or "Filesystem")
+    return same_mode and spec.volume_attributes_class_name == wanted.volume_attributes_class_name
+
+
+def _is_reserved(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    reference, own = volume.spec.claim_ref, claim.metadata
+    if reference is None or (reference.namespace, reference.name) != (own.namespace, own.name):
+        return False
+    return not reference.uid or reference.uid == own.uid
+
+
+def _is_free_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    """Return whether an unclaimed volume is Available, with the claim's access modes and labels."""
+    if volume.status.phase != "Available" or not set(claim.spec.access_modes) <= set(volume.spec.access_modes):
+        return False
+    if claim.spec.selector is None:
+        return True
+    selector = parse_selector(claim.spec.selector)
+    return selector is not None and selector.matches(volume.metadata.labels)
 
 
 PREDICATE = Predicate(name="VolumeBinding", mask=_mask, explain=_explain, refuse_pod=_refuse_pod, concerns=has_claims)

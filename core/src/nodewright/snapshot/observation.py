@@ -1,11 +1,16 @@
-"""Everything that one loop reads, once."""
+"""Everything that one loop reads, once: nodes and pods, groups, and custom resources."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from nodewright.model.capability import Capability
+from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.capacity_quota import CapacityQuota
-from nodewright.model.cluster import DaemonSet
+from nodewright.model.cluster import (
+    DaemonSet,
+    Deployment,
+    ResourceQuota,
+)
 from nodewright.model.group import (
     FailedInstance,
     GroupOptions,
@@ -16,12 +21,48 @@ from nodewright.model.group import (
     NodeGroup,
 )
 from nodewright.model.node import Node
+from nodewright.model.objects import ClusterObjects
 from nodewright.model.pod import Pod
+from nodewright.model.provisioning_request import PodTemplate, ProvisioningClass, ProvisioningRequest
 from nodewright.model.removal import Removing
-from nodewright.snapshot.buffers import Buffers
-from nodewright.snapshot.provisioning import Provisioning
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.snapshot.workloads import Workloads
+
+
+@dataclass(frozen=True, kw_only=True)
+class Buffers:
+    """``buffers`` in the order in which they were listed, ``templates`` and ``deployments`` by ``namespace/name``."""
+
+    buffers: tuple[CapacityBuffer, ...] = ()
+    templates: Mapping[str, PodTemplate] = field(default_factory=dict)
+    deployments: Mapping[str, Deployment] = field(default_factory=dict)
+    quotas: tuple[ResourceQuota, ...] = ()
+
+    @staticmethod
+    def of(objects: ClusterObjects) -> "Buffers":
+        return Buffers(
+            buffers=objects.capacity_buffers,
+            templates={one.key: one for one in objects.pod_templates},
+            deployments={one.key: one for one in objects.deployments},
+            quotas=objects.resource_quotas,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provisioning:
+    """``requests`` in the order of the list call, ``templates`` by ``namespace/name``, ``classes`` of requests."""
+
+    requests: tuple[ProvisioningRequest, ...] = ()
+    templates: Mapping[str, PodTemplate] = field(default_factory=dict)
+    classes: tuple[ProvisioningClass, ...] = ()
+
+    @staticmethod
+    def of(objects: ClusterObjects) -> "Provisioning":
+        return Provisioning(
+            requests=objects.provisioning_requests,
+            templates={one.key: one for one in objects.pod_templates},
+            classes=objects.provisioning_classes,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

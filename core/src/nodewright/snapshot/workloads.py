@@ -1,4 +1,4 @@
-"""Controllers and disruption budgets, which decide which pods may be moved."""
+"""Controllers and disruption budgets, which decide which pods may be moved. The test kit imports it without numpy."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

@@ -1,6 +1,6 @@
 """PUBLIC: test helpers for plugin authors and simulations."""
 
-from nodewright.adapters.virtual_clock import VirtualClock as FakeClock
+from nodewright.adapters.clocks import VirtualClock as FakeClock
 from nodewright.testkit.builders import (
     build_group,
     build_node,

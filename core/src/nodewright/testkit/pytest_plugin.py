@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from nodewright.adapters.virtual_clock import VirtualClock
+    from nodewright.adapters.clocks import VirtualClock
 
 _PREFIX = "contract: "
 
@@ -17,7 +17,7 @@ _PREFIX = "contract: "
 @pytest.fixture
 def fake_clock() -> "VirtualClock":
     """Return a virtual clock. Its time moves only when code sleeps on it or the test moves it."""
-    from nodewright.adapters.virtual_clock import VirtualClock  # noqa: PLC0415 - a light start for others' tests
+    from nodewright.adapters.clocks import VirtualClock  # noqa: PLC0415 - a light start for others' tests
 
     return VirtualClock()
 

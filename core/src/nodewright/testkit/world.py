@@ -15,8 +15,7 @@ from nodewright.model.group import GroupRef, Instance, NodeGroup
 from nodewright.model.node import Node
 from nodewright.model.plan import Plan
 from nodewright.model.pod import Pod
-from nodewright.model.provisioning_class import ProvisioningClass
-from nodewright.model.provisioning_request import PodTemplate, ProvisioningRequest
+from nodewright.model.provisioning_request import PodTemplate, ProvisioningClass, ProvisioningRequest
 from nodewright.model.removal import Removing
 from nodewright.model.settings import (
     AutoprovisioningSettings,
@@ -34,10 +33,8 @@ from nodewright.model.settings import (
     TemplateSettings,
 )
 from nodewright.planner import make_plan
-from nodewright.snapshot.buffers import Buffers
 from nodewright.snapshot.context import Context
-from nodewright.snapshot.observation import GroupSeen, Observation, ProviderSeen
-from nodewright.snapshot.provisioning import Provisioning
+from nodewright.snapshot.observation import Buffers, GroupSeen, Observation, ProviderSeen, Provisioning
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.snapshot.workloads import Controller, Workloads
 from nodewright.testkit.builders import build_node

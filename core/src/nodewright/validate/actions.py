@@ -17,12 +17,11 @@ from nodewright.model.action import (
     IncreaseSize,
     SizeWrite,
 )
-from nodewright.model.group import GroupRef, Machine, MachineType, NodeGroup
+from nodewright.model.group import GroupRef, Machine, MachineType, NodeGroup, make_template_node
 from nodewright.model.limits import make_resource_limits
 from nodewright.model.policy import Policy
 from nodewright.model.removal import NodeRemoval
 from nodewright.model.settings import AutoprovisioningSettings, LimitSettings, Settings
-from nodewright.model.template_node import make_template_node
 from nodewright.snapshot.observation import GroupSeen, Observation
 from nodewright.validate.evidence import NodesOfMachines
 from nodewright.validate.quotas import exceeded_devices, exceeded_quotas

@@ -17,7 +17,7 @@ from nodewright.adapters.clocks import SystemClock
 from nodewright.adapters.kube.api import ApiError, Request
 from nodewright.cli.daemon.build import DaemonOptions, build_daemon
 from nodewright.cli.settings.flags import SettingsSource
-from nodewright.model.timestamps import format_moment
+from nodewright.model.duration import format_moment
 
 DAY = 86400.0
 PATIENCE = 60.0

@@ -6,10 +6,10 @@ from random import Random
 import pytest
 from core.tests.kube.conftest import ApiServer
 
+from nodewright.adapters.clocks import VirtualClock
 from nodewright.adapters.kube.api import ApiError
 from nodewright.adapters.kube.caches import CacheOptions, Caches
 from nodewright.adapters.metrics import Metrics
-from nodewright.adapters.virtual_clock import VirtualClock
 from nodewright.adapters.web import HealthCheck, Pages
 from nodewright.cli.daemon.build import health_limits, make_servers, public_pages, usual_address
 from nodewright.cli.daemon.debug_server import DebugServer

@@ -4,8 +4,8 @@ import io
 
 import msgspec
 
+from nodewright.adapters.clocks import VirtualClock
 from nodewright.adapters.logs import ConditionLog, JsonLog
-from nodewright.adapters.virtual_clock import VirtualClock
 from nodewright.cli.daemon.app import tell_unreadable
 from nodewright.model.group import GroupRef, NodeGroup
 from nodewright.snapshot.observation import GroupSeen, Observation, ProviderSeen

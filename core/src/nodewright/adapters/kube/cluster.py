@@ -14,10 +14,9 @@ from nodewright.model.errors import KubeApiError
 from nodewright.model.node import Node
 from nodewright.model.objects import ClusterObjects
 from nodewright.model.pod import Pod
-from nodewright.snapshot.buffers import Buffers
 from nodewright.snapshot.context import Context
 from nodewright.snapshot.node_times import NodeTimes
-from nodewright.snapshot.provisioning import Provisioning
+from nodewright.snapshot.observation import Buffers, Provisioning
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.snapshot.workloads import Workloads
 

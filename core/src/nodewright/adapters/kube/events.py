@@ -16,8 +16,8 @@ from nodewright.actuation.ports import STATUS_KIND, STATUS_NAME, Event, EventSin
 from nodewright.adapters.kube.api import MERGE_PATCH, Api, ApiError, Request
 from nodewright.adapters.kube.resources import collection_path
 from nodewright.model.clock import Clock
+from nodewright.model.duration import format_moment
 from nodewright.model.objects import KINDS
-from nodewright.model.timestamps import format_moment
 
 # Dashboards and alerts look for events of this component.
 COMPONENT = "cluster-autoscaler"

@@ -13,8 +13,8 @@ from nodewright.adapters.kube.config_maps import ConfigMaps, StoredMap
 from nodewright.clusterstate.readiness import describe_unhealthy
 from nodewright.clusterstate.state import ClusterState, GroupState, Readiness
 from nodewright.engine.status import GroupStatus, make_status
+from nodewright.model.duration import format_moment
 from nodewright.model.plan import Plan
-from nodewright.model.timestamps import format_moment
 from nodewright.planner.make_plan import NO_READY_NODES
 
 _LONGEST_MESSAGE = 500

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Protocol, TypeVar
 
-from nodewright.adapters.virtual_clock import DeadlinePassed, VirtualClock
+from nodewright.adapters.clocks import DeadlinePassed, VirtualClock
 from nodewright.model.errors import ProviderUnavailable
 
 T = TypeVar("T")

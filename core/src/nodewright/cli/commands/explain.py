@@ -13,7 +13,7 @@ from rich.table import Table
 from nodewright.cli.capacity_view import buffer_json, buffer_line, request_json, request_line
 from nodewright.cli.debug_client import ask_daemon, page_query
 from nodewright.cli.dry_run.dry_run import DryRun
-from nodewright.cli.dry_run.on_dump import DumpSource, dump_options, plan_dump
+from nodewright.cli.dry_run.dump import DumpSource, dump_options, plan_dump
 from nodewright.cli.explanation import (
     KINDS,
     RUNS,
@@ -26,10 +26,9 @@ from nodewright.cli.explanation import (
 )
 from nodewright.cli.screen import count, make_console, make_table, name_some, output_option, safe, write_json
 from nodewright.cli.settings.flags import SettingsCommand, settings_options
-from nodewright.model.duration import format_duration
+from nodewright.model.duration import format_duration, format_moment
 from nodewright.model.reason import Unremovable
 from nodewright.model.settings import Settings
-from nodewright.model.timestamps import format_moment
 from nodewright.planner.explain import GroupFacts, NodeExplanation, NodeOutcome, NodeRejections, PodAfterDrain, Usage
 from nodewright.planner.scale_down.drainability import DrainOutcome
 

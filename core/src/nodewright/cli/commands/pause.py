@@ -7,9 +7,8 @@ import click
 from nodewright.actuation import Pause
 from nodewright.adapters.clocks import SystemClock
 from nodewright.cli.saved_state import Choice, state_options, warn_without_engine
-from nodewright.model.duration import parse_duration
+from nodewright.model.duration import format_moment, parse_duration
 from nodewright.model.errors import ConfigError
-from nodewright.model.timestamps import format_moment
 
 _LONGEST = 366 * 86_400.0
 

@@ -19,20 +19,19 @@ from nodewright.cli.capacity_view import (
     request_json,
 )
 from nodewright.cli.dry_run.dry_run import DryRun
-from nodewright.cli.dry_run.on_dump import DumpSource, dump_options, plan_dump
+from nodewright.cli.dry_run.dump import DumpSource, dump_options, plan_dump
 from nodewright.cli.plan_reasons import PodOutcome, PodVerdict, find_verdicts, rounds, why_group
 from nodewright.cli.screen import count, make_console, make_table, name_some, output_option, safe, write_json
 from nodewright.cli.settings.flags import SettingsCommand, settings_options
 from nodewright.clusterstate.readiness import describe_unhealthy
 from nodewright.clusterstate.state import GroupState
 from nodewright.model.action import IncreaseSize
-from nodewright.model.duration import format_duration
+from nodewright.model.duration import format_duration, format_moment
 from nodewright.model.group import GroupRef
 from nodewright.model.plan import Expansion, PlannedAction, ScaleDownReport
 from nodewright.model.pod import Pod
 from nodewright.model.reason import Rejection, SkipReason, Unremovable
 from nodewright.model.settings import Settings
-from nodewright.model.timestamps import format_moment
 from nodewright.planner.explain import buffers_planned, requests_planned
 from nodewright.planner.scale_up.limits import read_quotas
 

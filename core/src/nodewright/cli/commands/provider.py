@@ -6,9 +6,8 @@ from collections.abc import Sequence
 import click
 import msgspec
 
-from nodewright.adapters.clocks import SystemClock
+from nodewright.adapters.clocks import SystemClock, VirtualClock
 from nodewright.adapters.provider import InlineRunner, ProviderClient, installed_providers
-from nodewright.adapters.virtual_clock import VirtualClock
 from nodewright.cli.connect import Connector
 from nodewright.cli.screen import count, make_console, make_table, name_some, output_option, safe, write_json
 from nodewright.cli.settings.flags import SettingsSource

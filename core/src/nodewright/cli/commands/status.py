@@ -15,11 +15,10 @@ from nodewright.cli.screen import count, make_console, make_table, name_some, ou
 from nodewright.clusterstate.memory import Backoff, Deferral, ScaleUpRequest, UnhealthyCluster
 from nodewright.clusterstate.readiness import describe_unhealthy
 from nodewright.engine.status import BudgetStatus, Detection, GroupStatus, StatusReport, make_status
-from nodewright.model.duration import format_duration
+from nodewright.model.duration import format_duration, format_moment
 from nodewright.model.errors import ConfigError
 from nodewright.model.removal import Removing
 from nodewright.model.settings import ServingSettings
-from nodewright.model.timestamps import format_moment
 
 SCHEMA = 1
 

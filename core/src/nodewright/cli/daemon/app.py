@@ -1,5 +1,6 @@
 """The daemon while it runs; build.py makes its parts."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -15,25 +16,67 @@ from nodewright.adapters.kube.node_cleanup import NodeCleaner
 from nodewright.adapters.kube.status_config_map import StatusMap
 from nodewright.adapters.kube.store import ConfigMapStore
 from nodewright.adapters.logs import ConditionLog, JsonLog
-from nodewright.adapters.metrics import Metrics
+from nodewright.adapters.metrics import Metrics, ProviderCalls
+from nodewright.adapters.provider import ProviderClient
 from nodewright.adapters.web import HealthCheck, WebServer
-from nodewright.cli.daemon.call_meter import CallMeter
 from nodewright.cli.daemon.debug_server import DebugServer
-from nodewright.cli.daemon.dry_run_planning import DryRunPlanning
 from nodewright.cli.daemon.leader_state import LeaderState
 from nodewright.cli.daemon.reload import Reloader
 from nodewright.cli.daemon.shadow import ShadowTeller
 from nodewright.engine.autoscaler import Autoscaler
 from nodewright.engine.daemon import Daemon
+from nodewright.engine.planning import DryRunPlanning
 from nodewright.engine.ports import Ports
 from nodewright.engine.report import LoopReport
 from nodewright.model.clock import Clock
-from nodewright.model.errors import ConfigError, NodewrightError
+from nodewright.model.errors import ConfigError, NodewrightError, ProviderError
 from nodewright.model.write_fence import WriteFence
 from nodewright.snapshot.observation import Observation
 
 # While the API server does not respond, the log says so this often, in seconds.
 _SYNC_SECONDS = 30
+
+
+class CallMeter:
+    """How often and how long providers call their clouds, as they count it. Call ``take`` in the loop's thread; the other methods are safe in any thread."""
+
+    def __init__(self, providers: Sequence[ProviderClient]) -> None:
+        self._providers = providers
+        self._cloud: tuple[ProviderCalls, ...] = ()
+        self._refreshed = 0.0
+
+    def take(self) -> float:
+        """Read the counts, once per loop; return the seconds that refreshing took in this loop."""
+        found = []
+        for provider in self._providers:
+            try:
+                counted = provider.api_calls() or ()
+            except ProviderError:
+                continue
+            found += [ProviderCalls(provider.name, c.operation, c.result, c.calls, c.seconds) for c in counted]
+        self._cloud = tuple(found)
+        before, self._refreshed = self._refreshed, self._refresh_seconds()
+        return self._refreshed - before
+
+    def cloud_calls(self) -> tuple[ProviderCalls, ...]:
+        return self._cloud
+
+    def hooks(self) -> tuple[ProviderCalls, ...]:
+        return tuple(
+            ProviderCalls(provider.name, hook, result, calls, seconds if result == "ok" else 0.0)
+            for provider in self._providers
+            for hook, stats in provider.stats().items()
+            for result, calls, seconds in (
+                ("ok", stats.calls - stats.errors, stats.seconds),
+                ("error", stats.errors, stats.seconds),
+            )
+        )
+
+    def _refresh_seconds(self) -> float:
+        stats: list[Mapping[str, float]] = [
+            {hook: held.seconds for hook, held in provider.stats().items()} for provider in self._providers
+        ]
+        return sum(held.get("refresh", 0.0) for held in stats)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,8 +237,10 @@ class DaemonApp:
 
     def _make_autoscaler(self) -> Autoscaler:
         dry_run, process = self._engine.dry_run, self._process
-        brain = dry_run.brain if dry_run is not None else None
-        return Autoscaler(self._engine.ports, process.clock, process.reloader.settings, process.random, brain=brain)
+        planning = dry_run.planning if dry_run is not None else None
+        return Autoscaler(
+            self._engine.ports, process.clock, process.reloader.settings, process.random, planning=planning
+        )
 
     def _may_go_on(self) -> bool:
         if not self._cluster.leader.leads:
@@ -253,8 +298,8 @@ class DaemonApp:
             self._tell_withheld(self._engine.dry_run, report)
         self._report.debug_server.learn(report, self._process.reloader.settings, self._pause())
 
-    def _tell_withheld(self, brain: DryRunPlanning, report: LoopReport) -> None:
-        plan, withheld = brain.take_withheld()
+    def _tell_withheld(self, planning: DryRunPlanning, report: LoopReport) -> None:
+        plan, withheld = planning.take_withheld()
         for action in withheld:
             self.log.say("would be done", action=action)
         if self._report.shadow is not None:

@@ -29,14 +29,13 @@ from nodewright.adapters.metrics import Metrics, Sources
 from nodewright.adapters.provider import ProviderClient
 from nodewright.adapters.web import HealthCheck, HealthLimits, Page, Pages, Query, WebServer
 from nodewright.cli.connect import Connector
-from nodewright.cli.daemon.app import ClusterParts, DaemonApp, EngineParts, ProcessParts, ReportParts
-from nodewright.cli.daemon.call_meter import CallMeter
+from nodewright.cli.daemon.app import CallMeter, ClusterParts, DaemonApp, EngineParts, ProcessParts, ReportParts
 from nodewright.cli.daemon.debug_server import DebugServer
-from nodewright.cli.daemon.dry_run_planning import DryRunPlanning
 from nodewright.cli.daemon.leader_state import LeaderState
 from nodewright.cli.daemon.reload import watch_settings
 from nodewright.cli.daemon.shadow import ShadowTeller
 from nodewright.cli.settings.flags import SettingsSource
+from nodewright.engine.planning import DryRunPlanning
 from nodewright.engine.ports import Ports
 from nodewright.expander.priority import CONFIG_MAP
 from nodewright.model.clock import Clock

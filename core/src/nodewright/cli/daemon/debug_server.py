@@ -24,10 +24,10 @@ from nodewright.engine.daemon import Engine
 from nodewright.engine.report import LoopReport
 from nodewright.engine.status import StatusReport, make_status
 from nodewright.model.clock import Clock
+from nodewright.model.duration import format_moment
 from nodewright.model.errors import ConfigError
 from nodewright.model.quantity import Quantity
 from nodewright.model.settings import Settings
-from nodewright.model.timestamps import format_moment
 from nodewright.planner.explain import buffers_planned, requests_seen
 
 NO_LOOP = "no loop has ended yet: ask again"

@@ -12,9 +12,9 @@ from nodewright.adapters.metrics import Metrics
 from nodewright.adapters.shadow import Comparison, ComparisonVerdict, HealthShadow, Shadow
 from nodewright.adapters.web import Page, Pages, Query
 from nodewright.engine.report import LoopReport
+from nodewright.model.duration import format_moment
 from nodewright.model.plan import Plan
 from nodewright.model.settings import Settings
-from nodewright.model.timestamps import format_moment
 
 _KEPT = 500
 _STATUS_KEY = "status"

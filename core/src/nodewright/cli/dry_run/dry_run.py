@@ -7,7 +7,7 @@ from random import Random
 from nodewright.clusterstate.fold import fold
 from nodewright.clusterstate.memory import Memory
 from nodewright.clusterstate.state import ClusterState
-from nodewright.engine.brain import Planning
+from nodewright.engine.planning import Planning
 from nodewright.model.errors import ConfigError, InvariantError, ProviderUnavailable
 from nodewright.model.plan import Plan
 from nodewright.model.settings import Settings, default_options
@@ -29,7 +29,7 @@ def plan_once(
     settings: Settings,
     random: Random,
     now: float,
-    brain: Planning | None = None,
+    planning: Planning | None = None,
 ) -> DryRun:
     """Plan the cluster as it is at ``now``, without memory of earlier loops.
 
@@ -45,9 +45,9 @@ def plan_once(
     if settings.limits.gpu_total and not any(held.gpu_label for held in seen.providers.values()):
         raise ConfigError("--gpu-total: no provider here tells GPU nodes apart, so that the limit would do nothing")
     state = fold(Memory(), seen, (), settings)
-    brain = brain or Planning()
-    plan, memory = brain.make_plan(state, settings, random)
-    violations = brain.check(seen, plan, memory, settings)
+    planning = planning or Planning()
+    plan, memory = planning.make_plan(state, settings, random)
+    violations = planning.check(seen, plan, memory, settings)
     if violations:
         raise InvariantError(f"a plan breaks its rules: {violations}")
     return DryRun(state=replace(state, memory=memory.put_into(state.memory)), plan=plan, settings=settings)

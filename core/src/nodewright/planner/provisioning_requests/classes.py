@@ -11,7 +11,6 @@ from typing import NamedTuple
 from nodewright.model.duration import parse_duration
 from nodewright.model.meta import LabelSelector
 from nodewright.model.policy import Policy
-from nodewright.model.provisioning_class import ProvisioningClass
 from nodewright.model.provisioning_request import (
     BEST_EFFORT_ATOMIC,
     CHECK_CAPACITY,
@@ -21,6 +20,7 @@ from nodewright.model.provisioning_request import (
     SEED_ATOMIC,
     SEED_CHECK_CAPACITY,
     VALID_UNTIL_SECONDS,
+    ProvisioningClass,
     ProvisioningRequest,
     RequestClass,
 )

@@ -1,4 +1,7 @@
-"""Correct sizes by nodewright's rule: clean up failures, withdraw machines that never came."""
+"""Correct sizes by nodewright's rule: clean up failures, withdraw machines that never came.
+
+The rule of the first design document (``--size-correction=seed``) does the same in another order.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
@@ -11,7 +14,14 @@ from nodewright.model.action import DecreaseTargetSize, DeleteInstances, Deletio
 from nodewright.model.node import Node
 from nodewright.model.settings import CorrectionSettings, SizeCorrection
 from nodewright.planner.registration_deadline import registration_deadlines, startup_deadlines
-from nodewright.planner.rules.corrections import Correction, Corrections, can_force, delete_failed, delete_unregistered
+from nodewright.planner.rules.corrections import (
+    SIZES_FIXED,
+    Correction,
+    Corrections,
+    can_force,
+    delete_failed,
+    delete_unregistered,
+)
 from nodewright.planner.scale_down.eligibility import SCALE_DOWN_DISABLED
 
 NEVER_READY = "did not become ready in time"
@@ -33,6 +43,13 @@ def correct_promptly(state: ClusterState, settings: CorrectionSettings) -> Corre
         steps = _STEPS_IF_UNHEALTHY if is_left_alone else _STEPS[settings.policy.rule]
         found.extend(islice((action for step in steps for action in step(group, state, settings)), 1))
     return Corrections(actions=tuple(found), state=state)
+
+
+def correct_as_seed(state: ClusterState, settings: CorrectionSettings) -> Corrections:
+    """Withdraw last; end the loop after a corrected target."""
+    corrections = correct_promptly(state, settings)
+    fixed = any(isinstance(action, DecreaseTargetSize) for action in corrections.actions)
+    return Corrections(actions=corrections.actions, state=state, cut_short=SIZES_FIXED if fixed else "")
 
 
 def _clean_up(group: GroupState, state: ClusterState, settings: CorrectionSettings) -> Iterator[Correction]:

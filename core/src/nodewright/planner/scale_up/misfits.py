@@ -10,6 +10,7 @@ from nodewright.clusterstate.node_samples import STANDARD_RESOURCES, is_stable, 
 from nodewright.clusterstate.purchases import after_misfit, asked_since, asks_in_vain, with_asked
 from nodewright.clusterstate.state import ClusterState
 from nodewright.estimator.binpacking import Template
+from nodewright.model.duration import format_moment
 from nodewright.model.group import GroupRef
 from nodewright.model.node import Node
 from nodewright.model.plan import MisfitNode, ScaleUpReport
@@ -17,7 +18,6 @@ from nodewright.model.pod import Pod
 from nodewright.model.policy import Policy
 from nodewright.model.reason import Rejection, SkipCode, SkipReason
 from nodewright.model.settings import TemplateSettings
-from nodewright.model.timestamps import format_moment
 from nodewright.planner.scale_up.context import ScaleUpContext
 from nodewright.planner.scale_up.pending_pods import Bought
 from nodewright.planner.scale_up.templates import place_daemons, sanitized

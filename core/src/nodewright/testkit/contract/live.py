@@ -6,7 +6,7 @@ provider's own memory has no writer from outside, and the checks may change ever
 
 from typing import NamedTuple
 
-from nodewright.adapters.virtual_clock import VirtualClock
+from nodewright.adapters.clocks import VirtualClock
 from nodewright.model.clock import Clock
 from nodewright.model.errors import ProviderError
 from nodewright.model.group import InstanceState

@@ -4,8 +4,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from enum import StrEnum
 
+from nodewright.adapters.clocks import VirtualClock
 from nodewright.adapters.provider import CallRunner, CallSettings, InlineRunner, connect_provider
-from nodewright.adapters.virtual_clock import VirtualClock
 from nodewright.model.clock import Clock
 from nodewright.testkit.client import Client
 

@@ -1,4 +1,4 @@
-"""Planning, and the independent check of its decisions."""
+"""Planning, and the independent check of its decisions. In a dry run plans are reported and not carried out."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +16,7 @@ from nodewright.validate import PlanViolation, check_actions, check_removals
 MakePlan = Callable[[ClusterState, Settings, Random], tuple[Plan, PlanMemory]]
 CheckRemovals = Callable[[Observation, Sequence[NodeRemoval], Mapping[str, str], Settings], tuple[PlanViolation, ...]]
 CheckActions = Callable[[Observation, Sequence[PlannedAction], Settings], tuple[PlanViolation, ...]]
+Withheld = PlannedAction | NodeRemoval
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,3 +52,29 @@ def without_violations(plan: Plan, violations: tuple[PlanViolation, ...]) -> Pla
         actions=tuple(action for action in plan.actions if id(action) not in refused),
         scale_down=replace(plan.scale_down, removals=removals),
     )
+
+
+class DryRunPlanning:
+    """Plan and check as usual, and withhold the actions from the engine."""
+
+    def __init__(self) -> None:
+        self.planning = Planning(make_plan=self._plan, check_actions=self._check)
+        self._withheld: tuple[Withheld, ...] = ()
+        self._planned: tuple[Plan, PlanMemory] | None = None
+        self._whole: Plan | None = None
+
+    def take_withheld(self) -> tuple[Plan | None, tuple[Withheld, ...]]:
+        """Return the last full plan and its actions, once; then None and no actions."""
+        taken, self._withheld = self._withheld, ()
+        whole, self._whole = self._whole, None
+        return whole, taken
+
+    def _plan(self, state: ClusterState, settings: Settings, random: Random) -> tuple[Plan, PlanMemory]:
+        plan, memory = make_plan(state, settings, random)
+        self._planned, self._whole = (plan, memory), plan
+        self._withheld = (*plan.actions, *plan.scale_down.removals)
+        idle = replace(plan.scale_down, removals=(), mark=(), unmark=())
+        return replace(plan, actions=(), scale_down=idle), memory
+
+    def _check(self, seen: Observation, _: Sequence[PlannedAction], settings: Settings) -> tuple[PlanViolation, ...]:
+        return Planning().check(seen, *self._planned, settings) if self._planned is not None else ()
