@@ -56,13 +56,13 @@ def test_what_else_moves_a_group(cloud: AwsCloud, attach: Attach) -> None:
     cloud.asg.suspend_processes(AutoScalingGroupName=name, ScalingProcesses=["Launch"])
     findings = attach(f"0:10:{name}", "0:3:gone").client.diagnose()
     lines = said(findings)
-    assert "other writers: a scaling policy writes the size of this group too" in lines
+    assert "other writers: a scaling policy also changes the size of this group" in lines
     assert "the autoscaler of another cluster (it is owned by one, two)" in lines
     assert "process AZRebalance: zone rebalancing over 2 zones ends running instances" in lines
     assert "NewInstancesProtectedFromScaleIn: off" in lines
     assert "process Launch: Launch is suspended" in lines
     assert "limits: --nodes says 0:10, AWS 0:5" in lines
-    assert "--nodes: --nodes names it, and there is no such Auto Scaling group" in lines
+    assert "--nodes: --nodes names this group, but there is no such Auto Scaling group" in lines
 
 
 def test_what_was_never_looked_for_is_not_said_to_be_missing(attach: Attach) -> None:

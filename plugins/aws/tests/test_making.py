@@ -140,7 +140,7 @@ def test_another_cluster_does_not(attach: Attach[AwsCloud], model: str, stage: S
     stage.client.create_node_group(SPEC)
     other = attach(**{**options(model), "cluster": "green"})
     assert NAME not in listed(other)
-    with pytest.raises(ProviderError, match="was not made for this"):
+    with pytest.raises(ProviderError, match="did not create for this machine type"):
         other.client.create_node_group(SPEC)
 
 
@@ -189,8 +189,8 @@ def test_without_the_permission_it_is_refused_and_doctor_says_so(stage: Stage[Aw
     with pytest.raises(AccessDenied):
         stage.client.create_node_group(SPEC)
     wrong = bad(stage.client.diagnose() or ())
-    assert "no group can be made" in wrong["autoscaling:CreateAutoScalingGroup"].message
-    assert "no group can be made" in wrong["ec2:RunInstances"].message
+    assert "no group can be created" in wrong["autoscaling:CreateAutoScalingGroup"].message
+    assert "no group can be created" in wrong["ec2:RunInstances"].message
 
 
 def test_doctor_makes_nothing(stage: Stage[AwsCloud]) -> None:
@@ -216,7 +216,10 @@ def test_a_policy_for_making(stage: Stage[AwsCloud]) -> None:
 
 @pytest.mark.parametrize(
     ("like", "said"),
-    [("nobody", "there is no group nobody to make others like"), ("configured", "has no launch template")],
+    [
+        ("nobody", "there is no group nobody: no groups can be created like it"),
+        ("configured", "has no launch template"),
+    ],
 )
 def test_without_a_model_there_are_no_machine_types(
     cloud: AwsCloud, attach: Attach[AwsCloud], like: str, said: str

@@ -1,4 +1,4 @@
-"""What the plugin asks of AWS: the narrow, typed face of the SDK. Every method may raise errors of nodewright's tree."""
+"""The calls to AWS that the plugin needs, typed. Every method may raise errors of nodewright's tree."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
@@ -24,75 +24,75 @@ class Api(Protocol):
     """One account in one region."""
 
     def made(self) -> Sequence[ApiCalls]:
-        """How many calls were made so far, by operation and result."""
+        """Return the number of calls so far, by operation and result."""
 
     def region(self) -> str:
-        """The region that is asked; raises ProviderError if none is configured."""
+        """Return the region; raise ProviderError if none is configured."""
 
     def server_time(self) -> float:
-        """Epoch seconds of AWS's clock at its last answer: its times are never compared with ours. 0 before that."""
+        """Return the time of AWS's last response (epoch seconds, AWS's clock; 0: there was none yet)."""
 
     # Auto Scaling: reads
 
     def groups_named(self, names: Sequence[str], *, urgent: bool = False) -> Sequence[Group]:
-        """Those of the groups that exist. ``urgent``: whatever the budget of calls says."""
+        """Return those of the groups that exist. ``urgent``: the budget of calls does not apply."""
 
     def groups_tagged(self, tags: TagFilter) -> Sequence[Group]:
-        """Groups that carry all of these tags."""
+        """Return the groups that carry all of these tags."""
 
     def activities(self, group: str) -> Sequence[Activity]:
-        """What was done to a group lately, the newest first: one page."""
+        """Return the last activities of a group, the newest first: one page."""
 
     def launch_configurations(self, names: Sequence[str]) -> Sequence[LaunchConfiguration]:
-        """Those that exist."""
+        """Return those of the launch configurations that exist."""
 
     # Auto Scaling: writes
 
     def set_desired(self, group: str, size: int) -> None:
-        """Make this the desired capacity, at once."""
+        """Set the desired capacity, without a cooldown."""
 
     def terminate(self, instance_id: str) -> None:
-        """End this instance and lower its group's desired capacity by one."""
+        """Terminate this instance and lower the desired capacity of its group by one."""
 
     def protect(self, group: str, instance_ids: Sequence[str]) -> None:
-        """AWS must not choose these instances when it scales in."""
+        """Protect these instances: AWS does not choose them when it scales in."""
 
     def protect_new(self, group: str) -> None:
-        """Instances that the group starts from now on are protected from the beginning."""
+        """Protect all instances that the group starts from now on."""
 
     def create_group(self, group: NewGroup) -> None:
-        """Make a group without instances."""
+        """Create a group without instances."""
 
     def delete_group(self, name: str) -> None:
         """Delete a group; AWS refuses while it has instances."""
 
-    # What machines are like
+    # Machine data
 
     def launch_template(self, spec: TemplateSpec) -> LaunchTemplateData:
-        """That version of the template; raises ProviderError if there is none."""
+        """Return that version of the template; raise ProviderError if it does not exist."""
 
     def image(self, image_id: str) -> Image | None:
-        """None if there is no such image that we may see."""
+        """Return the image; None: it does not exist or is not visible to us."""
 
     def instance_types(self, names: Sequence[str]) -> Sequence[InstanceTypeInfo]:
-        """Those of the types that exist in the region."""
+        """Return those of the types that exist in the region."""
 
     def types_meeting(self, requirements: Raw, image: Image | None) -> Sequence[str]:
-        """Instance types that meet the requirements and can run the image, in AWS's order."""
+        """Return the instance types that meet the requirements and can run the image, in AWS's order."""
 
     def nodegroup(self, cluster: str, name: str) -> EksNodegroup:
-        """A managed node group of EKS; raises ProviderError if there is none."""
+        """Return a managed node group of EKS; raise ProviderError if it does not exist."""
 
-    # Who may do what, and who else does
+    # Permissions and other writers
 
     def simulate(self, actions: Sequence[str], group: Group) -> Mapping[str, bool] | None:
-        """What IAM would decide for each action on the group; None if IAM may not be asked."""
+        """Return IAM's decision for each action on the group; None: we may not use IAM's simulator."""
 
     def dry_run(self, operation: str) -> bool:
-        """May this EC2 operation be called?"""
+        """Return whether we may call this EC2 operation."""
 
     def policy_owners(self) -> Collection[str]:
-        """Groups whose size a scaling policy of AWS may change."""
+        """Return the groups whose size a scaling policy of AWS may change."""
 
     def scheduled_owners(self) -> Collection[str]:
-        """Groups whose size a scheduled action of AWS will change."""
+        """Return the groups whose size a scheduled action of AWS will change."""

@@ -1,8 +1,8 @@
-"""How every call of the SDK is made: counted, within the budget and time limits, its errors translated once.
+"""How every call of the SDK is made: counted, within the budget and time limits, with its error translated once.
 
-The only module that imports boto3, and only when AWS is really asked. The SDK retries nothing: the core repeats reads
-and settles writes, and two owners of retries would multiply. Credentials come from the SDK's own chain (environment,
-shared files and profiles, web identity, container and instance roles) and never pass through this plugin.
+This is the only module that imports boto3, and it does so only at the first call. The SDK does not retry: the core
+repeats reads and settles writes, and retries at two levels would multiply. Credentials come from the SDK's own chain
+(environment, shared files and profiles, web identity, container and instance roles); this plugin never sees them.
 """
 
 import os
@@ -25,7 +25,7 @@ _NOT_MADE = "badRequest"
 
 
 class Calls:
-    """Calls to one account in one region. Safe for threads."""
+    """Calls to one account in one region. Thread-safe."""
 
     def __init__(self, options: Options, clock: Clock) -> None:
         self._meter = Meter(clock, options.api_calls_per_minute)
@@ -36,19 +36,22 @@ class Calls:
         self._server_time = 0.0
 
     def made(self) -> Sequence[ApiCalls]:
+        """Return the number of calls so far, by operation and result."""
         return self._meter.made()
 
     def region(self) -> str:
+        """Return the region; raise ProviderError if none is configured."""
         name = self._options.region or os.environ.get("AWS_REGION") or self._open().region_name
         if not name:
             raise ProviderError("no region: set providers.aws.options.region, or AWS_REGION", code=NO_REGION)
         return str(name)
 
     def server_time(self) -> float:
+        """Return the time of AWS's last response (epoch seconds, AWS's clock; 0: there was none yet)."""
         return self._server_time
 
     def pages(self, service: str, operation: str, **parameters: Any) -> Iterator[Raw]:
-        """All pages of a list, one call each."""
+        """Yield all pages of a list, one call each."""
         token: Raw = {}
         while True:
             answer = self.call(service, operation, **parameters, **token)
@@ -58,7 +61,7 @@ class Calls:
             token = {"NextToken": answer["NextToken"]}
 
     def call(self, service: str, operation: str, *, urgent: bool = False, **parameters: Any) -> Raw:
-        """``urgent``: writes, and what goes with them, are not kept back by the budget."""
+        """Make one call. ``urgent``: the budget does not delay it; for writes and the reads that belong to them."""
         client = self._client(service)
         return self._meter.call(operation, lambda: self._send(client, operation, parameters), urgent=urgent)
 
@@ -71,7 +74,7 @@ class Calls:
             self._note_time(error.response)
             raise from_response(operation, error.response)[1] from error
         except (exceptions.NoCredentialsError, exceptions.PartialCredentialsError) as error:
-            said = f"{operation}: {error}; see the README of nodewright-aws for where they come from"
+            said = f"{operation}: {error}; the README of nodewright-aws lists where credentials come from"
             raise AccessDenied(said, code=NO_CREDENTIALS) from error
         except (exceptions.CredentialRetrievalError, exceptions.TokenRetrievalError) as error:
             said = f"{operation}: credentials could not be fetched ({type(error).__name__})"
@@ -128,7 +131,8 @@ class Calls:
 
 
 def convert(answer: Any, kind: type[T]) -> T:
+    """Decode a response; raise ProviderUnavailable if it does not have the expected form."""
     try:
         return msgspec.convert(answer, kind)
     except msgspec.ValidationError as error:
-        raise ProviderUnavailable(f"AWS answered something unexpected: {error}") from error
+        raise ProviderUnavailable(f"unexpected response from AWS: {error}") from error

@@ -1,7 +1,7 @@
-"""What machines the groups start: launch data, instance types and EKS node groups, read in bulk and kept for a while.
+"""What machines the groups start: launch data, instance types and EKS node groups, read in bulk and cached.
 
-One group's trouble (a deleted launch template, an unknown type) stays that group's: it is kept as the refusal that
-reading its template raises.
+An error that concerns one group (a deleted launch template, an unknown type) is cached for that group; reading its
+template raises it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,7 +32,7 @@ from nodewright_aws.template import Machine, make_template, managed_by
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """Which type a group starts, and the requirements of a policy that names none."""
+    """The instance type that a group starts, and the requirements of a policy that names no type."""
 
     type_name: str
     requirements: InstanceRequirements | None = None
@@ -59,7 +59,7 @@ class Catalogue:
         }
 
     def load_missing(self, groups: Sequence[Group]) -> None:
-        """Ask for what is missing. Nothing is raised: what cannot be learned is some groups' trouble, not all groups'."""
+        """Read what is missing or expired. Raise nothing: an error is cached for the groups that it concerns."""
         at_once = self._options.parallel_calls
         known = {group.name: group for group in groups}
         stale = [known[name] for name in self._launches.missing(known)]
@@ -75,30 +75,30 @@ class Catalogue:
         self._launches.keep_only(known)
 
     def load_model(self, name: str, instance_types: Sequence[str]) -> None:
-        """The group that others are made like, and the instance types of which they are made."""
+        """Read the group that others are created like, and the instance types for created groups."""
         self._models.load_missing([name], self._read_model)
         self._load_kinds(instance_types)
 
     def model(self, name: str) -> Group:
-        """Raises ProviderError if there is none."""
+        """Return the model; raise ProviderError if it does not exist."""
         return self._models.get(name)
 
     def kind(self, name: str) -> InstanceTypeInfo:
-        """Raises ProviderError if AWS does not know it."""
+        """Return the instance type; raise ProviderError if AWS does not know it."""
         return self._own_types.get(name) or self._types.get(name)
 
     def template(self, group: Group) -> NodeTemplate:
-        """Raises ProviderError that says what is wrong with this group."""
+        """Return the template; raise ProviderError that says what is wrong with the group."""
         launch = self._launches.get(group.name)
         machine = Machine(kind=self.kind(launch.type_name), requirements=launch.requirements)
         return make_template(group, machine, self._nodegroup(group), self._api.region())
 
     def type_name(self, group_name: str) -> str:
-        """Raises ProviderError if it is not known."""
+        """Return the instance type of the group; raise ProviderError if it is not known."""
         return self._launches.get(group_name).type_name
 
     def _nodegroup(self, group: Group) -> EksNodegroup | None:
-        """None also where EKS does not tell: the tags alone must do then."""
+        """Return the EKS node group; None if there is none or EKS refuses: then only the tags count."""
         key = managed_by(group)
         if key is None:
             return None
@@ -112,7 +112,7 @@ class Catalogue:
     def _read_model(self, name: str) -> Group:
         found = self._api.groups_named([name])
         if not found:
-            raise ProviderError(f"there is no group {name} to make others like", code="noModel")
+            raise ProviderError(f"there is no group {name}: no groups can be created like it", code="noModel")
         return found[0]
 
     def _load_kinds(self, names: Iterable[str]) -> None:
@@ -129,16 +129,16 @@ class Catalogue:
         return {found.instance_type: found for found in self._api.instance_types(names)}
 
     def _unknown(self, name: str) -> ProviderError:
-        return ProviderError(f"{self._api.region()} has no instance type {name} that is known", code="unknownType")
+        return ProviderError(f"{self._api.region()} has no known instance type {name}", code="unknownType")
 
     def _configured(self, groups: Iterable[Group]) -> dict[str, str]:
-        """Instance types of launch configurations, which can be asked for in bulk."""
+        """Return the instance type of each launch configuration, read in bulk."""
         names = sorted({group.launch_configuration_name for group in groups if group.launch_configuration_name})
         found = self._api.launch_configurations(names) if names else ()
         return {one.launch_configuration_name: one.instance_type for one in found}
 
     def _launch(self, group: Group, configured: dict[str, str] | ProviderError) -> Launch:
-        """Configuration before template before policy, as CA looks."""
+        """Return what the group starts. As in CA a launch configuration is preferred to a template, that to a policy."""
         if group.launch_configuration_name:
             if isinstance(configured, ProviderError):
                 raise configured
@@ -186,7 +186,7 @@ class Catalogue:
 
 
 def launch_template_of(group: Group) -> TemplateSpec | None:
-    """The launch template behind a group, its own or its policy's."""
+    """Return the launch template of the group or of its policy; None: it has neither."""
     if group.launch_template is not None:
         return group.launch_template
     policy = group.mixed_instances_policy

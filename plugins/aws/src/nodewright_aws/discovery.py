@@ -1,4 +1,4 @@
-"""Which groups are ours: ``--nodes`` and ``--node-group-auto-discovery``, in CA's syntax."""
+"""The groups to scale: ``--nodes`` and ``--node-group-auto-discovery``, in cluster-autoscaler's syntax."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -13,9 +13,9 @@ _KEY = "tag"
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
-    """``named``: explicit groups by name with their limits. ``tags``: a group must carry all of them; None: no discovery.
+    """``named``: explicit groups by name with limits. ``tags``: a group must carry all of them; None: no discovery.
 
-    As in CA the tags of several flags are merged into one demand.
+    As in cluster-autoscaler, the tags of several flags are merged: a group must carry all of them.
     """
 
     named: dict[str, NodeGroupFlag] = {}
@@ -23,7 +23,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def select(nodes: Iterable[str], discoveries: Iterable[str]) -> Selection:
-    """Raises ConfigError naming the flag. A group named twice keeps its first limits."""
+    """Return the selection; raise ConfigError that names the flag. A group named twice keeps its first limits."""
     named: dict[str, NodeGroupFlag] = {}
     for text in nodes:
         try:
@@ -37,7 +37,7 @@ def select(nodes: Iterable[str], discoveries: Iterable[str]) -> Selection:
 
 
 def make_filters(tags: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The tags as DescribeAutoScalingGroups takes them: AWS demands all of them."""
+    """Return the tags as filters for DescribeAutoScalingGroups: AWS returns groups that match all of them."""
     return [
         {"Name": f"tag:{key}", "Values": [value]} if value else {"Name": "tag-key", "Values": [key]}
         for key, value in tags.items()
@@ -45,7 +45,7 @@ def make_filters(tags: Mapping[str, str]) -> list[dict[str, Any]]:
 
 
 def parse_discovery(text: str) -> dict[str, str]:
-    """``asg:tag=key[=value],…`` as tags; an empty value stands for any. Raises ConfigError."""
+    """Return the tags in ``asg:tag=key[=value],…``; an empty value matches any. Raise ConfigError."""
     shown = printable(text)
     discoverer, colon, rest = text.partition(":")
     if not colon:

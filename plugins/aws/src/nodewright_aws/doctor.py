@@ -1,7 +1,7 @@
-"""``nodewright doctor`` for AWS: the permission behind each capability, and who else writes to the groups.
+"""``nodewright doctor`` for AWS: the permission for each capability, and other writers of the groups.
 
-Nothing is changed. What IAM's simulator may not tell is probed: EC2 has dry runs, and a write of Auto Scaling is sent
-to a group that does not exist, which AWS refuses for its name if it does not refuse it for the permission.
+Doctor changes nothing. What IAM's simulator cannot decide is tried: EC2 has dry runs, and a write of Auto Scaling is
+sent for a group that does not exist, which AWS refuses because of its name, or because of a missing permission.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from nodewright_aws.shapes import Group, NewGroup, TemplateSpec
 
 _NOWHERE = "nodewright-doctor-no-such-group"
 _NO_INSTANCE = "i-00000000000000000"
-# Refused for its launch template, if not for want of the permission.
+# AWS refuses it because of its launch template, or because of a missing permission.
 _IMPOSSIBLE = NewGroup(
     name=_NOWHERE,
     max_size=0,
@@ -40,8 +40,10 @@ class Doctor:
         self._selection = selection
 
     def examine(self, fleet: Fleet) -> tuple[Finding, ...]:
-        """Permissions first, then each group. Without a region or credentials nothing can be said: whoever read the cloud
-        has told so. Nor is anything said of groups that were never looked for.
+        """Return findings on permissions, then on each group.
+
+        Without region or credentials nothing is returned: the read of the cloud has reported that. Before the first
+        listing nothing is returned about missing groups.
         """
         answer = attempt(lambda: self._api.groups_named([_NOWHERE]))
         if isinstance(answer, ProviderError) and answer.code in (NO_CREDENTIALS, NO_REGION):
@@ -62,9 +64,9 @@ class Doctor:
                 group.name for group, decision in decided if decision is not None and not decision.get(one.action)
             ]
             if not denied:
-                yield _granted(one, f"granted for {len(sample)} of {len(groups)} groups, says IAM's simulator")
+                yield _granted(one, f"granted for {len(sample)} of {len(groups)} groups, according to IAM's simulator")
             for name in denied:
-                yield _refused(one, "IAM's simulator refuses it", group_id=name)
+                yield _refused(one, "denied by IAM's simulator", group_id=name)
 
     def _probe(self, one: Permission, groups: Sequence[Group]) -> Finding:
         try:
@@ -75,11 +77,11 @@ class Doctor:
             return _refused(one, str(error))
         except ProviderError as error:
             if error.code in ("unavailable", "throttled"):
-                return Finding(level=_WARNING, subject=one.action, message=f"cannot be told now: {error}")
+                return Finding(level=_WARNING, subject=one.action, message=f"cannot be checked now: {error}")
         return _granted(one, "granted")
 
     def _use(self, action: str, groups: Sequence[Group]) -> None:
-        """Calls it where it cannot do anything; raises AccessDenied, or whatever else AWS has against it."""
+        """Call the action where it cannot change anything; raise AccessDenied, or any other error of AWS."""
         api = self._api
         service, _, operation = action.partition(":")
         if service == "ec2":
@@ -107,7 +109,7 @@ class Doctor:
         }
         for what, owners in others.items():
             if isinstance(owners, ProviderError):
-                yield Finding(level=_WARNING, subject="other writers", message=f"{what} cannot be looked for: {owners}")
+                yield Finding(level=_WARNING, subject="other writers", message=f"cannot check for {what}: {owners}")
         for group in groups:
             writers = [what for what, owners in others.items() if _holds(owners, group.name)]
             yield from _examine_writers(group, [*writers, *_owners_by_tag(group)])
@@ -118,20 +120,18 @@ class Doctor:
         spec = self._selection.named.get(group.name)
         if spec is None or (group.min_size <= spec.min_size and spec.max_size <= group.max_size):
             return
-        message = (
-            f"--nodes says {spec.min_size}:{spec.max_size}, AWS {group.min_size}:{group.max_size}: the narrower holds"
-        )
+        message = f"--nodes says {spec.min_size}:{spec.max_size}, AWS has {group.min_size}:{group.max_size}: the narrower limits apply"
         yield Finding(level=_WARNING, subject="limits", message=message, remedy="make them equal", group_id=group.name)
 
 
 def _examine_writers(group: Group, writers: Sequence[str]) -> Iterator[Finding]:
     for writer in writers:
-        message = f"{writer} writes the size of this group too"
+        message = f"{writer} also changes the size of this group"
         yield Finding(
             level=_WARNING,
             subject="other writers",
             message=message,
-            remedy="leave the size to one of them",
+            remedy="let only one of them change the size",
             group_id=group.name,
         )
     suspended = {process.process_name for process in group.suspended_processes}
@@ -139,7 +139,7 @@ def _examine_writers(group: Group, writers: Sequence[str]) -> Iterator[Finding]:
         yield Finding(
             level=_PROBLEM,
             subject=f"process {process}",
-            message=f"{process} is suspended: AWS will not do it",
+            message=f"{process} is suspended: AWS does not carry it out",
             remedy=f"resume {process}",
             group_id=group.name,
         )
@@ -149,12 +149,12 @@ def _examine_writers(group: Group, writers: Sequence[str]) -> Iterator[Finding]:
         yield Finding(
             level=_WARNING,
             subject="process AZRebalance",
-            message=f"zone rebalancing over {len(group.availability_zones)} zones ends running instances by itself",
+            message=f"zone rebalancing over {len(group.availability_zones)} zones terminates running instances",
             remedy="suspend AZRebalance, or make one group for each zone",
             group_id=group.name,
         )
     if not writers and not rebalances:
-        yield Finding(level=_OK, subject="other writers", message="none was found", group_id=group.name)
+        yield Finding(level=_OK, subject="other writers", message="none found", group_id=group.name)
 
 
 def _examine_settings(group: Group) -> Iterator[Finding]:
@@ -173,13 +173,13 @@ def _examine_settings(group: Group) -> Iterator[Finding]:
             level=_PROBLEM,
             subject="WeightedCapacity",
             message="the size counts weights, not machines",
-            remedy="take the weights out of the overrides",
+            remedy="remove the weights from the overrides",
             group_id=group.name,
         )
 
 
 def _owners_by_tag(group: Group) -> Iterator[str]:
-    """Others that own the group as its tags tell."""
+    """Yield other owners of the group, according to its tags."""
     owned = [
         tag.key.removeprefix(_CLUSTER_TAG)
         for tag in group.tags
@@ -196,7 +196,7 @@ def _holds(owners: Collection[str] | ProviderError, name: str) -> bool:
 
 
 def _missing(name: str) -> Finding:
-    message = "--nodes names it, and there is no such Auto Scaling group"
+    message = "--nodes names this group, but there is no such Auto Scaling group"
     return Finding(
         level=_PROBLEM, subject="--nodes", message=message, remedy="correct the name or the region", group_id=name
     )
@@ -218,11 +218,14 @@ def _refused(one: Permission, why: str, group_id: str = "") -> Finding:
 
 
 def _unsure(one: Permission) -> Finding:
-    """A policy with a condition on tags refuses what names no existing group, as one without the action does."""
+    """Return a finding for a write that AWS refused.
+
+    A policy with a condition on tags refuses a group that does not exist, just like a policy without the action.
+    """
     return Finding(
         level=_WARNING,
         subject=one.action,
-        message=f"refused where it could do nothing; without it {one.without}",
-        remedy="allow iam:SimulatePrincipalPolicy to doctor, which then can tell a condition from a refusal",
+        message=f"AWS refused a harmless test call; without this permission {one.without}",
+        remedy="grant iam:SimulatePrincipalPolicy, so that doctor can tell a condition of the policy from a missing permission",
         capability=one.capability,
     )

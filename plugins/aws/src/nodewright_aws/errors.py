@@ -1,4 +1,4 @@
-"""Every error of the SDK becomes one of nodewright's tree, once. Only this module knows AWS's error codes."""
+"""Translates every error of the SDK to nodewright's tree, once. Only this module knows AWS's error codes."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -30,7 +30,7 @@ _THROTTLED = frozenset(
         "SlowDown",
     )
 )
-# A resize is under way, or another client holds the group: it passes by itself.
+# A resize is in progress, or another client holds the group: it ends by itself.
 _IN_PROGRESS = frozenset(
     (
         "ScalingActivityInProgress",
@@ -41,8 +41,8 @@ _IN_PROGRESS = frozenset(
         "ResourceInUseFault",
     )
 )
-# The account may have only so many of what such a call makes.
-_MAKES = ("CreateAutoScalingGroup", "CreateLaunchTemplate", "CreateLaunchTemplateVersion")
+# A quota that refuses one of these calls limits the whole account.
+_CREATES = ("CreateAutoScalingGroup", "CreateLaunchTemplate", "CreateLaunchTemplateVersion")
 _DENIED = frozenset(
     (
         "AccessDenied",
@@ -54,10 +54,10 @@ _DENIED = frozenset(
         "OptInRequired",
     )
 )
-# AWS does not know who asks: no permission is the matter.
+# AWS does not recognize the credentials: no missing permission.
 NO_CREDENTIALS = "noCredentials"
 NO_REGION = "noRegion"
-_STRANGER = frozenset(
+_UNAUTHENTICATED = frozenset(
     (
         "AuthFailure",
         "ExpiredToken",
@@ -78,8 +78,8 @@ _UNAVAILABLE = frozenset(
 )
 INSTANCE_NOT_FOUND = "instanceNotFound"
 
-# Words of a launch that failed → (class, how far it reaches). AWS's troubleshooting pages name the codes; activities
-# tell the codes or only their sentences, so both are looked for. The first that fits counts: quotas say "capacity" too.
+# Words in the message of a failed launch → code, class and scope. AWS's troubleshooting pages name the codes; an activity
+# contains a code or only its sentence, so both are listed. The first match counts: messages about quotas say "capacity" too.
 _LAUNCH_FAILURES: tuple[tuple[tuple[str, ...], str, ErrorClass, FailureScope], ...] = (
     (
         ("VcpuLimitExceeded", "more vCPU capacity than your current vCPU limit"),
@@ -163,7 +163,7 @@ _MAX_MESSAGE = 500
 
 
 def classify_launch(message: str) -> tuple[ErrorClass, FailureScope, str]:
-    """What the status message of a failed launch means: class, reach, and AWS's code for it."""
+    """Return class, scope and AWS's code for the status message of a failed launch."""
     for words, code, error_class, scope in _LAUNCH_FAILURES:
         if any(word in message for word in words):
             return error_class, scope, code
@@ -171,12 +171,12 @@ def classify_launch(message: str) -> tuple[ErrorClass, FailureScope, str]:
 
 
 def refusal(operation: str, code: str, message: str, retry_after: float = 0.0) -> ProviderError:
-    """The error that a refusal of the API stands for; the API's own code and words stay in it."""
+    """Return the error for a refusal of the API; its text keeps AWS's code and message."""
     said = f"{operation}: {code}: {message}"[:_MAX_MESSAGE]
     if code in _THROTTLED | _IN_PROGRESS:
         busy = Throttled if code in _THROTTLED else OperationInProgress
         return busy(said, retry_after=max(1.0, retry_after))
-    if code in _STRANGER:
+    if code in _UNAUTHENTICATED:
         return AccessDenied(said, code=NO_CREDENTIALS)
     if code == "ValidationError" and "Instance Id not found" in message:
         return ProviderError(said, code=INSTANCE_NOT_FOUND)
@@ -186,7 +186,7 @@ def refusal(operation: str, code: str, message: str, retry_after: float = 0.0) -
     error_class, scope, _ = classify_launch(code)
     short = _SHORTAGES.get(error_class)
     if short is not None:
-        return short(said, scope=FailureScope.ACCOUNT if operation in _MAKES else scope)
+        return short(said, scope=FailureScope.ACCOUNT if operation in _CREATES else scope)
     return ProviderError(said, code=code or "unknownError")
 
 
@@ -201,7 +201,7 @@ def _kind_of(code: str, message: str) -> type[ProviderError] | None:
 
 
 def from_response(operation: str, response: dict[str, Any]) -> tuple[str, ProviderError]:
-    """AWS's code, and the error, for the parsed answer of a refused call."""
+    """Return AWS's code and the error for the parsed response of a refused call."""
     error, meta = response.get("Error", {}), response.get("ResponseMetadata", {})
     code, message = str(error.get("Code", "")), str(error.get("Message", ""))
     status = int(meta.get("HTTPStatusCode", 0))

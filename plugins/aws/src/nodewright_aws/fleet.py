@@ -1,4 +1,4 @@
-"""The groups as they were last read: when they are read again, how much of them, and what failed in them."""
+"""The groups as last read: when they are read again, which of them, and what failed in them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -8,7 +8,7 @@ from nodewright.spec import AccessDenied, Capability, Clock, NodeGroup, NodeGrou
 from nodewright.spec.cache import attempt, attempt_each
 from nodewright_aws.api import Api
 from nodewright_aws.discovery import Selection
-from nodewright_aws.failures import Ledger, judge
+from nodewright_aws.failures import Ledger, update_ledger
 from nodewright_aws.options import Options
 from nodewright_aws.shapes import Activity, Group
 from nodewright_aws.tags import machine_type_of, mark_of
@@ -18,7 +18,7 @@ _PROBE_SECONDS = 600.0
 
 
 class Fleet:
-    """Reads groups in bulk, activities only of groups that are not full, and answers from that."""
+    """Reads groups in bulk, and activities only of groups that are not full. Serves from what it read."""
 
     def __init__(self, api: Api, selection: Selection, options: Options, clock: Clock) -> None:
         self._api = api
@@ -29,20 +29,20 @@ class Fleet:
         self._ledgers: dict[str, Ledger] = {}
         self._read_at = float("-inf")
         self._probed_at = float("-inf")
-        self._blind: str | None = None
+        self._denied: str | None = None
 
     @property
     def groups(self) -> Mapping[str, Group]:
-        """What exists, by name."""
+        """The existing groups, by name."""
         return self._groups
 
     @property
     def was_read(self) -> bool:
-        """Has a listing ever come through?"""
+        """Whether a listing has succeeded since the start."""
         return self._read_at > float("-inf")
 
     def refresh(self, wanted: frozenset[str]) -> None:
-        """All groups when the interval is over; until then only those that are wanted."""
+        """Read all groups if the interval is over; until then only the wanted ones."""
         now = self._clock.now()
         if now - self._read_at >= self._options.refresh_interval:
             self._groups = {group.name: group for group in self._list() if not group.is_going}
@@ -55,7 +55,7 @@ class Fleet:
         self._examine([self._groups[name] for name in looked_at if name in self._groups])
 
     def group(self, name: str) -> Group:
-        """Raises NodeGroupNotFound."""
+        """Return the group as last read; raise NodeGroupNotFound."""
         if name in self._groups:
             return self._groups[name]
         if name in self._selection.named:
@@ -65,17 +65,17 @@ class Fleet:
         raise NodeGroupNotFound(f"aws has no group {name}")
 
     def reread(self, name: str) -> Group:
-        """The group as it is this moment; raises NodeGroupNotFound."""
+        """Read the group now and return it; raise NodeGroupNotFound."""
         self.group(name)
         self._replace([name])
         return self.group(name)
 
     def listed(self, name: str, also_off: Mapping[Capability, str]) -> NodeGroup:
-        """The group with its limits: the flag's for an explicit one, otherwise its own."""
+        """Return the group with its limits: those of the flag for an explicit group, its own otherwise."""
         spec, group = self._selection.named.get(name), self._groups.get(name)
         off = dict(also_off)
-        if self._blind is not None and self._options.detect_failures:
-            off[_FAST] = self._blind
+        if self._denied is not None and self._options.detect_failures:
+            off[_FAST] = self._denied
         if spec is not None:
             return NodeGroup(id=name, min_size=spec.min_size, max_size=spec.max_size, switched_off=off)
         assert group is not None
@@ -88,27 +88,28 @@ class Fleet:
         )
 
     def names(self) -> Sequence[str]:
-        """Explicit groups, also those that do not exist, then the discovered ones."""
+        """Return the names of explicit groups, even if they do not exist, then those of discovered ones."""
         return list(dict.fromkeys((*self._selection.named, *sorted(self._groups))))
 
     def ledger(self, name: str) -> Ledger:
+        """Return what is remembered of the group's failures."""
         return self._ledgers.get(name, Ledger())
 
     def note_write(self, group: Group) -> None:
-        """We wrote this group's size, and this is how it is now."""
+        """Store the group after we wrote its size: earlier failures do not count any more."""
         self._groups[group.name] = group
         self._ledgers[group.name] = self.ledger(group.name).cleared(self._api.server_time())
 
     def note_deletion(self, group: Group) -> None:
-        """We ended instances of this group: what failed in it has failed still."""
+        """Store the group after we terminated instances: its failures still count."""
         self._groups[group.name] = group
 
     def take(self, group: Group) -> None:
-        """A group that was just made."""
+        """Add a group that was just created."""
         self._groups = dict(sorted((self._groups | {group.name: group}).items()))
 
     def forget(self, name: str) -> None:
-        """A group that was just deleted."""
+        """Remove a group that was just deleted."""
         self._groups.pop(name, None)
 
     def _made_of(self, group: Group) -> str:
@@ -134,7 +135,7 @@ class Fleet:
         self._groups = dict(sorted((self._groups | there).items()))
 
     def _probe(self) -> None:
-        """May activities be read at all? Asked before anything fails, so that the capability is known to be off."""
+        """Check whether we may read activities, before anything fails, so that the capability is off if we may not."""
         now = self._clock.now()
         if not self._options.detect_failures or not self._groups or now - self._probed_at < _PROBE_SECONDS:
             return
@@ -142,30 +143,30 @@ class Fleet:
         self._note_permission(attempt(lambda: self._api.activities(next(iter(self._groups)))))
 
     def _examine(self, groups: Sequence[Group]) -> None:
-        """What failed in these groups; those that are full cost no call."""
+        """Find failures in these groups. A full group costs no call."""
         short = [group for group in groups if group.unfilled]
         for group in groups:
             if not group.unfilled:
                 self._ledgers[group.name] = self.ledger(group.name).cleared(self._api.server_time())
-        if not short or not self._options.detect_failures or self._blind is not None:
+        if not short or not self._options.detect_failures or self._denied is not None:
             return
         since = self._api.server_time() - self._options.failure_memory
         answers = attempt_each(self._api.activities, [group.name for group in short], self._options.parallel_calls)
         for group, answer in zip(short, answers, strict=True):
             self._note_permission(answer)
             if not isinstance(answer, ProviderError):
-                self._ledgers[group.name] = judge(group, answer, self.ledger(group.name), since)
+                self._ledgers[group.name] = update_ledger(group, answer, self.ledger(group.name), since)
         self._ledgers = {name: ledger for name, ledger in self._ledgers.items() if name in self._groups}
 
     def _note_permission(self, answer: Sequence[Activity] | ProviderError) -> None:
         if isinstance(answer, AccessDenied):
-            self._blind = f"no permission autoscaling:DescribeScalingActivities ({answer})"
+            self._denied = f"no permission autoscaling:DescribeScalingActivities ({answer})"
         elif not isinstance(answer, ProviderError):
-            self._blind = None
+            self._denied = None
 
 
 def without(group: Group, instance_ids: frozenset[str]) -> Group:
-    """The group after these instances were ended and the desired capacity lowered with them, as AWS will tell it."""
+    """Return the group as AWS will report it after these instances were terminated with ``ShouldDecrement…``."""
     instances = tuple(
         msgspec.structs.replace(one, lifecycle_state="Terminating") if one.instance_id in instance_ids else one
         for one in group.instances

@@ -1,8 +1,8 @@
-"""Groups that are made on demand, like one that is named, and deleted when they are empty.
+"""Groups that are created on demand, like a named group (the model), and deleted when they are empty.
 
-A new group starts what the model's launch template says, of another instance type, in the model's subnets. It carries the
-model's tags, the cluster's, on which the minimal policy insists, those by which groups are discovered, and the mark: nothing
-without the mark is ever deleted.
+A new group uses the model's launch template and subnets, with another instance type. It carries the model's tags, the
+cluster's tag, which the minimal policy requires, the tags by which groups are discovered, and the mark. A group without
+the mark is never deleted.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,13 +20,13 @@ from nodewright_aws.shapes import Group, InstanceTypeInfo, NewGroup, Tag, Templa
 from nodewright_aws.tags import MARK, OWNED, cluster_tag, label_tag, machine_type_of, mark_of, taint_tag
 from nodewright_aws.template import Machine, make_template
 
-# Tags that AWS and EKS write themselves, and marks: they tell of the model alone.
+# Tags that AWS and EKS write themselves, and the mark: they concern the model only.
 _RESERVED = ("aws:", "eks:", MARK)
 _EXISTS = "AlreadyExists"
 
 
 class Maker:
-    """Makes and deletes groups; there are machine types only while the model is there."""
+    """Creates and deletes groups. There are machine types only while the model exists."""
 
     def __init__(self, api: Api, fleet: Fleet, catalogue: Catalogue, options: Options, selection: Selection) -> None:
         self._api = api
@@ -36,7 +36,7 @@ class Maker:
         self._found_by = selection.tags or {}
 
     def machine_types(self) -> Sequence[MachineType]:
-        """One for each instance type that is named and that AWS knows."""
+        """Return one machine type for each named instance type that AWS knows."""
         making = self._options.autoprovisioning
         if making is None:
             return ()
@@ -44,7 +44,7 @@ class Maker:
         return tuple(self._machine_types(making, model)) if isinstance(model, Group) else ()
 
     def create(self, spec: NewNodeGroup) -> None:
-        """Make the group, unless it was made before; raises ProviderError if somebody else has one of that name."""
+        """Create the group unless it exists; raise ProviderError if it was not created for this machine type."""
         if self._take(spec):
             return
         try:
@@ -53,10 +53,10 @@ class Maker:
             if error.code != _EXISTS:
                 raise
         if not self._take(spec):
-            raise ProviderUnavailable(f"{spec.group_id} was made and is not listed yet")
+            raise ProviderUnavailable(f"{spec.group_id} was created and is not listed yet")
 
     def delete(self, name: str) -> bool:
-        """Delete a group that has the mark, no instance, and is asked for none; answers whether it is gone."""
+        """Delete a group with the mark, no instances and a desired capacity of 0; return whether it was deleted."""
         group = self._fleet.reread(name)
         if not machine_type_of(group.tags, self._options.cluster) or group.desired_capacity or group.instances:
             return False
@@ -65,7 +65,7 @@ class Maker:
         return True
 
     def problems(self) -> Iterator[Finding]:
-        """What keeps groups from being made; nothing is said of what was never looked for."""
+        """Yield what prevents groups from being created; nothing before the first listing."""
         making = self._options.autoprovisioning
         if making is None or not self._fleet.was_read:
             return
@@ -96,7 +96,7 @@ class Maker:
             )
 
     def _model(self) -> Group:
-        """Raises ProviderError if there is none, or if it starts nothing that another instance type could be put into."""
+        """Return the model; raise ProviderError if it does not exist or has no launch template."""
         making = self._options.autoprovisioning
         assert making is not None
         model = self._catalogue.model(making.like)
@@ -119,7 +119,7 @@ class Maker:
         )
 
     def _tags(self, model: Group) -> tuple[Tag, ...]:
-        """The model's own, the cluster's, and those by which the new group is found again."""
+        """Return the model's tags, the cluster's tag, and those by which the new group is discovered."""
         tags = {tag.key: tag for tag in model.tags if not tag.key.startswith(_RESERVED)}
         owner = cluster_tag(self._options.cluster)
         tags[owner] = Tag(key=owner, value=OWNED)
@@ -129,8 +129,9 @@ class Maker:
         return tuple(tags.values())
 
     def _take(self, spec: NewNodeGroup) -> bool:
-        """Is the group there? Then the fleet knows it from now on; raises ProviderError for one that AWS is
-        deleting, and for somebody else's.
+        """Return whether the group exists; if it does, add it to the fleet.
+
+        Raise ProviderError if AWS is deleting it, or if it was not created for this machine type.
         """
         found = self._api.groups_named([spec.group_id], urgent=True)
         if not found:
@@ -138,7 +139,10 @@ class Maker:
         if found[0].is_going:
             raise ProviderError(f"AWS is still deleting a group {spec.group_id}", code="groupIsGoing")
         if machine_type_of(found[0].tags, self._options.cluster) != spec.machine_type:
-            raise ProviderError(f"there is a group {spec.group_id} that was not made for this", code="groupExists")
+            raise ProviderError(
+                f"there is a group {spec.group_id} that nodewright did not create for this machine type",
+                code="groupExists",
+            )
         self._fleet.take(found[0])
         return True
 
@@ -146,5 +150,7 @@ class Maker:
 def _launch(model: Group) -> TemplateSpec:
     found = launch_template_of(model)
     if found is None:
-        raise ProviderError(f"group {model.name} has no launch template to make others from", code="noLaunchTemplate")
+        raise ProviderError(
+            f"group {model.name} has no launch template: no groups can be created like it", code="noLaunchTemplate"
+        )
     return found

@@ -1,4 +1,4 @@
-"""The options of provider aws, decoded strictly."""
+"""The options of provider aws. Unknown keys are refused."""
 
 from typing import Annotated
 
@@ -11,7 +11,7 @@ from nodewright.spec.options import Seconds, decode_seconds
 Positive = Annotated[int, Meta(ge=1)]
 Price = Annotated[float, Meta(ge=0)]
 Name = Annotated[str, Meta(min_length=1)]
-# What AWS has in the name of a group; with the instance type and a digest behind it the name stays within AWS's 255.
+# Characters that AWS allows in a group name. With instance type and digest the name has at most AWS's 255 characters.
 Prefix = Annotated[str, Meta(max_length=200, pattern="^[^:\\x00-\\x1f]*$")]
 SERVICES = ("autoscaling", "ec2", "eks", "iam", "sts")
 
@@ -26,8 +26,10 @@ class StaticType(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Making(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``autoprovisioning``: groups are made like the group ``like``, of these instance types, with names that begin with
-    ``prefix``. ``labels_from_tags``: the nodes of such a group take labels and taints from its tags.
+    """``autoprovisioning``: how groups are created.
+
+    They are like the group ``like``, of these instance types, with names that begin with ``prefix``.
+    ``labels_from_tags``: the nodes of such a group take labels and taints from its tags.
     """
 
     like: Name
@@ -37,7 +39,7 @@ class Making(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``providers.aws.options``; see the README for what each is good for."""
+    """``providers.aws.options``; the README explains each of them."""
 
     region: str = ""
     profile: str | None = None
@@ -59,7 +61,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 def load_options(context: ProviderContext) -> Options:
-    """Raises ConfigError naming the key."""
+    """Return the checked options; raise ConfigError that names the key."""
     source = "options of provider aws"
     options = decode_options(context.options, Options, source, decode_seconds)
     unknown = sorted(set(options.endpoints) - set(SERVICES))
@@ -74,7 +76,7 @@ def load_options(context: ProviderContext) -> Options:
 
 def _check_making(making: Making, cluster: str, source: str) -> None:
     if not cluster:
-        raise ConfigError(f"{source}: autoprovisioning needs cluster, by which its groups are known again")
+        raise ConfigError(f"{source}: autoprovisioning needs cluster: created groups are marked with it")
     names = making.instance_types
     twice = next((name for number, name in enumerate(names) if name in names[:number]), None)
     if twice is not None:

@@ -10,7 +10,7 @@ from nodewright_aws.tags import OWNED, cluster_tag
 
 
 class Permission(msgspec.Struct, frozen=True, kw_only=True):
-    """An action of IAM, and what is lost without it."""
+    """An action of IAM, and what does not work without it."""
 
     action: str
     without: str
@@ -62,36 +62,36 @@ _PERMISSIONS = (
     ),
     Permission(
         action="autoscaling:CreateAutoScalingGroup",
-        without="no group can be made",
+        without="no group can be created",
         is_write=True,
         capability=Capability.AUTOPROVISIONING,
     ),
     Permission(
         action="autoscaling:DeleteAutoScalingGroup",
-        without="groups that were made stay when they are empty",
+        without="groups that nodewright created stay when they are empty",
         is_write=True,
         level=FindingLevel.WARNING,
         capability=Capability.AUTOPROVISIONING,
     ),
     Permission(
         action="ec2:RunInstances",
-        without="no group can be made: AWS asks for it where a launch template is used",
+        without="no group can be created: AWS requires it where a launch template is used",
         capability=Capability.AUTOPROVISIONING,
     ),
 )
 _CREATE, _START = "autoscaling:CreateAutoScalingGroup", "ec2:RunInstances"
-# These have statements of their own in the policy.
-_FOR_MAKING = (_CREATE, _START)
+# These actions have separate statements in the policy.
+_FOR_CREATING = (_CREATE, _START)
 
 
 def needed_permissions(options: Options) -> list[Permission]:
-    """What is asked of AWS with these options."""
+    """Return the permissions that are needed with these options."""
     return [one for one in _PERMISSIONS if _is_needed(one, options)]
 
 
 def minimal_policy(options: Options) -> str:
-    """An IAM policy document; writes only to groups that carry the cluster's tag, if a cluster is named."""
-    needed = [one for one in needed_permissions(options) if one.action not in _FOR_MAKING]
+    """Return an IAM policy document. If a cluster is named, writes are allowed only on groups with its tag."""
+    needed = [one for one in needed_permissions(options) if one.action not in _FOR_CREATING]
     reads = [one.action for one in needed if not one.is_write]
     tag = cluster_tag(options.cluster or "<cluster name>")
     writes = {
@@ -103,13 +103,15 @@ def minimal_policy(options: Options) -> str:
     }
     statements = [{"Sid": "NodewrightReads", "Effect": "Allow", "Action": reads, "Resource": "*"}, writes]
     if options.autoprovisioning is not None:
-        statements += _making_statements(tag)
+        statements += _creating_statements(tag)
     return json.dumps({"Version": "2012-10-17", "Statement": statements}, indent=2)
 
 
-def _making_statements(tag: str) -> list[dict[str, object]]:
-    """What making groups takes beside: tags are put on in the same call, and AWS asks whether whoever names a launch template
-    may start such machines and pass their role on. Those machines carry no tag yet.
+def _creating_statements(tag: str) -> list[dict[str, object]]:
+    """Return the statements that creating groups needs in addition.
+
+    Tags are set in the same call. AWS also checks that the caller may start machines of the launch template and pass
+    their role; those machines carry no tag yet.
     """
     made = {"StringEquals": {f"aws:RequestTag/{tag}": OWNED}}
     passed = {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}

@@ -1,4 +1,4 @@
-"""The plugin object: the provider contract on one side, Auto Scaling groups on the other."""
+"""The plugin object: serves the provider contract from Auto Scaling groups."""
 
 from collections.abc import Iterator, Sequence
 
@@ -42,7 +42,7 @@ _HOUR = 3600.0
 
 
 class AwsProvider:
-    """Answers reads from what the last ``refresh``, or our own last write, brought. ``api`` replaces the SDK."""
+    """Serves reads from what the last ``refresh``, or our own last write, read. ``api`` replaces the SDK in tests."""
 
     def __init__(self, context: spec.ProviderContext, api: Api | None = None) -> None:
         self._options = load_options(context)
@@ -109,8 +109,8 @@ class AwsProvider:
     @hookimpl
     def failed_instances(self, group_id: str) -> Sequence[spec.FailedInstance]:
         self._fleet.group(group_id)
-        told = self._fleet.ledger(group_id).told
-        return (told,) if told is not None else ()
+        reported = self._fleet.ledger(group_id).reported
+        return (reported,) if reported is not None else ()
 
     @hookimpl
     def group_options(self, group_id: str, defaults: spec.GroupOptions) -> spec.GroupOptions:
@@ -172,18 +172,18 @@ class AwsProvider:
         return self._api.made()
 
     def _templateless(self) -> Iterator[spec.Finding]:
-        """Groups of which it is not known what their machines are like."""
+        """Yield a finding for each group whose template cannot be made."""
         for name in self._fleet.groups:
             found = attempt(lambda name=name: self.template_node(name))  # type: ignore[misc]  # mypy cannot type a lambda with a default
             if isinstance(found, spec.ProviderError):
-                level, remedy = spec.FindingLevel.PROBLEM, "mend the group, or describe its type in instance_types"
+                level, remedy = spec.FindingLevel.PROBLEM, "correct the group, or describe its type in instance_types"
                 yield spec.Finding(level=level, subject="template", message=str(found), remedy=remedy, group_id=name)
 
     def _listed(self, name: str) -> spec.NodeGroup:
         return self._fleet.listed(name, self._unpriced(self._fleet.groups.get(name)))
 
     def _unpriced(self, group: Group | None) -> dict[Capability, str]:
-        """Why the group has no price, if prices are known at all."""
+        """Return why the group has no price; empty if it has one, or if no prices are configured."""
         if not self._options.prices_per_hour or group is None:
             return {}
         name = attempt(lambda: self._catalogue.type_name(group.name))

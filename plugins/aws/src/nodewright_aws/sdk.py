@@ -1,4 +1,4 @@
-"""boto3 behind the typed face: which operations answer what the plugin asks."""
+"""Implements the calls of ``api.py`` with boto3."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
@@ -27,7 +27,7 @@ _GROUPS_A_CALL = 100
 _CONFIGURATIONS_A_CALL = 50
 _INSTANCES_A_CALL = 50
 _TYPES_A_CALL = 100
-# What an EC2 operation must be given before it looks at permissions.
+# Parameters that an EC2 operation needs before it checks permissions.
 _PROBES: Mapping[str, Raw] = {
     "DescribeLaunchTemplateVersions": {"Versions": ["$Default"], "LaunchTemplateName": "nodewright-doctor"},
     "DescribeImages": {"ImageIds": ["ami-00000000000000000"]},
@@ -41,7 +41,7 @@ _PROBES: Mapping[str, Raw] = {
 
 
 class Sdk:
-    """One account in one region, through boto3. Safe for threads."""
+    """One account in one region, through boto3. Thread-safe."""
 
     def __init__(self, options: Options, clock: Clock) -> None:
         self._calls = Calls(options, clock)
@@ -118,7 +118,7 @@ class Sdk:
     def delete_group(self, name: str) -> None:
         self._write("DeleteAutoScalingGroup", AutoScalingGroupName=name, ForceDelete=False)
 
-    # What machines are like
+    # Machine data
 
     def launch_template(self, spec: TemplateSpec) -> LaunchTemplateData:
         named = _naming(spec)
@@ -131,7 +131,7 @@ class Sdk:
         return convert(versions[0]["LaunchTemplateData"], LaunchTemplateData)
 
     def image(self, image_id: str) -> Image | None:
-        # A filter passes over an image that is not there; naming it outright would be refused.
+        # A filter returns nothing for a missing image; naming it directly would be refused.
         wanted = [{"Name": "image-id", "Values": [image_id]}]
         images = self._calls.call("ec2", "DescribeImages", Filters=wanted)["Images"]
         return convert(images[0], Image) if images else None
@@ -139,7 +139,7 @@ class Sdk:
     def instance_types(self, names: Sequence[str]) -> Sequence[InstanceTypeInfo]:
         found: list[InstanceTypeInfo] = []
         for batch in _batches(names, _TYPES_A_CALL):
-            # A filter passes over a type that the region lacks; naming it outright fails the whole call.
+            # A filter ignores a type that the region lacks; naming it directly fails the whole call.
             wanted = [{"Name": "instance-type", "Values": batch}]
             for answer in self._calls.pages("ec2", "DescribeInstanceTypes", Filters=wanted):
                 found += convert(answer["InstanceTypes"], list[InstanceTypeInfo])
@@ -159,7 +159,7 @@ class Sdk:
         answer = self._calls.call("eks", "DescribeNodegroup", clusterName=cluster, nodegroupName=name)
         return convert(answer["nodegroup"], EksNodegroup)
 
-    # Who may do what, and who else does
+    # Permissions and other writers
 
     def simulate(self, actions: Sequence[str], group: Group) -> Mapping[str, bool] | None:
         tags = [
@@ -190,7 +190,7 @@ class Sdk:
         except (ProviderUnavailable, CloudBusy):
             raise
         except ProviderError:
-            return True  # whatever else AWS has against the request, it looked at it: permissions come first
+            return True  # AWS checks permissions first: any other refusal means that they are granted
         return True
 
     def policy_owners(self) -> Collection[str]:
@@ -214,7 +214,7 @@ class Sdk:
 
 
 def _naming(spec: TemplateSpec) -> Raw:
-    """A launch template as requests name it, by id where that is known."""
+    """Return the request fields that name a launch template, by id if it is known."""
     if spec.launch_template_id:
         return {"LaunchTemplateId": spec.launch_template_id}
     return {"LaunchTemplateName": spec.launch_template_name}
@@ -226,7 +226,7 @@ def _batches(items: Sequence[T], size: int) -> Iterator[list[T]]:
 
 
 def _role_of(arn: str) -> str:
-    """The role behind a session's ARN: IAM simulates roles and users, not sessions."""
+    """Return the role of a session's ARN: IAM simulates roles and users, not sessions."""
     head, found, rest = arn.partition(":assumed-role/")
     if not found:
         return arn

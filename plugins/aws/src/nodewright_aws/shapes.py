@@ -1,4 +1,4 @@
-"""What AWS answers, as frozen values: only the members that are used, under the API's own names (in snake case)."""
+"""AWS's responses as frozen values: only the members that are used, with the API's names in snake case."""
 
 from datetime import datetime
 from typing import Any
@@ -10,22 +10,26 @@ Raw = dict[str, Any]
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
-    """Base of what the query APIs answer; members that are not listed here are passed over."""
+    """Base of responses of the query APIs; members that are not listed here are ignored."""
 
 
 class Tag(Shape, frozen=True, kw_only=True):
+    """A tag of a group."""
+
     key: str
     value: str = ""
     propagate_at_launch: bool = True
 
 
 class Range(Shape, frozen=True, kw_only=True):
+    """A range of an instance requirement; None: no limit."""
+
     min: int | None = None
     max: int | None = None
 
 
 class InstanceRequirements(Shape, frozen=True, kw_only=True):
-    """Attributes by which AWS picks instance types."""
+    """Attributes by which AWS chooses instance types."""
 
     v_cpu_count: Range = Range()
     memory_mib: Range = field(default=Range(), name="MemoryMiB")
@@ -35,7 +39,7 @@ class InstanceRequirements(Shape, frozen=True, kw_only=True):
 
 
 class TemplateSpec(Shape, frozen=True, kw_only=True):
-    """Which version of which launch template."""
+    """A version of a launch template."""
 
     launch_template_id: str | None = None
     launch_template_name: str | None = None
@@ -43,12 +47,12 @@ class TemplateSpec(Shape, frozen=True, kw_only=True):
 
     @property
     def named(self) -> str:
-        """As people call it."""
+        """Name and version, for messages."""
         return f"{self.launch_template_name or self.launch_template_id} ({self.version or '$Default'})"
 
 
 class Override(Shape, frozen=True, kw_only=True):
-    """``instance_requirements`` stay as they came: they are asked of AWS again."""
+    """An override of a policy. ``instance_requirements`` are kept as received: they are sent to AWS again."""
 
     instance_type: str | None = None
     instance_requirements: Raw | None = None
@@ -72,12 +76,12 @@ class GroupInstance(Shape, frozen=True, kw_only=True):
 
     @property
     def provider_id(self) -> str:
-        """What the node's ``spec.providerID`` will be."""
+        """The ``spec.providerID`` of the instance's node."""
         return f"aws:///{self.availability_zone}/{self.instance_id}"
 
     @property
     def is_leaving(self) -> bool:
-        """AWS no longer counts it towards the desired capacity."""
+        """Whether AWS does not count the instance towards the desired capacity any more."""
         return self.lifecycle_state.partition(":")[0] in ("Terminating", "Terminated", "Detaching", "Detached")
 
 
@@ -110,22 +114,25 @@ class Group(Shape, frozen=True, kw_only=True):
 
     @property
     def is_going(self) -> bool:
-        """Is it being deleted? AWS says nothing else of a group's status."""
+        """Whether AWS is deleting the group: a group has a status only then."""
         return bool(self.status)
 
     @property
     def living(self) -> tuple[GroupInstance, ...]:
-        """The instances that fill the desired capacity."""
+        """The instances that count towards the desired capacity."""
         return tuple(instance for instance in self.instances if not instance.is_leaving)
 
     @property
     def unfilled(self) -> int:
-        """Machines that are asked for and have no instance."""
+        """The number of requested machines that have no instance."""
         return max(0, self.desired_capacity - len(self.living))
 
 
 class NewGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """A group to be made: empty, of one instance type. ``subnets`` is a list with commas; without it the zones count."""
+    """A group to create: empty, of one instance type.
+
+    ``subnets`` is a list separated by commas; if it is empty, ``availability_zones`` are used.
+    """
 
     name: str
     max_size: int
@@ -152,7 +159,7 @@ class LaunchConfiguration(Shape, frozen=True, kw_only=True):
 
 
 class LaunchTemplateData(Shape, frozen=True, kw_only=True):
-    """What a launch template says of its machines; requirements stay as they came, as above."""
+    """The machines of a launch template. Requirements are kept as received."""
 
     instance_type: str | None = None
     image_id: str | None = None
@@ -185,7 +192,7 @@ class GpuInfo(Shape, frozen=True, kw_only=True):
 
 
 class InstanceTypeInfo(Shape, frozen=True, kw_only=True):
-    """One answer of DescribeInstanceTypes."""
+    """One entry of DescribeInstanceTypes."""
 
     instance_type: str
     v_cpu_info: VCpuInfo
@@ -195,7 +202,7 @@ class InstanceTypeInfo(Shape, frozen=True, kw_only=True):
 
 
 class EksShape(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Base of what EKS answers."""
+    """Base of responses of EKS."""
 
 
 class EksTaint(EksShape, frozen=True, kw_only=True):

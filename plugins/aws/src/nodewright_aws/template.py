@@ -1,4 +1,4 @@
-"""The node that the next instance of a group will become, from what AWS says of group, launch data and type."""
+"""The node that the next instance of a group becomes, from the data of group, launch template and instance type."""
 
 from collections.abc import Mapping
 
@@ -25,14 +25,14 @@ _EFFECTS = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_S
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """What kind of machine a group starts. ``requirements`` stand for it where a policy has no types of its own."""
+    """The instance type that a group starts. ``requirements`` come from a policy that names no types."""
 
     kind: InstanceTypeInfo
     requirements: InstanceRequirements | None = None
 
 
 def make_template(group: Group, machine: Machine, nodegroup: EksNodegroup | None, region: str) -> NodeTemplate:
-    """Raises ProviderError for a group without a zone."""
+    """Return the template node; raise ProviderError for a group without a zone."""
     if not group.availability_zones:
         raise ProviderError(f"group {group.name} has no availability zone", code="noZone")
     labels = _generic_labels(machine.kind, group.availability_zones[0], region) | labels_of(group.tags)
@@ -47,7 +47,7 @@ def make_template(group: Group, machine: Machine, nodegroup: EksNodegroup | None
 
 
 def managed_by(group: Group) -> tuple[str, str] | None:
-    """Cluster and name of the EKS node group behind a group, if there is one."""
+    """Return cluster and name of the EKS node group to which the group belongs; None: it belongs to none."""
     labels = labels_of(group.tags)
     cluster, name = labels.get("cluster-name", ""), labels.get("nodegroup-name", "")
     return (cluster, name) if cluster and name else None
@@ -81,7 +81,7 @@ def _capacity(machine: Machine) -> dict[str, Quantity]:
 
 
 def _managed_labels(nodegroup: EksNodegroup) -> Mapping[str, str]:
-    """EKS' own words win over the labels that people gave."""
+    """Return the node group's labels; those that EKS sets itself replace labels of users."""
     own = {
         "diskSize": str(nodegroup.disk_size) if nodegroup.disk_size is not None else None,
         "amiType": nodegroup.ami_type,
@@ -93,7 +93,7 @@ def _managed_labels(nodegroup: EksNodegroup) -> Mapping[str, str]:
 
 
 def _managed_taints(nodegroup: EksNodegroup) -> list[Taint] | None:
-    """None if an effect cannot be translated: as in CA, nothing of the node group is believed then."""
+    """Return the node group's taints; None if an effect is unknown: then, as in CA, the whole node group is ignored."""
     taints = []
     for taint in nodegroup.taints:
         if taint.effect not in _EFFECTS:

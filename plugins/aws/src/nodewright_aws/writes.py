@@ -1,8 +1,9 @@
-"""Writes. AWS takes absolute sizes without a condition, and picks its own victims when a size falls below what runs.
+"""Writes to groups.
 
-So every write reads the group first; and before a size is lowered, everything that runs is protected from scale-in,
-what is still to come is protected from its first moment, and the group is read again. An instance that arrives at the
-last moment then finds nobody who may end it, and the size is raised to what is there.
+AWS sets absolute sizes without a condition, and chooses itself which instances to terminate when a size falls below
+the number of running instances. So every write reads the group first. Before a size is lowered, all running instances
+are protected from scale-in, new instances are protected from their start, and the group is read again. AWS then cannot
+terminate an instance that arrives at the last moment, and the size is raised to keep it.
 """
 
 from collections.abc import Sequence
@@ -15,18 +16,18 @@ from nodewright_aws.errors import INSTANCE_NOT_FOUND
 from nodewright_aws.fleet import Fleet, without
 from nodewright_aws.shapes import Group
 
-_LOOKS = 5
+_ATTEMPTS = 5
 
 
 class Writer:
-    """Changes groups, and tells the fleet how they are then."""
+    """Changes groups, and updates the fleet."""
 
     def __init__(self, api: Api, fleet: Fleet) -> None:
         self._api = api
         self._fleet = fleet
 
     def increase(self, listed: NodeGroup, expected_target: int, target: int) -> int:
-        """Asks for more machines; answers how many."""
+        """Request more machines and return how many."""
         group = self._expect(listed.id, expected_target)
         if target > min(listed.max_size, group.max_size):
             limit = (
@@ -38,15 +39,15 @@ class Writer:
         return target - expected_target
 
     def decrease(self, group_id: str, expected_target: int, target: int) -> int:
-        """Withdraws capacity without an instance, never below what exists; answers how much."""
+        """Lower the size, never below the number of instances; return by how much."""
         return self._lower(self._expect(group_id, expected_target), target)
 
     def delete(self, listed: NodeGroup, ids: Sequence[str], expected_target: int) -> tuple[str, ...]:
-        """Ends instances by id and withdraws failures; answers those that were accepted."""
+        """Terminate instances by id and withdraw failures; return the accepted ids."""
         group = self._expect(listed.id, expected_target)
         victims = {one.provider_id: one.instance_id for one in group.living}
         doomed = [one for one in ids if one in victims]
-        failure = self._fleet.ledger(group.name).told
+        failure = self._fleet.ledger(group.name).reported
         withdraws = failure is not None and failure.failure_id in ids
         stays = group.desired_capacity - len(doomed) - (failure.count if withdraws and failure is not None else 0)
         if doomed and stays < listed.min_size:
@@ -59,7 +60,7 @@ class Writer:
         return tuple(one for one in ids if one in accepted)
 
     def _expect(self, group_id: str, expected_target: int) -> Group:
-        """The group as it is this moment; raises TargetChanged if its size is another."""
+        """Read and return the group; raise TargetChanged if its size is not the expected one."""
         group = self._fleet.reread(group_id)
         if group.desired_capacity != expected_target:
             raise TargetChanged(actual=group.desired_capacity, group_id=group_id)
@@ -78,11 +79,11 @@ class Writer:
         return before - self._adopt(group.name, lowered)
 
     def _protect(self, group: Group) -> Group:
-        """The group with everything in it protected, read after the last protection; raises TargetChanged."""
+        """Protect all instances of the group and return it as read after that; raise TargetChanged."""
         expected = group.desired_capacity
         if not group.new_instances_protected_from_scale_in:
             self._protect_new(group.name)
-        for _ in range(_LOOKS):
+        for _ in range(_ATTEMPTS):
             bare = [one.instance_id for one in group.living if not one.protected_from_scale_in]
             if bare:
                 self._api.protect(group.name, bare)
@@ -101,7 +102,7 @@ class Writer:
             ) from error
 
     def _adopt(self, name: str, lowered: int) -> int:
-        """The size in the end: what arrived while the size was lowered is kept."""
+        """Return the final size: instances that arrived while the size was lowered are kept."""
         group = self._fleet.reread(name)
         there = len(group.living)
         if group.desired_capacity != lowered or there <= lowered:
@@ -111,7 +112,7 @@ class Writer:
         return there
 
     def _terminate(self, name: str, ids: Sequence[str], victims: dict[str, str]) -> list[str]:
-        """One call each: AWS knows no other. What was accepted before a refusal is told, not lost."""
+        """Terminate instances one by one, the only way in AWS; return those accepted before a refusal."""
         accepted: list[str] = []
         try:
             for one in ids:
