@@ -65,9 +65,9 @@ def test_what_else_moves_a_group(cloud: GceCloud, attach: Attach) -> None:
     stage = attach(f"0:10:{name}", f"0:3:{gone}", discover=("mig:namePrefix=pool,max=3",), zones=zones)
     findings = stage.client.diagnose()
     lines = said(findings)
-    assert "other writers: Compute Engine's autoscaler cpu writes the size of this group too" in lines
+    assert "other writers: Compute Engine's autoscaler cpu also changes the size of this group" in lines
     assert "updatePolicy: a proactive update between several templates replaces running machines" in lines
-    assert "pool-r in us-east1 is a regional group and passed over (redistribution PROACTIVE)" in lines
+    assert "pool-r in us-east1 is a regional group and is ignored (redistribution PROACTIVE)" in lines
     assert "group: --nodes names " in lines
     assert "zone: zone mars-a of project proj cannot be read: instanceGroupManagers.list: 404" in lines
 

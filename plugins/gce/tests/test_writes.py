@@ -243,7 +243,7 @@ def test_an_atomic_increase_without_room_is_taken_back(cloud: GceCloud, attach: 
     cloud.limit(name, 3)
     stage = attach(f"0:10:{name}", atomic_timeout="10s")
     started = stage.clock.now()
-    with pytest.raises(OutOfCapacity, match="was not granted in 10 s and taken back"):
+    with pytest.raises(OutOfCapacity, match="was not granted in 10 s and was cancelled"):
         stage.client.atomic_increase_size(name, 1, 5)
     assert 10 <= stage.clock.now() - started < 20
     assert [one["state"] for one in cloud.group(name).resize_requests.values()] == ["CANCELLED"]

@@ -1,5 +1,6 @@
-"""What the plugin asks of Compute Engine: the narrow, typed face of the SDK. Every method may raise errors of
-nodewright's tree.
+"""The calls to Compute Engine that the plugin needs, typed.
+
+Every method may raise errors of nodewright's tree.
 """
 
 from collections.abc import Collection, Sequence
@@ -12,60 +13,60 @@ from nodewright_gce.shapes import Autoscaler, MachineType, Managed, Manager, Res
 
 
 class Api(Protocol):
-    """Compute Engine, as one identity sees it."""
+    """Compute Engine, with the permissions of one identity."""
 
     def made(self) -> Sequence[ApiCalls]:
-        """How many calls were made so far, by operation and result."""
+        """Return the number of calls so far, by operation and result."""
 
     def places(self) -> Sequence[Place]:
-        """The zones in which groups are discovered; raises ProviderError if no project or zone is known."""
+        """Return the zones in which groups are discovered; raise ProviderError if no project or zone is known."""
 
-    # Groups and machines: reads. ``urgent``: whatever the budget of calls says.
+    # Groups and machines: reads. ``urgent``: the budget of calls does not apply.
 
     def managers(self, place: Place) -> Sequence[Manager]:
-        """All groups of a zone."""
+        """Return all groups of a zone."""
 
     def manager(self, ref: Ref, *, urgent: bool = False) -> Manager:
-        """One group; raises NodeGroupNotFound."""
+        """Return one group; raise NodeGroupNotFound."""
 
     def managed(self, ref: Ref, *, urgent: bool = False) -> Sequence[Managed]:
-        """The instances of a group as its manager sees them, those that could not be created among them."""
+        """Return the instances of a group as its manager reports them, including failed creations."""
 
     def vms(self, place: Place) -> Sequence[Vm]:
-        """All instances of a zone, of groups or not."""
+        """Return all instances of a zone."""
 
     # Writes
 
     def create(self, ref: Ref, names: Sequence[str], request_id: str) -> None:
-        """Add instances of these names; the same request sent twice counts once."""
+        """Add instances with these names. Compute Engine carries out a repeated request id only once."""
 
     def delete(self, ref: Ref, instances: Sequence[Ref], request_id: str) -> None:
-        """End these instances and lower the size by as many; those that are gone or going are passed over."""
+        """Delete these instances and lower the size by as many; ignore those that are gone or being deleted."""
 
     def request_resize(self, ref: Ref, name: str, count: int, request_id: str) -> None:
-        """Ask for so many machines, all or none."""
+        """Request this many machines, all or none."""
 
     def resize_request(self, ref: Ref, name: str) -> ResizeRequest | None:
-        """How that request stands; None if there is none."""
+        """Return the state of the resize request; None: it does not exist."""
 
     def cancel_resize(self, ref: Ref, name: str) -> None:
-        """Take the request back; raises ProviderError if it is too late for that."""
+        """Cancel the resize request; raise ProviderError if that is not possible any more."""
 
-    # What machines are like
+    # Machine data
 
     def template(self, ref: TemplateRef) -> Template:
-        """Raises ProviderError if there is none."""
+        """Return the instance template; raise ProviderError if it does not exist."""
 
     def machine_type(self, place: Place, name: str) -> MachineType:
-        """Raises ProviderError if the zone has none of that name."""
+        """Return the machine type; raise ProviderError if the zone does not have it."""
 
-    # Who may do what, and who else does
+    # Permissions and other writers
 
     def granted(self, project: str, permissions: Sequence[str]) -> Collection[str]:
-        """Those of the permissions that we have in the project."""
+        """Return those of the permissions that we have in the project."""
 
     def autoscalers(self, place: Place) -> Sequence[Autoscaler]:
-        """Compute Engine's own autoscalers."""
+        """Return Compute Engine's own autoscalers."""
 
     def regional_managers(self, project: str, region: str) -> Sequence[Manager]:
-        """Groups that are spread over a region."""
+        """Return the groups that are spread over a region."""

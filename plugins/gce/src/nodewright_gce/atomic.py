@@ -1,7 +1,7 @@
-"""Increases that are granted as a whole or not at all, by Compute Engine's resize requests.
+"""Increases that Compute Engine grants as a whole or not at all, by resize requests.
 
-A request that is not granted in time is taken back, so nothing of it comes later. Groups of which Compute Engine takes no
-resize requests lose the capability, with its reason.
+A request that is not granted in time is cancelled, so that no machine of it comes later. A group for which Compute
+Engine accepts no resize requests loses the capability, with its reason.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from nodewright_gce.options import Options
 from nodewright_gce.shapes import ResizeRequest
 from nodewright_gce.writes import Writer, demand_room
 
-_LOOK_SECONDS = 2.0
+_POLL_SECONDS = 2.0
 _GRANTED, _OVER = "SUCCEEDED", ("FAILED", "CANCELLED")
 _UNFIT = frozenset(("invalid", "badRequest", "unsupportedOperation", "conditionNotMet", "operationNotSupported"))
 
@@ -33,17 +33,17 @@ class AtomicWriter:
 
     @property
     def unfit(self) -> Mapping[str, str]:
-        """Groups that take no resize requests, with what Compute Engine said."""
+        """Groups that accept no resize requests, with Compute Engine's message."""
         return self._unfit
 
     def increase(self, listed: NodeGroup, expected: int, target: int) -> int:
-        """Answers how many machines were granted: all of them. Raises OutOfCapacity if not in time."""
+        """Request the machines and return their number; raise OutOfCapacity if they are not granted in time."""
         group = self._writer.expect(listed.id, expected, machines=False)
         demand_room(listed, target)
-        attempt = self._writer.attempt(group, expected, target)
-        name = f"nodewright-{attempt.request_ids[0]}"
+        pending = self._writer.open_write(group, expected, target)
+        name = f"nodewright-{pending.request_ids[0]}"
         try:
-            self._api.request_resize(group.ref, name, target - expected, attempt.request_ids[0])
+            self._api.request_resize(group.ref, name, target - expected, pending.request_ids[0])
         except ProviderUnavailable:
             raise
         except ProviderError as error:
@@ -59,7 +59,7 @@ class AtomicWriter:
         return target - expected
 
     def _await(self, group: Group, name: str) -> ProviderError | None:
-        """None once it is granted; otherwise why not, and nothing is asked for any more."""
+        """Wait for the request. Return None if it was granted; otherwise the reason, after it has ended."""
         ends = self._clock.now() + self._options.atomic_timeout
         last = ResizeRequest()
         while self._clock.now() < ends:
@@ -70,10 +70,10 @@ class AtomicWriter:
                 return None
             if last.state in _OVER:
                 return _why_not(last, f"the resize request {name} of {group.ref.name} is {last.state}")
-            self._clock.sleep(_LOOK_SECONDS)
-        return self._take_back(group, name)
+            self._clock.sleep(_POLL_SECONDS)
+        return self._cancel(group, name)
 
-    def _take_back(self, group: Group, name: str) -> ProviderError | None:
+    def _cancel(self, group: Group, name: str) -> ProviderError | None:
         refused = attempt(lambda: self._api.cancel_resize(group.ref, name))
         last = self._api.resize_request(group.ref, name)
         if last is not None and last.state == _GRANTED:
@@ -81,7 +81,7 @@ class AtomicWriter:
         if isinstance(refused, ProviderError):
             raise refused
         seconds = f"{self._options.atomic_timeout:g} s"
-        said = f"the resize request {name} of {group.ref.name} was not granted in {seconds} and taken back"
+        said = f"the resize request {name} of {group.ref.name} was not granted in {seconds} and was cancelled"
         return _why_not(last or ResizeRequest(), said)
 
 

@@ -1,7 +1,7 @@
-"""Which group an instance belongs to, when a whole zone is listed at once instead of group by group.
+"""Assigns instances to groups, when all instances of a zone are listed with one call.
 
-Only groups at rest are read that way: the manager's own counts must agree with what is found. All others are asked for
-one by one.
+Only groups at rest are read in this way: the manager's counts must agree with the instances found. Other groups are
+read one by one.
 """
 
 import re
@@ -17,7 +17,7 @@ _SUFFIX = re.compile(r"(?P<base>.+)-[a-z0-9]{4}")
 
 
 def assign(groups: Mapping[Ref, Manager], vms: Iterable[Vm]) -> dict[Ref, tuple[Machine, ...]]:
-    """The machines of the groups at rest whose counts agree; the rest is left out."""
+    """Return the machines of groups at rest whose counts agree; leave the other groups out."""
     bases = _owners_by_base(groups)
     found: dict[Ref, list[Machine]] = defaultdict(list)
     for vm in vms:
@@ -34,18 +34,18 @@ def assign(groups: Mapping[Ref, Manager], vms: Iterable[Vm]) -> dict[Ref, tuple[
 
 
 def is_at_rest(manager: Manager) -> bool:
-    """The manager has nothing to do, and all that it was asked for is there."""
+    """Return whether the manager has nothing to do and all requested machines exist."""
     return manager.current_actions.none == manager.current_actions.total == manager.target
 
 
 def owner_of(vm: Vm) -> Ref | None:
-    """The group that made the instance, as its metadata say; None if they do not."""
+    """Return the group that created the instance according to its metadata; None: the metadata do not say."""
     ref = parse_instance_url(vm.self_link)
     return parse_owner(vm.created_by, ref.project) if ref is not None else None
 
 
 def _owners_by_base(groups: Mapping[Ref, Manager]) -> dict[Ref, Ref | None]:
-    """Groups by the place and the beginning of their instances' names; None where several share one."""
+    """Return groups by zone and base name of their instances; None where several groups share a base name."""
     owners: dict[Ref, Ref | None] = {}
     for ref, manager in groups.items():
         base = Ref(ref.project, ref.zone, manager.base_instance_name or ref.name)
@@ -54,7 +54,7 @@ def _owners_by_base(groups: Mapping[Ref, Manager]) -> dict[Ref, Ref | None]:
 
 
 def _owner_by_name(machine: Ref, bases: Mapping[Ref, Ref | None]) -> Ref | None:
-    """Managers add a dash and four characters to the base name."""
+    """Return the group by the instance's name: managers append a dash and four characters to the base name."""
     found = _SUFFIX.fullmatch(machine.name)
     return bases.get(Ref(machine.project, machine.zone, found["base"])) if found is not None else None
 

@@ -1,7 +1,7 @@
 """What machines the groups start: instance templates and machine types, read once for all groups that share them.
 
-One group's trouble (a deleted template, an unknown machine type) stays that group's: it is kept as the refusal that
-reading its template raises.
+An error that concerns one group (a deleted template, an unknown machine type) is cached for that group; reading its
+template raises it.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ class Catalogue:
         }
 
     def load_missing(self, groups: Mapping[Ref, Manager]) -> None:
-        """Ask for what is missing. Nothing is raised: what cannot be learned is some groups' trouble, not all groups'."""
+        """Read what is missing or expired. Raise nothing: an error is cached for the groups that it concerns."""
         at_once = self._options.parallel_calls
         templates = {template_of(ref, manager) for ref, manager in groups.items()}
         used = sorted(ref for ref in templates if ref is not None)
@@ -44,11 +44,11 @@ class Catalogue:
         self._templates.keep_only(used)
 
     def template(self, ref: Ref, manager: Manager) -> NodeTemplate:
-        """Raises ProviderError that says what is wrong with this group."""
+        """Return the template; raise ProviderError that says what is wrong with the group."""
         return make_template(ref, self.raw_template(ref, manager), self._machine(ref, manager))
 
     def raw_template(self, ref: Ref, manager: Manager) -> Template:
-        """The instance template; raises ProviderError if it cannot be had."""
+        """Return the instance template; raise ProviderError if it cannot be read."""
         key = template_of(ref, manager)
         if key is None:
             raise ProviderError(f"group {ref.name} in {ref.zone} has no instance template", code="noTemplate")
@@ -61,7 +61,7 @@ class Catalogue:
         return parse_custom(name) if is_custom(name) else self._types.get((ref.place, name))
 
     def _type_key(self, ref: Ref, manager: Manager) -> TypeKey | None:
-        """None where there is nothing to ask."""
+        """Return the machine type to read; None: nothing has to be read."""
         found = attempt(lambda: self.raw_template(ref, manager))
         if isinstance(found, ProviderError) or found.machine_type in self._own or is_custom(found.machine_type):
             return None
@@ -69,6 +69,6 @@ class Catalogue:
 
 
 def template_of(ref: Ref, manager: Manager) -> TemplateRef | None:
-    """The template of a group's next machine."""
+    """Return the instance template of the group's next machine; None: the group has none."""
     url = manager.template_url
     return parse_template_url(url, ref.project) if url else None

@@ -1,8 +1,8 @@
-"""The clients of google-cloud-compute, and the identity that they speak for. The only module that imports the SDK, and
-only when Compute Engine is really asked.
+"""The clients of google-cloud-compute, and their credentials.
 
-Credentials come from the SDK's own chain (``GOOGLE_APPLICATION_CREDENTIALS``, gcloud's own file, workload identity, the
-metadata server); the SDK renews them, and they never pass through this plugin.
+This is the only module that imports the SDK, and it does so only at the first call. Credentials come from the SDK's own
+chain (``GOOGLE_APPLICATION_CREDENTIALS``, gcloud's own file, workload identity, the metadata server). The SDK renews
+them, and this plugin never sees them.
 """
 
 import os
@@ -21,7 +21,7 @@ _METADATA = "metadata.google.internal"
 
 
 class _Method(NamedTuple):
-    """How the SDK calls an operation of the API."""
+    """The client and the method of the SDK for an operation of the API."""
 
     client: str
     method: str
@@ -48,7 +48,7 @@ _METHODS: Mapping[str, _Method] = {
 
 
 class Clients:
-    """One identity, and a client for each service that is used. Safe for threads."""
+    """One identity, with a client for each service that is used. Thread-safe."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -61,7 +61,7 @@ class Clients:
         return f"Clients(project={self._project!r})"
 
     def call(self, operation: str, asked: Mapping[str, Any], **how: Any) -> Raw:
-        """The answer in the API's JSON; pages come one by one."""
+        """Make one call and return the response in the API's JSON: one page of a list."""
         client, method = self._client(_METHODS[operation].client), _METHODS[operation].method
         timeout = self._options.call_timeout
 
@@ -72,18 +72,18 @@ class Clients:
         return self._translated(operation, send)
 
     def project(self) -> str:
-        """The option's, else that of the credentials, else the machine's own."""
+        """Return the project: of the options, else of the credentials, else of this machine."""
         self._identity()
         if not self._project:
             self._project = self._metadata("project/project-id", "project")
         return self._project
 
     def own_zone(self) -> str:
-        """The zone of the machine on which this runs."""
+        """Return the zone of the machine on which this runs."""
         return self._metadata("instance/zone", "zones").rpartition("/")[2]
 
     def granted(self, project: str, permissions: Sequence[str]) -> Collection[str]:
-        """Asks the resource manager, which the SDK for Compute Engine does not know."""
+        """Return which permissions we have, from the resource manager; the SDK for Compute Engine lacks this call."""
         host = self._options.endpoints.get("resource_manager", _RESOURCE_MANAGER)
         url = f"{host}/v3/projects/{project}:testIamPermissions"
 
@@ -100,7 +100,7 @@ class Clients:
         return frozenset(self._translated("projects.testIamPermissions", send).get("permissions", ()))
 
     def _translated(self, operation: str, send: Callable[[], Raw]) -> Raw:
-        """Every error of the SDK becomes one of nodewright's tree here."""
+        """Make the call and translate every error of the SDK to nodewright's tree."""
         import requests  # noqa: PLC0415 - the SDK is heavy, see the module's first lines
         from google.api_core import exceptions as api_errors  # noqa: PLC0415 - as above
         from google.auth import exceptions as auth_errors  # noqa: PLC0415 - as above
@@ -145,13 +145,13 @@ class Clients:
         try:
             found, project = google.auth.default(scopes=_SCOPES)
         except (GoogleAuthError, OSError, ValueError) as error:
-            hint = "see the README of nodewright-gce for where they come from"
+            hint = "the README of nodewright-gce lists where they come from"
             raise AccessDenied(f"no credentials: {_first_line(error)}; {hint}") from error
         self._project = self._project or project or ""
         return found
 
     def _metadata(self, path: str, option: str) -> str:
-        """What the machine's metadata server says."""
+        """Return a value of the machine's metadata server; raise ProviderError that names the missing option."""
         import requests  # noqa: PLC0415 - the SDK is heavy, see the module's first lines
 
         host = os.environ.get("GCE_METADATA_HOST", _METADATA)
@@ -162,14 +162,14 @@ class Clients:
             answer.raise_for_status()
         except requests.exceptions.RequestException as error:
             raise ProviderError(
-                f"no {option}: set providers.gce.options.{option}; the metadata server does not tell it either",
+                f"no {option}: set providers.gce.options.{option}; the metadata server does not return it either",
                 code="noPlace",
             ) from error
         return answer.text.strip()
 
 
 def _as_json(answer: Any) -> Raw:
-    """A message of the SDK, or a pager that holds its first page, in the API's JSON."""
+    """Return a message of the SDK, or the first page of a pager, in the API's JSON."""
     from google.protobuf.json_format import MessageToDict  # noqa: PLC0415 - the SDK is heavy
 
     message = getattr(answer, "_response", answer)
@@ -185,5 +185,5 @@ def _refusal(operation: str, error: Any) -> ProviderError:
 
 
 def _first_line(error: BaseException) -> str:
-    """Errors of credentials go on for pages."""
+    """Return the first line of the error: errors of credentials are pages long."""
     return (str(error) or type(error).__name__).splitlines()[0][:300]

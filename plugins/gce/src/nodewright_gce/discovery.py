@@ -1,4 +1,4 @@
-"""Which groups are ours: ``--nodes`` and ``--node-group-auto-discovery``, in CA's syntax."""
+"""The groups to scale: ``--nodes`` and ``--node-group-auto-discovery``, in cluster-autoscaler's syntax."""
 
 import re
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ class Named(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Discovery(msgspec.Struct, frozen=True, kw_only=True):
-    """Groups whose name begins with ``prefix``, a regular expression, and goes on after it."""
+    """Groups whose name begins with ``prefix``, a regular expression, and is longer than it."""
 
     prefix: str
     min_size: int
@@ -39,13 +39,13 @@ class Discovery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
-    """``named``: explicit groups by id. Of several discoveries that fit a group the first counts."""
+    """``named``: explicit groups by id. If several discoveries match a group, the first one applies."""
 
     named: dict[str, Named] = {}
     discoveries: tuple[Discovery, ...] = ()
 
     def limits(self, ref: Ref) -> tuple[int, int] | None:
-        """Minimum and maximum; None for a group that is not ours."""
+        """Return minimum and maximum; None: the group is not selected."""
         if ref.group_id in self.named:
             named = self.named[ref.group_id]
             return named.min_size, named.max_size
@@ -56,7 +56,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def select(nodes: Iterable[str], discoveries: Iterable[str]) -> Selection:
-    """Raises ConfigError naming the flag. A group named twice keeps its first limits."""
+    """Return the selection; raise ConfigError that names the flag. A group named twice keeps its first limits."""
     named: dict[str, Named] = {}
     for text in nodes:
         try:
@@ -73,7 +73,7 @@ def _name(spec: NodeGroupFlag) -> Named:
 
 
 def parse_discovery(text: str) -> Discovery:
-    """``mig:namePrefix=…,min=…,max=…``; raises ConfigError. A minimum below 0 counts as 0."""
+    """Parse ``mig:namePrefix=…,min=…,max=…``; raise ConfigError. A minimum below 0 counts as 0."""
     shown = printable(text)
     discoverer, colon, rest = text.partition(":")
     if not colon or ":" in rest:
@@ -102,7 +102,7 @@ def _checked(said: dict[str, str], shown: str) -> Discovery:
         "names no prefix": not found.prefix,
         "the minimum is greater than the maximum": found.min_size > found.max_size,
         "max must be at least 1": found.max_size < 1,
-        "namePrefix is no regular expression": not _compiles(found.name_regexp),
+        "namePrefix is not a regular expression": not _compiles(found.name_regexp),
     }
     for complaint, holds in complaints.items():
         if holds:

@@ -1,7 +1,7 @@
-"""``nodewright doctor`` for Compute Engine: the permission behind each capability, and who else writes to the groups.
+"""``nodewright doctor`` for Compute Engine: the permission for each capability, and other writers of the groups.
 
-Nothing is changed, and nothing is probed by use: the resource manager says which permissions we have in a project. What it may
-not tell is a warning that says so.
+Doctor changes nothing and tries nothing: the resource manager returns which permissions we have in a project. If it
+refuses, doctor reports that as a warning.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,7 +23,7 @@ _OTHERS = "other writers"
 
 
 class Permission(msgspec.Struct, frozen=True, kw_only=True):
-    """A permission of IAM, and what is lost without it."""
+    """A permission of IAM, and what does not work without it."""
 
     name: str
     without: str
@@ -32,7 +32,7 @@ class Permission(msgspec.Struct, frozen=True, kw_only=True):
 
 
 PERMISSIONS = (
-    Permission(name="compute.instanceGroupManagers.get", without="no size can be written and no failure be seen"),
+    Permission(name="compute.instanceGroupManagers.get", without="no size can be changed and no failure can be read"),
     Permission(name="compute.instanceGroupManagers.list", without="no group can be read"),
     Permission(name="compute.instanceGroupManagers.update", without="no size can be changed and no machine deleted"),
     Permission(name="compute.instances.create", without="no machine can be added"),
@@ -40,12 +40,14 @@ PERMISSIONS = (
     Permission(name="compute.instances.list", without="machines are listed group by group", level=_WARNING),
     Permission(name="compute.instanceTemplates.get", without="no group has a template"),
     Permission(
-        name="compute.instanceTemplates.useReadOnly", without="no machine can be added by a template", level=_WARNING
+        name="compute.instanceTemplates.useReadOnly",
+        without="no machine can be created from a template",
+        level=_WARNING,
     ),
     Permission(
         name="compute.machineTypes.get", without="only custom machine types and those of machine_types are known"
     ),
-    Permission(name="compute.zoneOperations.get", without="it is not known how writes end"),
+    Permission(name="compute.zoneOperations.get", without="the results of writes are not known"),
     Permission(
         name="compute.autoscalers.list", without="doctor finds no autoscalers of Compute Engine", level=_WARNING
     ),
@@ -59,7 +61,7 @@ PERMISSIONS = (
 
 
 def minimal_policy(options: Options) -> str:
-    """A custom role, as ``gcloud iam roles create --file`` takes it."""
+    """Return a custom role in the form of ``gcloud iam roles create --file``."""
     role = {
         "title": "nodewright",
         "description": "What nodewright needs to run node groups on Compute Engine",
@@ -70,7 +72,7 @@ def minimal_policy(options: Options) -> str:
 
 
 class Doctor:
-    """Examines one identity's view of Compute Engine."""
+    """Examines Compute Engine with the permissions of one identity."""
 
     def __init__(self, api: Api, options: Options, selection: Selection) -> None:
         self._api = api
@@ -78,7 +80,7 @@ class Doctor:
         self._selection = selection
 
     def examine(self, fleet: Fleet) -> tuple[Finding, ...]:
-        """Permissions first, then each group."""
+        """Return findings on permissions, then on each group."""
         return (*self._permissions(fleet), *self._unreadable(fleet), *self._surroundings(fleet.groups))
 
     def _permissions(self, fleet: Fleet) -> Iterator[Finding]:
@@ -113,7 +115,7 @@ class Doctor:
         for place in places:
             found = attempt(lambda place=place: self._api.autoscalers(place))  # type: ignore[misc]  # mypy cannot type a lambda with a default
             if isinstance(found, ProviderError):
-                message = f"autoscalers of {place.zone} cannot be looked for: {found}"
+                message = f"cannot check for autoscalers in {place.zone}: {found}"
                 yield Finding(level=_WARNING, subject=_OTHERS, message=message)
             else:
                 scaled |= _targets(place, found)
@@ -122,7 +124,7 @@ class Doctor:
         yield from self._regional(places)
 
     def _regional(self, places: Iterable[Place]) -> Iterator[Finding]:
-        """Groups that discovery passes over because they are spread over a region."""
+        """Yield groups that match the discovery but are ignored because they are spread over a region."""
         if not self._selection.discoveries:
             return
         for project, region in sorted({(place.project, place.region) for place in places}):
@@ -130,9 +132,9 @@ class Doctor:
             for manager in () if isinstance(found, ProviderError) else found:
                 if any(one.fits(manager.name) for one in self._selection.discoveries):
                     kind = manager.update_policy.instance_redistribution_type or "PROACTIVE"
-                    message = f"{manager.name} in {region} is a regional group and passed over (redistribution {kind})"
+                    message = f"{manager.name} in {region} is a regional group and is ignored (redistribution {kind})"
                     if kind == "PROACTIVE":
-                        message += ": Compute Engine ends running machines to even out its zones"
+                        message += ": Compute Engine deletes running machines to balance its zones"
                     remedy = "make one zonal group for each zone"
                     yield Finding(level=_WARNING, subject="regional group", message=message, remedy=remedy)
 
@@ -143,8 +145,8 @@ def _examine_group(group_id: str, group: Group, autoscaler: str) -> Iterator[Fin
         yield Finding(
             level=_WARNING,
             subject=_OTHERS,
-            message=f"Compute Engine's autoscaler {writer} writes the size of this group too",
-            remedy="leave the size to one of them",
+            message=f"Compute Engine's autoscaler {writer} also changes the size of this group",
+            remedy="let only one of them change the size",
             group_id=group_id,
         )
     updates = group.manager.update_policy.kind == "PROACTIVE" and len(group.manager.versions) > 1
@@ -152,16 +154,16 @@ def _examine_group(group_id: str, group: Group, autoscaler: str) -> Iterator[Fin
         yield Finding(
             level=_WARNING,
             subject="updatePolicy",
-            message="a proactive update between several templates replaces running machines by itself",
+            message="a proactive update between several templates replaces running machines",
             remedy="use type OPPORTUNISTIC, or end the update",
             group_id=group_id,
         )
     if not writer and not updates:
-        yield Finding(level=_OK, subject=_OTHERS, message="none was found", group_id=group_id)
+        yield Finding(level=_OK, subject=_OTHERS, message="none found", group_id=group_id)
 
 
 def _targets(place: Place, autoscalers: Iterable[Autoscaler]) -> dict[str, str]:
-    """Names of autoscalers by the id of the group whose size they write."""
+    """Return names of autoscalers by the id of the group whose size they change."""
     found = {}
     for one in autoscalers:
         name = one.target.rpartition("/instanceGroupManagers/")[2]
@@ -191,6 +193,6 @@ def _untold(project: str, why: ProviderError) -> Finding:
     return Finding(
         level=_WARNING,
         subject="permissions",
-        message=f"the resource manager does not tell which we have in {project}: {why}",
+        message=f"the resource manager does not return our permissions in {project}: {why}",
         remedy="enable the API cloudresourcemanager, or compare the account's roles with the policy below",
     )

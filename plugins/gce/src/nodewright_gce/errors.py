@@ -1,5 +1,6 @@
-"""Every error of the SDK becomes one of nodewright's tree, once. Only this module and ``states`` know Compute Engine's
-error codes.
+"""Translates every error of the SDK to nodewright's tree, once.
+
+Only this module and ``states`` know Compute Engine's error codes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,10 +24,10 @@ NOT_FOUND = "notFound"
 BAD_REQUEST = "badRequest"
 TOO_SLOW = "operationTimeout"
 _THROTTLED = frozenset(("rateLimitExceeded", "userRateLimitExceeded", "quotaExceededForRequests", "dailyLimitExceeded"))
-# Another operation holds the resource: the first two of refused calls, the others of operations.
+# Another operation holds the resource. Refused calls have the first two codes, failed operations the others.
 _IN_PROGRESS = frozenset(("resourceNotReady", "operationInProgress", "RESOURCE_NOT_READY", "OPERATION_IN_PROGRESS"))
 _TOO_MANY = frozenset(("RESOURCE_OPERATION_RATE_EXCEEDED", "RATE_LIMIT_EXCEEDED"))
-# Refused calls give other names to what failed operations and instances have codes for.
+# The reasons of refused calls differ from the codes of failed operations and instances.
 _CODES = {"quotaExceeded": "QUOTA_EXCEEDED", "resourcePoolExhausted": "RESOURCE_POOL_EXHAUSTED"}
 _SHORTAGES: Mapping[ErrorClass, type[Shortage]] = {
     ErrorClass.QUOTA: QuotaExceeded,
@@ -36,7 +37,7 @@ _MAX_MESSAGE = 500
 
 
 def refusal(operation: str, status: int, reason: str, message: str, retry_after: float = 0.0) -> ProviderError:
-    """The error that a refused request stands for; the API's own reason and words stay in it."""
+    """Return the error for a refused request; its text keeps the API's reason and message."""
     said = f"{operation}: {status} {reason}: {message}"[:_MAX_MESSAGE]
     if status == HTTPStatus.TOO_MANY_REQUESTS or reason in _THROTTLED:
         return Throttled(said, retry_after=max(1.0, retry_after))
@@ -56,7 +57,7 @@ def refusal(operation: str, status: int, reason: str, message: str, retry_after:
 
 
 def failed_operation(operation: str, items: Sequence[ErrorItem]) -> ProviderError:
-    """What an operation that ended with errors stands for; the first that is a shortage decides."""
+    """Return the error for an operation that ended with errors; the first shortage among them decides."""
     said = (f"{operation}: " + "; ".join(f"{item.code}: {item.message}" for item in items))[:_MAX_MESSAGE]
     short = next(filter(None, (_shortage(item, said) for item in items)), None)
     if short is not None:
@@ -72,14 +73,14 @@ def failed_operation(operation: str, items: Sequence[ErrorItem]) -> ProviderErro
 
 
 def _shortage(item: ErrorItem, said: str) -> Shortage | None:
-    """The same class and scope as an instance has that could not be created for the same reason."""
+    """Return the error with class and scope of an instance that was not created for the same reason; None: no shortage."""
     found = classify(item)
     kind = _SHORTAGES.get(found.error_class)
     return kind(said, scope=found.scope) if kind is not None else None
 
 
 def read_retry_after(headers: Mapping[str, str]) -> float:
-    """Seconds; 0 where nothing is said or nothing can be read."""
+    """Return the header Retry-After in seconds; 0 if it is missing or not a number."""
     try:
         return float(headers.get("Retry-After", 0.0))
     except ValueError:

@@ -1,7 +1,7 @@
-"""Machines that could not be created, as the contract tells them.
+"""Machines that could not be created, as values of the contract.
 
-A failure goes by the name of its machine. Names may come again, failure ids must not: a name that fails once more after
-it was gone gets a number.
+The id of a failure is the provider id of its machine. Machine names can be used again but failure ids must not: if a
+name fails again after it was gone, a number is appended.
 """
 
 from nodewright.spec import FailedInstance, InstanceState
@@ -13,22 +13,22 @@ _MAX_MESSAGE = 500
 
 
 class Failures:
-    """Remembers which failures were told."""
+    """Remembers which failures were reported."""
 
     def __init__(self) -> None:
         self._open: dict[str, dict[str, str]] = {}
         self._rounds: dict[str, int] = {}
 
-    def tell(self, group: Group) -> tuple[FailedInstance, ...]:
-        """All that failed in a group, under ids that stay."""
+    def report(self, group: Group) -> tuple[FailedInstance, ...]:
+        """Return all failures of the group; the id of a failure does not change while it lasts."""
         tried = {one.ref.provider_id for one in group.machines if one.state is not InstanceState.RUNNING}
         before = self._open.get(group.ref.group_id, {})
         ids = {machine: failure_id for machine, failure_id in before.items() if machine in tried}
         self._open[group.ref.group_id] = ids
         return tuple(self._failure(one, ids) for one in group.failed)
 
-    def told(self, group_id: str) -> frozenset[str]:
-        """Provider ids of machines that were told to have failed and did not run when failures were last told."""
+    def reported(self, group_id: str) -> frozenset[str]:
+        """Return the provider ids of machines that were reported as failed and did not run at the last report."""
         return frozenset(self._open.get(group_id, ()))
 
     def _failure(self, machine: Machine, ids: dict[str, str]) -> FailedInstance:

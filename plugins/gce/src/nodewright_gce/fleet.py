@@ -1,4 +1,4 @@
-"""The groups as they were last read: when they are read again, and how much of them."""
+"""The groups as last read: when they are read again, and which of them."""
 
 from collections.abc import Mapping, Sequence
 
@@ -22,12 +22,12 @@ from nodewright_gce.refs import Place, Ref
 from nodewright_gce.shapes import Manager
 from nodewright_gce.states import Machine, read_managed
 
-# From so many groups at rest in one zone, all its machines are listed at once.
+# With this many groups at rest in one zone, all its machines are listed with one call.
 _MANY = 6
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
-    """A group and its machines, those that could not be created among them."""
+    """A group and its machines, including failed creations."""
 
     ref: Ref
     manager: Manager
@@ -39,7 +39,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fleet:
-    """Reads groups zone by zone, machines in bulk where nothing moves, and answers from that."""
+    """Reads groups zone by zone, and machines in bulk where nothing changes. Serves from what it read."""
 
     def __init__(self, api: Api, selection: Selection, options: Options, clock: Clock) -> None:
         self._api = api
@@ -54,21 +54,21 @@ class Fleet:
 
     @property
     def groups(self) -> Mapping[str, Group]:
-        """What exists and could be read, by id."""
+        """The groups that exist and could be read, by id."""
         return self._groups
 
     @property
     def troubles(self) -> Mapping[Place, ProviderError]:
-        """Zones that could not be read."""
+        """Zones that could not be read, with the error."""
         return self._troubles
 
     @property
     def was_read(self) -> bool:
-        """Has a listing ever come through?"""
+        """Whether a listing has succeeded since the start."""
         return self._read_at > float("-inf")
 
     def refresh(self, wanted: frozenset[str]) -> None:
-        """All groups when the interval is over; until then only those that are wanted, or were missed."""
+        """Read all groups if the interval is over; until then only wanted groups and those that could not be read."""
         now = self._clock.now()
         if now - self._read_at >= self._options.refresh_interval:
             self._read_all()
@@ -79,11 +79,11 @@ class Fleet:
         self._list_machines(self._missed.copy(), self._groups.copy(), urgent=False)
 
     def names(self) -> Sequence[str]:
-        """Explicit groups, also those that do not exist, then the discovered ones."""
+        """Return the ids of explicit groups, even if they do not exist, then those of discovered ones."""
         return list(dict.fromkeys((*self._selection.named, *sorted({*self._groups, *self._refused}))))
 
     def group(self, group_id: str) -> Group:
-        """Raises NodeGroupNotFound, or what kept the group from being read."""
+        """Return the group as last read; raise NodeGroupNotFound, or the error of reading it."""
         if group_id in self._groups:
             return self._groups[group_id]
         if group_id in self._refused:
@@ -101,7 +101,7 @@ class Fleet:
         )
 
     def limits(self, group_id: str) -> tuple[int, int]:
-        """Minimum and maximum of a listed group."""
+        """Return minimum and maximum of a listed group; raise NodeGroupNotFound."""
         ref = self._ref(group_id)
         found = self._selection.limits(ref) if ref is not None else None
         if found is None:
@@ -109,7 +109,7 @@ class Fleet:
         return found
 
     def reread(self, group_id: str, *, machines: bool) -> Group:
-        """The group as it is this moment, its machines only if they matter; raises NodeGroupNotFound."""
+        """Read the group now and return it, with its machines if ``machines``; raise NodeGroupNotFound."""
         known = self.group(group_id)
         try:
             manager = self._api.manager(known.ref, urgent=True)
@@ -121,7 +121,7 @@ class Fleet:
         return self._groups[group_id]
 
     def note(self, group: Group) -> None:
-        """This is how the group is now."""
+        """Store the group as it is now."""
         self._groups[group.ref.group_id] = group
 
     def _ref(self, group_id: str) -> Ref | None:
@@ -164,7 +164,10 @@ class Fleet:
             raise
 
     def _raise_if_hopeless(self, places: Sequence[Place]) -> None:
-        """One zone that cannot be read keeps no other back; a rate that is used up, or trouble everywhere, does."""
+        """Raise the error if calls are throttled or no zone can be read.
+
+        A single zone that cannot be read does not prevent the other zones from being read.
+        """
         throttled = next((error for error in self._troubles.values() if isinstance(error, Throttled)), None)
         if throttled is not None:
             raise throttled
@@ -177,7 +180,7 @@ class Fleet:
             raise type(error)(f"zone {place.zone} of project {place.project}: {error}", code=error.code)
 
     def _read_each(self, refs: Sequence[Ref]) -> None:
-        """Each group by itself."""
+        """Read each group with a call of its own."""
         answers = attempt_each(lambda ref: self._api.manager(ref, urgent=True), refs, self._options.parallel_calls)
         found: dict[Ref, Manager] = {}
         for ref, answer in zip(refs, answers, strict=True):
@@ -190,7 +193,7 @@ class Fleet:
         self._list_machines(found, self._groups.copy(), urgent=True)
 
     def _fill(self, managers: Mapping[Ref, Manager], before: Mapping[str, Group]) -> None:
-        """Machines of all groups, with as few calls as can be."""
+        """Read the machines of all groups with as few calls as possible."""
         empty = {ref for ref, manager in managers.items() if is_at_rest(manager) and manager.target == 0}
         resting = {ref: manager for ref, manager in managers.items() if is_at_rest(manager) and ref not in empty}
         known: dict[Ref, tuple[Machine, ...]] = dict.fromkeys(empty, ())
@@ -199,7 +202,7 @@ class Fleet:
             if len(here) >= _MANY:
                 told = attempt(lambda place=place: self._api.vms(place))  # type: ignore[misc]  # mypy cannot type a lambda with a default
                 if isinstance(told, Throttled):
-                    raise told  # group by group would cost far more
+                    raise told  # reading group by group would need many more calls
                 if not isinstance(told, ProviderError):
                     known |= assign(here, told)
         for ref, machines in known.items():
@@ -207,8 +210,10 @@ class Fleet:
         self._list_machines({ref: one for ref, one in managers.items() if ref not in known}, before, urgent=False)
 
     def _list_machines(self, managers: Mapping[Ref, Manager], before: Mapping[str, Group], *, urgent: bool) -> None:
-        """Group by group. What passing trouble keeps from being read has its last state, if it had one, and its turn at
-        the next refresh; what is urgent raises instead.
+        """Read machines group by group.
+
+        If a temporary error prevents that, the group keeps its last state, if there is one, and is read again at the
+        next refresh; with ``urgent`` the error is raised.
         """
         refs = sorted(managers)
         answers = attempt_each(lambda ref: self._api.managed(ref, urgent=urgent), refs, self._options.parallel_calls)

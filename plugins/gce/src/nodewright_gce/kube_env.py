@@ -1,7 +1,7 @@
-"""Instance templates, and their kube-env: what the autoscaler needs of it, and nothing else.
+"""Instance templates, and the values of their kube-env that an autoscaler needs.
 
-kube-env holds the secrets with which a machine joins the cluster. It is read once, the needed values are kept, and
-neither the text nor a complaint of the parser, which would quote it, goes any further.
+kube-env contains the secrets with which a machine joins the cluster. It is read once and only the needed values are
+kept. Neither its text nor an error of the parser, which would quote it, is stored or shown.
 """
 
 import re
@@ -36,28 +36,29 @@ _LOADER: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 
 class KubeEnv(msgspec.Struct, frozen=True, kw_only=True):
-    """``said`` are the variables for the autoscaler; ``is_spoilt``: an unreadable piece hides those behind it.
+    """``variables``: those for the autoscaler. ``is_truncated``: a part that cannot be parsed hides later variables.
 
-    Labels, taints and reserved resources have an older place each, which counts where the newer says nothing.
+    Labels, taints and reserved resources have an older place each, which is used if the newer one is empty.
     """
 
-    said: dict[str, str] = {}
-    is_spoilt: bool = False
+    variables: dict[str, str] = {}
+    is_truncated: bool = False
     is_empty: bool = True
     old_labels: str = ""
     old_taints: str = ""
     old_reserved: str | None = None
 
     def get(self, name: str) -> str | None:
-        return self.said.get(name)
+        """Return the variable; None: it is not there."""
+        return self.variables.get(name)
 
     def misses(self, name: str) -> bool:
-        """It is not known whether the variable is there: something unreadable comes before it."""
-        return name not in self.said and self.is_spoilt
+        """Return whether it is unknown if the variable is set: a part that cannot be parsed comes before it."""
+        return name not in self.variables and self.is_truncated
 
 
 class Template(msgspec.Struct, frozen=True, kw_only=True):
-    """An instance template. ``trouble`` says why its kube-env cannot be read."""
+    """An instance template. ``trouble`` says why its kube-env cannot be read; "": it can."""
 
     name: str = ""
     machine_type: str = ""
@@ -68,7 +69,7 @@ class Template(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_template(answer: Raw) -> Template:
-    """From the API's JSON."""
+    """Return the template in the API's JSON."""
     properties = answer.get("properties", {})
     metadata, env, trouble = properties.get("metadata"), KubeEnv(), ""
     items = metadata.get("items", ()) if metadata is not None else ()
@@ -94,22 +95,22 @@ def read_template(answer: Raw) -> Template:
 
 
 def parse_kube_env(text: str) -> KubeEnv:
-    """Raises ValueError that says nothing of the content."""
+    """Parse a kube-env; raise ValueError whose text contains nothing of it."""
     if not text:
         return KubeEnv()
     try:
-        whole = yaml.load(text, _LOADER)  # noqa: S506 - the base loader makes texts, lists and maps only
+        whole = yaml.load(text, _LOADER)  # noqa: S506 - the base loader makes strings, lists and maps only
     except yaml.YAMLError:
-        raise ValueError("its kube-env is no YAML") from None
+        raise ValueError("its kube-env is not YAML") from None
     if whole is None or whole == "":
         whole = {}
     if not isinstance(whole, dict) or not all(isinstance(value, str) for value in whole.values()):
-        raise ValueError("its kube-env is no map of texts")
-    said, is_spoilt = _read_variables(whole.get(_VARIABLES, ""))
+        raise ValueError("its kube-env is not a map of strings")
+    variables, is_truncated = _read_variables(whole.get(_VARIABLES, ""))
     reserved = _RESERVED_ARGUMENT.search(whole.get("KUBELET_TEST_ARGS", ""))
     return KubeEnv(
-        said=said,
-        is_spoilt=is_spoilt,
+        variables=variables,
+        is_truncated=is_truncated,
         is_empty=False,
         old_labels=whole.get("NODE_LABELS", ""),
         old_taints=whole.get("NODE_TAINTS", ""),
@@ -118,7 +119,7 @@ def parse_kube_env(text: str) -> KubeEnv:
 
 
 def parse_pairs(text: str, what: str) -> dict[str, str]:
-    """``a=b,c=d``; raises ProviderError naming ``what`` it is."""
+    """Parse ``a=b,c=d``; raise ProviderError that names ``what`` it is."""
     pairs: dict[str, str] = {}
     for part in text.split(",") if text else ():
         key, equals, value = part.partition("=")
@@ -129,7 +130,7 @@ def parse_pairs(text: str, what: str) -> dict[str, str]:
 
 
 def loose_pairs(text: str | None) -> Mapping[str, str]:
-    """The same where an unreadable list counts as none."""
+    """Parse ``a=b,c=d``; return nothing if the list cannot be parsed."""
     try:
         return parse_pairs(text or "", "")
     except ProviderError:
@@ -137,7 +138,7 @@ def loose_pairs(text: str | None) -> Mapping[str, str]:
 
 
 def _read_variables(text: str) -> tuple[dict[str, str], bool]:
-    """``k=v;k=v``: the first of a name counts, and nothing behind a piece without ``=``."""
+    """Parse ``k=v;k=v`` up to a part without ``=``, and return whether there was one. The first of equal names counts."""
     said: dict[str, str] = {}
     if not text.strip(" "):
         return said, False

@@ -1,4 +1,4 @@
-"""The options of provider gce, decoded strictly."""
+"""The options of provider gce. Unknown keys are refused."""
 
 import configparser
 from pathlib import Path
@@ -31,7 +31,7 @@ class OwnPrice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``providers.gce.options``; see the README for what each is good for."""
+    """``providers.gce.options``; the README explains each of them."""
 
     project: str = ""
     zones: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 def load_options(context: ProviderContext) -> Options:
-    """Raises ConfigError naming the key."""
+    """Return the checked options; raise ConfigError that names the key."""
     options = decode_options(context.options, Options, _SOURCE, decode_seconds)
     unknown = sorted(set(options.endpoints) - set(SERVICES))
     if unknown:
@@ -61,12 +61,12 @@ def load_options(context: ProviderContext) -> Options:
         raise ConfigError(f"{_SOURCE}: zones and region exclude each other")
     strange = next((zone for zone in options.zones if "-" not in zone), None)
     if strange is not None:
-        raise ConfigError(f"{_SOURCE}: zones: '{strange}' is no zone like us-central1-a")
+        raise ConfigError(f"{_SOURCE}: zones: '{strange}' is not a zone like us-central1-a")
     return _with_cloud_config(options) if options.cloud_config else options
 
 
 def _with_cloud_config(options: Options) -> Options:
-    """What the options do not say is taken from section Global of the file that CA's --cloud-config names."""
+    """Return the options; those not set come from section Global of the file that CA's --cloud-config names."""
     source = f"{_SOURCE}: cloud_config {options.cloud_config}"
     parser = configparser.ConfigParser(strict=False, interpolation=None)
     try:
@@ -74,7 +74,7 @@ def _with_cloud_config(options: Options) -> Options:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{source}: cannot be read: {error}") from None
     except configparser.Error:
-        raise ConfigError(f"{source}: is no file of sections with key = value") from None
+        raise ConfigError(f"{source}: is not a file of sections with key = value") from None
     said = {key: value.strip("\"' ") for key, value in parser["Global"].items()} if parser.has_section("Global") else {}
     zone = said.get("local-zone", "")
     zones = options.zones or ((zone,) if zone and not options.region else ())

@@ -1,7 +1,7 @@
-"""What machines cost: a static table, USD per hour (disks: per GiB and hour), and CA's rules for what it lacks.
+"""Prices of machines: a table in USD per hour (disks: per GiB and hour), and CA's rules for types without a row.
 
-The figures are Google's list prices in us-central1. Types without a row of their own are priced by the cpus and the memory
-of their family. The option ``prices_per_hour`` adds rows.
+The figures are Google's list prices in us-central1. A type without a row is priced by the cpus and the memory of its
+family. The option ``prices_per_hour`` adds rows.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ _ZERO = Quantity(0)
 
 
 class Prices(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Rows by machine type, family, accelerator or disk type; ``*_factor``: what part of the price a spot machine costs."""
+    """Rows by machine type, family, accelerator or disk type. ``*_factor``: the price of a spot machine as a share."""
 
     base_cpu: float = 0.033174
     base_memory_gib: float = msgspec.field(default=0.004446, name="baseMemoryGiB")
@@ -54,7 +54,7 @@ class Prices(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
     spot_local_ssd_gib: float = msgspec.field(default=0.048 / _MONTH, name="spotLocalSsdGiB")
 
     def with_own(self, own: Mapping[str, OwnPrice]) -> "Prices":
-        """A machine without a price for spot costs the same as spot."""
+        """Return the prices with these rows added. A row without a spot price has its regular price for spot too."""
         regular = {name: price.regular for name, price in own.items()}
         spot = {name: price.regular if price.spot is None else price.spot for name, price in own.items()}
         return msgspec.structs.replace(
@@ -153,7 +153,7 @@ LIST_PRICES = Prices(
 
 
 def node_price(prices: Prices, node: NodeTemplate, seconds: float) -> float:
-    """USD for one such node; a minute that has begun counts."""
+    """Return the price of one node in USD; a minute that has begun counts."""
     capacity = node.capacity or node.allocatable
     spot = any(node.labels.get(label) == "true" for label in _SPOT_LABELS)
     kind = next((node.labels[label] for label in _TYPE_LABELS if label in node.labels), None)
@@ -164,7 +164,10 @@ def node_price(prices: Prices, node: NodeTemplate, seconds: float) -> float:
 
 
 def why_unpriced(prices: Prices, node: NodeTemplate) -> str:
-    """Not empty where the price would be far too low: the accelerators are in the price of a machine that has no row."""
+    """Return why the node has no price; "": it has one.
+
+    If a machine type includes its accelerators and has no row, the price by cpus and memory would be far too low.
+    """
     kind = next((node.labels[label] for label in _TYPE_LABELS if label in node.labels), "")
     inclusive = prices.gpu.get(node.labels.get(GPU_LABEL, "")) == 0 and GPU_RESOURCE in node.allocatable
     return f"prices_per_hour has no {kind}" if inclusive and kind not in prices.instance else ""
@@ -199,7 +202,7 @@ def _spot_factor(prices: Prices, kind: str) -> float:
 
 
 def _disks_price(prices: Prices, node: NodeTemplate, *, spot: bool) -> float:
-    """A kind of disk without a row costs nothing, as in CA."""
+    """Return the price of the disks per hour; a disk type without a row costs nothing, as in CA."""
     size = _number(node.annotations.get(BOOT_DISK_SIZE, ""), _BOOT_GIB)
     disk = node.labels.get(_BOOT_DISK_LABEL) or node.annotations.get(BOOT_DISK_TYPE) or _BOOT_DISK
     price = size * prices.boot_disk_gib.get(disk, 0.0)

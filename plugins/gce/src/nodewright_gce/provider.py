@@ -1,4 +1,4 @@
-"""The plugin object: the provider contract on one side, managed instance groups on the other."""
+"""The plugin object: serves the provider contract from managed instance groups."""
 
 from collections.abc import Iterator, Sequence
 
@@ -33,7 +33,7 @@ _ALWAYS = frozenset(
         Capability.SIMILARITY,
     )
 )
-# What CA reads of a group's options; it knows no other for Compute Engine.
+# The group options that CA reads for Compute Engine.
 _OPTION_NAMES = frozenset(
     (
         "maxnodeprovisiontime",
@@ -46,7 +46,7 @@ _OPTION_NAMES = frozenset(
 
 
 class GceProvider:
-    """Answers reads from what the last ``refresh``, or our own last write, brought. ``api`` replaces the SDK."""
+    """Serves reads from what the last ``refresh``, or our own last write, read. ``api`` replaces the SDK in tests."""
 
     def __init__(self, context: spec.ProviderContext, api: Api | None = None) -> None:
         self._options = load_options(context)
@@ -87,7 +87,7 @@ class GceProvider:
 
     @hookimpl
     def failed_instances(self, group_id: str) -> Sequence[spec.FailedInstance]:
-        return self._failures.tell(self._fleet.group(group_id))
+        return self._failures.report(self._fleet.group(group_id))
 
     @hookimpl
     def template_node(self, group_id: str) -> spec.NodeTemplate:
@@ -104,7 +104,7 @@ class GceProvider:
 
     @hookimpl
     def decrease_target_size(self, group_id: str, expected_target: int, target: int) -> int:
-        del target  # every unit of a size has a machine by name: see writes.py
+        del target  # each machine of a size has a name: see writes.py
         return self._writer.decrease(group_id, expected_target)
 
     @hookimpl
@@ -162,11 +162,11 @@ class GceProvider:
         return self._api.made()
 
     def _templateless(self) -> Iterator[spec.Finding]:
-        """Groups of which it is not known what their machines are like."""
+        """Yield a finding for each group whose template cannot be made."""
         for group_id in self._fleet.groups:
             found = attempt(lambda group_id=group_id: self.template_node(group_id))  # type: ignore[misc]  # mypy cannot type a lambda with a default
             if isinstance(found, spec.ProviderError):
-                level, remedy = spec.FindingLevel.PROBLEM, "mend the template, or describe its type in machine_types"
+                level, remedy = spec.FindingLevel.PROBLEM, "correct the template, or describe its type in machine_types"
                 yield spec.Finding(
                     level=level, subject="template", message=str(found), remedy=remedy, group_id=group_id
                 )

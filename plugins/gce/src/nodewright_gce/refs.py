@@ -1,4 +1,4 @@
-"""Names of things in Compute Engine: URLs, provider ids, and what is read from them."""
+"""URLs and provider ids of Compute Engine, and how they are parsed."""
 
 import re
 from typing import NamedTuple
@@ -24,11 +24,12 @@ class Place(NamedTuple):
 
     @property
     def region(self) -> str:
+        """The region of the zone."""
         return self.zone.rpartition("-")[0]
 
 
 class Ref(NamedTuple):
-    """Something with a name in a zone: an instance group with its manager, or an instance."""
+    """An instance group (with its manager) or an instance, by name and zone."""
 
     project: str
     zone: str
@@ -45,17 +46,17 @@ class Ref(NamedTuple):
 
     @property
     def provider_id(self) -> str:
-        """``spec.providerID`` of the node that an instance becomes."""
+        """The ``spec.providerID`` of the instance's node."""
         return f"gce://{self.project}/{self.zone}/{self.name}"
 
     @property
     def instance_path(self) -> str:
-        """An instance as requests name it."""
+        """The path of the instance in requests."""
         return f"projects/{self.project}/zones/{self.zone}/instances/{self.name}"
 
 
 class TemplateRef(NamedTuple):
-    """An instance template; without a region it is a global one."""
+    """An instance template; without a region it is global."""
 
     project: str
     region: str
@@ -66,7 +67,7 @@ class TemplateRef(NamedTuple):
 
 
 def parse_group_url(url: str) -> Ref:
-    """Raises ConfigError that says what a group's name looks like. The host of the URL is of no interest."""
+    """Return the group of the URL, whose host is ignored; raise ConfigError that shows the expected form."""
     found = _GROUP.fullmatch(url)
     if found is not None:
         return Ref(found["project"], found["zone"], found["name"])
@@ -78,24 +79,24 @@ def parse_group_url(url: str) -> Ref:
 
 
 def parse_instance_url(url: str) -> Ref | None:
-    """None for what is no URL of an instance in a zone."""
+    """Return the instance of the URL; None: it is not the URL of an instance in a zone."""
     found = _INSTANCE.fullmatch(url)
     return Ref(found["project"], found["zone"], found["name"]) if found is not None else None
 
 
 def parse_owner(created_by: str, project: str) -> Ref | None:
-    """The group that an instance's ``created-by`` names, by the project's number: its name is that of the instance."""
+    """Return the group in an instance's ``created-by``. That has the project's number, so the caller gives its name."""
     found = _OWNER.fullmatch(created_by)
     return Ref(project, found["zone"], found["name"]) if found is not None else None
 
 
 def template_name(url: str) -> str:
-    """The last part of a template's URL, escaped as it is; empty if the escapes are wrong."""
+    """Return the last part of a template's URL, still escaped; "": its escapes are not valid."""
     return "" if _BAD_ESCAPE.search(url) else url.rpartition("/")[2]
 
 
 def parse_template_url(url: str, project: str) -> TemplateRef:
-    """A URL without a project is of the group's own."""
+    """Return the template of the URL; one without a project belongs to the group's project."""
     found = _TEMPLATE.fullmatch(url)
     if found is None:
         return TemplateRef(project, "", template_name(url))

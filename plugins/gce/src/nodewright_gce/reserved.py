@@ -1,4 +1,4 @@
-"""What a machine's kernel, file system and kubelet keep of it, by CA's measured rules."""
+"""What kernel, file system and kubelet reserve of a machine, by the rules that CA's authors measured."""
 
 from collections.abc import Mapping
 from math import ceil, floor
@@ -14,7 +14,7 @@ WINDOWS = frozenset(("windows_ltsc", "windows_sac"))
 ARM = "arm64"
 _DEFAULT_MEMORY = 100 * MIB
 _DEFAULT_RATIO = 0.1
-# KiB that a file system over so many local SSDs takes for itself, as CA's authors measured them.
+# KiB that a file system over this many local SSDs uses, as measured by CA's authors.
 _SSD_OVERHEAD: Mapping[str, Mapping[int, int]] = {
     COS: {
         1: 7289472,
@@ -44,7 +44,7 @@ _SSD_OVERHEAD: Mapping[str, Mapping[int, int]] = {
 
 
 class System(msgspec.Struct, frozen=True, kw_only=True):
-    """What runs on the machine."""
+    """The operating system and architecture of the machine."""
 
     os: str = "linux"
     distribution: str = COS
@@ -52,14 +52,14 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Eviction(msgspec.Struct, frozen=True, kw_only=True):
-    """Below these the kubelet evicts pods: bytes of memory, part of the storage."""
+    """The thresholds below which the kubelet evicts pods: bytes of memory, share of the storage."""
 
     memory: int = _DEFAULT_MEMORY
     storage: float = _DEFAULT_RATIO
 
 
 def kernel_memory(physical: int, system: System) -> int:
-    """Bytes of memory that never reach the node's capacity."""
+    """Return the bytes of memory that are not part of the node's capacity."""
     if system.os != "linux":
         return 0
     kept = physical // 64 + 16 * MIB
@@ -77,7 +77,7 @@ def kernel_memory(physical: int, system: System) -> int:
 
 
 def boot_storage(size: int, system: System) -> int:
-    """Bytes of a boot disk that the operating system takes."""
+    """Return the bytes of a boot disk that the operating system uses."""
     spare = min(100 * MIB, ceil(0.001 * size))
     if system.distribution == COS:
         kept = ceil(0.015635 * size) + ceil(4.148 * GIB) + spare
@@ -90,13 +90,13 @@ def boot_storage(size: int, system: System) -> int:
 
 
 def ssd_storage(count: int, system: System) -> int:
-    """Bytes of so many local SSDs that their file system takes; between measured counts the next larger one holds."""
+    """Return the bytes that the file system uses of local SSDs. A count that was not measured is rounded up."""
     measured = count if count <= 8 else 16 if count <= 16 else 24
     return _SSD_OVERHEAD.get(system.distribution, {}).get(measured, 0) * 1024
 
 
 def read_eviction(said: Mapping[str, str]) -> Eviction:
-    """What cannot be read keeps its default."""
+    """Return the thresholds; one that cannot be parsed has its default."""
     memory, ratio = _whole(said.get("memory.available", "")), _ratio(said.get("nodefs.available", ""))
     return Eviction(
         memory=_DEFAULT_MEMORY if memory is None else memory, storage=_DEFAULT_RATIO if ratio is None else ratio
@@ -111,7 +111,7 @@ def _whole(text: str) -> int | None:
 
 
 def _ratio(text: str) -> float | None:
-    """A percentage from 0 to 100."""
+    """Return a percentage from 0 to 100 as a share; None: it is none."""
     if not text.endswith("%"):
         return None
     try:

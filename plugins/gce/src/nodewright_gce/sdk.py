@@ -1,8 +1,8 @@
-"""Compute Engine behind the typed face: which operation is called with what, and how its answer is read.
+"""Implements the calls of ``api.py`` with google-cloud-compute.
 
-The SDK retries nothing (``retry=None``): the core repeats reads and settles writes, and two owners of retries would
-multiply. Every call has a time limit. Operations are awaited by a client of our own: the SDK's own waiting forgets the
-configured endpoint and the errors that an operation ended with.
+The SDK does not retry (``retry=None``): the core repeats reads and settles writes, and retries at two levels would
+multiply. Every call has a time limit. Operations are awaited with our own client: the SDK's own waiting ignores the
+configured endpoint and the errors with which an operation ended.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -33,12 +33,12 @@ T = TypeVar("T")
 _PAGE = 500
 _AT_ONCE = 1000
 _WAIT_SECONDS = 1.0
-# Metadata hold each machine's whole kube-env; a server that does not know masks sends them, and they are dropped.
+# Metadata contain each machine's whole kube-env. A server without field masks sends them; they are dropped then.
 _VM_MASK = (("x-goog-fieldmask", "items(name,selfLink,status),nextPageToken"),)
 
 
 class Sdk:
-    """Compute Engine through google-cloud-compute. Safe for threads."""
+    """Compute Engine through google-cloud-compute. Thread-safe."""
 
     def __init__(self, options: Options, clock: Clock) -> None:
         self._meter = Meter(clock, options.api_calls_per_minute)
@@ -102,7 +102,7 @@ class Sdk:
                 "instance_group_managers_delete_instances_request_resource": body,
                 "request_id": request_id if start == 0 else "",
             }
-            self._write(ref, "instanceGroupManagers.deleteInstances", _said(asked))
+            self._write(ref, "instanceGroupManagers.deleteInstances", _non_empty(asked))
 
     def request_resize(self, ref: Ref, name: str, count: int, request_id: str) -> None:
         body = {"name": name, "resize_by": count}
@@ -126,7 +126,7 @@ class Sdk:
         asked = {**_named(ref), "resize_request": name}
         self._write(ref, "instanceGroupManagerResizeRequests.cancel", asked)
 
-    # What machines are like
+    # Machine data
 
     def template(self, ref: TemplateRef) -> Template:
         asked = {"project": ref.project, "instance_template": ref.name}
@@ -142,7 +142,7 @@ class Sdk:
                 raise ProviderError(f"{place.zone} has no machine type {name}", code="unknownType") from error
             raise
 
-    # Who may do what, and who else does
+    # Permissions and other writers
 
     def granted(self, project: str, permissions: Sequence[str]) -> Collection[str]:
         def ask() -> Collection[str]:
@@ -158,7 +158,7 @@ class Sdk:
         pages = self._pages("regionInstanceGroupManagers.list", {"project": project, "region": region})
         return [convert(item, Manager) for page in pages for item in page.get("items", ())]
 
-    # The calls themselves
+    # Helpers
 
     def _zones_of(self, project: str, region: str) -> tuple[str, ...]:
         try:
@@ -173,7 +173,9 @@ class Sdk:
     def _pages(self, operation: str, asked: Mapping[str, Any], *, urgent: bool = False, **how: Any) -> Iterator[Raw]:
         token = ""
         while True:
-            answer = self._ask(operation, _said({**asked, "max_results": _PAGE, "page_token": token}), urgent, **how)
+            answer = self._ask(
+                operation, _non_empty({**asked, "max_results": _PAGE, "page_token": token}), urgent, **how
+            )
             yield answer
             token = answer.get("nextPageToken", "")
             if not token:
@@ -207,13 +209,13 @@ def _named(ref: Ref) -> dict[str, Any]:
     return {"project": ref.project, "zone": ref.zone, "instance_group_manager": ref.name}
 
 
-def _said(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what is empty."""
+def _non_empty(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that are not empty."""
     return {name: value for name, value in asked.items() if value != ""}
 
 
 def _as_of_group(ref: Ref, error: ProviderError) -> ProviderError:
-    """Nothing found where a group was asked for means that there is no such group."""
+    """Return NodeGroupNotFound if the call found nothing: the group does not exist; otherwise the error."""
     if error.code != NOT_FOUND:
         return error
     return NodeGroupNotFound(f"there is no instance group manager {ref.name} in {ref.project}, {ref.zone} ({error})")

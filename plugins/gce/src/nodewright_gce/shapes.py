@@ -1,4 +1,4 @@
-"""What Compute Engine answers, as frozen values: only the members that are used, under the API's own names."""
+"""Compute Engine's responses as frozen values: only the members that are used, under the API's names."""
 
 from typing import Any, TypeVar
 
@@ -12,17 +12,17 @@ T = TypeVar("T")
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Base of what the API answers; members that are not listed here are passed over."""
+    """Base of responses of the API; members that are not listed here are ignored."""
 
 
 class Version(Shape, frozen=True, kw_only=True):
-    """Which template some of a group's instances have."""
+    """The template of some of a group's instances."""
 
     instance_template: str = ""
 
 
 class ActionCounts(Shape, frozen=True, kw_only=True):
-    """How many instances of a group the manager does what with."""
+    """The number of instances for each action of the manager."""
 
     none: int = 0
     creating: int = 0
@@ -68,7 +68,7 @@ class Manager(Shape, frozen=True, kw_only=True):
 
     @property
     def target(self) -> int:
-        """Machines that are asked for; those that wait suspended are among them."""
+        """The number of requested machines, including suspended ones."""
         return self.target_size + self.target_suspended_size
 
     @property
@@ -92,7 +92,7 @@ class LastAttempt(Shape, frozen=True, kw_only=True):
 
 
 class Managed(Shape, frozen=True, kw_only=True):
-    """An instance as its manager sees it; without ``instance_status`` there is no machine yet."""
+    """An instance as its manager reports it. Without ``instance_status`` the machine does not exist yet."""
 
     instance: str = ""
     current_action: str = "NONE"
@@ -102,7 +102,7 @@ class Managed(Shape, frozen=True, kw_only=True):
 
 
 class Vm(Shape, frozen=True, kw_only=True):
-    """An instance as Compute Engine itself sees it. Its metadata, which hold secrets, are not kept."""
+    """An instance as Compute Engine reports it. Its metadata contain secrets and are not kept."""
 
     name: str = ""
     self_link: str = ""
@@ -111,7 +111,7 @@ class Vm(Shape, frozen=True, kw_only=True):
 
 
 class Accelerator(Shape, frozen=True, kw_only=True):
-    """``kind`` as templates name it."""
+    """Accelerators of a template."""
 
     kind: str = field(default="", name="acceleratorType")
     count: int = field(default=0, name="acceleratorCount")
@@ -140,7 +140,7 @@ class Disk(Shape, frozen=True, kw_only=True):
 
 
 class ResizeRequest(Shape, frozen=True, kw_only=True):
-    """All machines of an increase or none."""
+    """A request for machines, all or none."""
 
     name: str = ""
     resize_by: int = 0
@@ -149,13 +149,13 @@ class ResizeRequest(Shape, frozen=True, kw_only=True):
 
     @property
     def complaints(self) -> tuple[ErrorItem, ...]:
-        """Why it failed, or could not be granted so far."""
+        """The errors with which it failed, or which prevent it from being granted so far."""
         last = self.status.get("error") or self.status.get("lastAttempt", {}).get("error") or {}
         return convert(last, Errors).errors
 
 
 class Operation(Shape, frozen=True, kw_only=True):
-    """Something that Compute Engine does by and by."""
+    """An operation that Compute Engine carries out in the background."""
 
     name: str = ""
     status: str = ""
@@ -172,15 +172,15 @@ class Autoscaler(Shape, frozen=True, kw_only=True):
 
 
 def convert(answer: Any, kind: type[T]) -> T:
-    """``answer`` in the API's JSON, where 64-bit numbers are texts."""
+    """Decode the API's JSON, in which 64-bit numbers are strings; raise ProviderUnavailable if it has another form."""
     try:
         return msgspec.convert(answer, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise ProviderUnavailable(f"Compute Engine answered something unexpected: {error}") from None
+        raise ProviderUnavailable(f"unexpected response from Compute Engine: {error}") from None
 
 
 def read_vm(answer: Raw) -> Vm:
-    """Of the metadata the one item that says who made the instance."""
+    """Return the instance; of its metadata only the item that names its creator is read."""
     items = answer.get("metadata", {}).get("items", ())
     created_by = next((item.get("value", "") for item in items if item.get("key") == "created-by"), "")
     whole = {name: answer[name] for name in ("name", "selfLink", "status") if name in answer}

@@ -1,6 +1,6 @@
-"""What the manager of a group says of its instances: their state, and why one could not be created.
+"""The state of a group's instances as its manager reports it, and why one could not be created.
 
-The table of codes and words is CA's; quota is a class of its own here.
+The table of codes and words is CA's, but quota is a separate class here.
 """
 
 import re
@@ -18,8 +18,8 @@ _NOT_RUNNING_YET = ("", "PROVISIONING", "STAGING")
 _POOL_CODES = ("RESOURCE_POOL_EXHAUSTED", "ZONE_RESOURCE_POOL_EXHAUSTED", "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS")
 _UNMET = "CONDITION_NOT_MET"
 OTHER = "OTHER"
-# (part of the code, words of the message, CA's name for it); the first that fits counts. The reservation words are
-# those that Compute Engine writes.
+# (part of the code, words of the message, CA's name for it); the first match counts. The words about reservations are
+# Compute Engine's.
 _MISMATCHES = (
     r"Incompatible AggregateReservation VMFamily"
     r"|Could not find the given reservation with the following name"
@@ -60,7 +60,7 @@ _ACCOUNT_QUOTAS = frozenset(
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """Why an instance could not be created. ``reason`` is CA's name for ``code``, which is Compute Engine's own."""
+    """Why an instance could not be created. ``code`` is Compute Engine's, ``reason`` CA's name for it."""
 
     error_class: ErrorClass
     scope: FailureScope
@@ -70,7 +70,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """An instance of a group, be it there or not. ``is_there``: Compute Engine has such a machine."""
+    """An instance of a group. ``is_there``: the machine exists in Compute Engine."""
 
     ref: Ref
     state: InstanceState
@@ -80,12 +80,12 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_managed(managed: Sequence[Managed]) -> tuple[Machine, ...]:
-    """Those whose URL can be understood, in their order."""
+    """Return the instances whose URL can be parsed, in their order."""
     return tuple(_machines(managed))
 
 
 def read_vm_state(vm: Vm) -> Machine | None:
-    """None if its URL cannot be understood."""
+    """Return the instance; None if its URL cannot be parsed."""
     ref = parse_instance_url(vm.self_link)
     if ref is None:
         return None
@@ -118,7 +118,7 @@ def _machines(managed: Sequence[Managed]) -> Iterator[Machine]:
 
 
 def _failure(one: Managed) -> Failure | None:
-    """The last error that says something decides; all that count are told."""
+    """Return the failure: its class from the last error with a known reason, its message from all errors that count."""
     decided: Failure | None = None
     told: list[str] = []
     for item in one.last_attempt.errors.errors:
@@ -134,7 +134,7 @@ def _failure(one: Managed) -> Failure | None:
 
 
 def classify(item: ErrorItem) -> Failure:
-    """What one error of Compute Engine means."""
+    """Return class, scope and code of one error of Compute Engine."""
     error_class, scope, reason = ErrorClass.OTHER, FailureScope.GROUP, _reason(item)
     if item.code in _POOL_CODES:
         error_class, reason = ErrorClass.OUT_OF_RESOURCES, "RESOURCE_POOL_EXHAUSTED"
@@ -146,8 +146,10 @@ def classify(item: ErrorItem) -> Failure:
 
 
 def _quota_scope(message: str) -> FailureScope:
-    """How far a quota reaches, by its name. Of accelerators, preemptible machines and whatever has no known name, groups
-    of the same machine type may have enough.
+    """Return the scope of a quota, by its name.
+
+    Quotas of accelerators and of preemptible machines, and unknown ones, concern the group: groups of the same machine
+    type may have enough.
     """
     named = _QUOTA_NAME.search(message)
     name = named.group(1).replace("-", "_").upper() if named else ""

@@ -1,4 +1,4 @@
-"""The node that the next instance of a group will become, from its instance template and machine type."""
+"""The node that the next instance of a group becomes, from its instance template and machine type."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -50,9 +50,9 @@ _NUMBER = re.compile(r"[-+]?[0-9]{1,18}")
 
 
 def make_template(ref: Ref, template: Template, machine: MachineType) -> NodeTemplate:
-    """Raises ProviderError that says what of the template cannot be understood.
+    """Return the template node; raise ProviderError that says what is wrong with the instance template.
 
-    Amounts below zero, which small disks come to in CA, are zero here: pods that ask for none of it fit all the same.
+    In CA small disks lead to amounts below zero. They are zero here: pods that do not request the resource still fit.
     """
     if template.trouble:
         raise ProviderError(f"instance template {template.name}: {template.trouble}", code="badTemplate")
@@ -73,15 +73,15 @@ def make_template(ref: Ref, template: Template, machine: MachineType) -> NodeTem
 
 
 def _system(template: Template) -> System:
-    env, os = template.env, template.env.said.get("os", "linux")
-    distribution = _DISTRIBUTIONS.get(env.said.get("os_distribution", ""))
+    env, os = template.env, template.env.variables.get("os", "linux")
+    distribution = _DISTRIBUTIONS.get(env.variables.get("os_distribution", ""))
     if env.misses("os") or os not in ("linux", "windows"):
         raise ProviderError(f"instance template {template.name}: its kube-env names no known os", code="badTemplate")
     if distribution is None:
         raise ProviderError(
             f"instance template {template.name}: its kube-env names no known os_distribution", code="badTemplate"
         )
-    arch = ARM if env.said.get("arch") == ARM else "amd64"
+    arch = ARM if env.variables.get("arch") == ARM else "amd64"
     return System(os=os, distribution=distribution, arch=arch)
 
 
@@ -99,7 +99,7 @@ def _capacity(template: Template, machine: MachineType, system: System) -> dict[
 
 
 def _storage(template: Template, system: System, ssds: int) -> dict[str, Quantity]:
-    """Local SSDs where kube-env says so, otherwise the boot disk, unless that is forbidden."""
+    """Return the ephemeral storage: local SSDs if kube-env says so, otherwise the boot disk, unless that is blocked."""
     if ssds > 0:
         if sum(disk.is_local_ssd for disk in template.disks) < ssds:
             raise ProviderError(
@@ -117,19 +117,19 @@ def _storage(template: Template, system: System, ssds: int) -> dict[str, Quantit
 
 
 def _is_boot_disk_barred(env: KubeEnv) -> bool:
-    """Pods keep their files elsewhere, on local SSDs as a rule."""
+    """Return whether pods may not use the boot disk; they then use local SSDs as a rule."""
     return env.get("BLOCK_EPH_STORAGE_BOOT_DISK") == "true"
 
 
 def _ssd_count(env: KubeEnv) -> int:
     try:
-        return int(env.said.get("ephemeral_storage_local_ssd_count", "0"))
+        return int(env.variables.get("ephemeral_storage_local_ssd_count", "0"))
     except ValueError:
         return 0
 
 
 def _extended(env: KubeEnv, labels: Mapping[str, str]) -> Iterator[tuple[str, Quantity]]:
-    """Resources that are told in so many words; those of labels win. What is no quantity is passed over, as in CA."""
+    """Yield extended resources, those of labels last. As in CA, what is not a quantity is ignored."""
     told = list(loose_pairs(env.get("extended_resources")).items())
     told += [
         (key.removeprefix(_RESOURCE_LABEL), value) for key, value in labels.items() if key.startswith(_RESOURCE_LABEL)
@@ -142,7 +142,7 @@ def _extended(env: KubeEnv, labels: Mapping[str, str]) -> Iterator[tuple[str, Qu
 
 
 def _allocatable(capacity: Mapping[str, Quantity], env: KubeEnv) -> dict[str, Quantity]:
-    """Without a readable kube-reserved all of the capacity, as in CA."""
+    """Return capacity minus reserved resources; without a valid kube-reserved the whole capacity, as in CA."""
     reserved = _reserved(env)
     if reserved is None:
         return dict(capacity)
@@ -162,7 +162,7 @@ def _less_eviction(name: str, whole: Quantity, left: Quantity, eviction: Evictio
 
 
 def _reserved(env: KubeEnv) -> dict[str, Quantity] | None:
-    text = env.said.get("kube_reserved", env.old_reserved)
+    text = env.variables.get("kube_reserved", env.old_reserved)
     if env.is_empty or text is None:
         return None
     try:
@@ -191,12 +191,12 @@ def _taints(env: KubeEnv) -> tuple[Taint, ...]:
 
 
 def _newer(env: KubeEnv, name: str, older: str) -> str:
-    return env.said.get(name, older)
+    return env.variables.get(name, older)
 
 
 def _generic_labels(ref: Ref, machine_type: str, system: System) -> dict[str, str]:
     if not ref.place.region:
-        raise ProviderError(f"zone {ref.zone} is no zone like us-central1-a", code="badZone")
+        raise ProviderError(f"zone {ref.zone} is not a zone like us-central1-a", code="badZone")
     return {
         "kubernetes.io/arch": system.arch,
         "kubernetes.io/os": system.os,
@@ -209,7 +209,7 @@ def _generic_labels(ref: Ref, machine_type: str, system: System) -> dict[str, st
 
 
 def _annotations(template: Template) -> Iterator[tuple[str, str]]:
-    """What a price needs to know of the disks; of several boot disks the last counts, as in CA."""
+    """Yield the data of disks that a price needs; of several boot disks the last one counts, as in CA."""
     local = sum(disk.is_local_ssd for disk in template.disks)
     if local:
         yield LOCAL_SSD_COUNT, str(local)
@@ -226,18 +226,18 @@ def _above_zero(amounts: Mapping[str, Quantity]) -> dict[str, Quantity]:
 
 
 def is_custom(name: str) -> bool:
-    """``[family-]custom-<cpus>-<MiB>[-ext]``."""
+    """Return whether the name has the form ``[family-]custom-<cpus>-<MiB>[-ext]``."""
     return _CUSTOM in name.split("-")[:2] and "-" in name
 
 
 def family_of(name: str) -> str:
-    """A custom type without a family is of the first."""
+    """Return the family of a machine type; a custom type without a family is of n1."""
     family = name.partition("-")[0]
     return "n1" if family == _CUSTOM else family
 
 
 def parse_custom(name: str) -> MachineType:
-    """Raises ProviderError."""
+    """Return the custom machine type of this name; raise ProviderError if cpus or memory are not numbers."""
     parts = name.split("-")
     start = parts.index(_CUSTOM)
     cpus, memory = (*parts[start + 1 : start + 3], "", "")[:2]

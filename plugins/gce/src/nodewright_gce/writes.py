@@ -1,11 +1,12 @@
-"""Writes, all of them by name.
+"""Writes, all of them by machine name.
 
-A group's size is never set: lowering it lets Compute Engine pick the machines to end, and no condition can be put on
-it. Machines are added by ``createInstances`` and ended by ``deleteInstances``, which move the size by as many as they name;
-what somebody else writes at the same time stays. Every unit of a size has a named machine, be it only on its way, so
-nothing is left that could be withdrawn without a name.
+A group's size is never set: Compute Engine would choose the machines to delete when it falls, and a resize has no
+condition. Machines are added by ``createInstances`` and deleted by ``deleteInstances``, which change the size by the
+number of names. So a change by another writer at the same time stays. Every machine that counts in the size has a
+name, even before it exists, so there is no capacity to withdraw without a name.
 
-A write whose answer was lost is repeated with the same names and the same request id: Compute Engine counts it once.
+A write whose response was lost is repeated with the same names and the same request id: Compute Engine carries it out
+only once.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,8 +32,8 @@ _MAX_NAME = 63
 _REMEMBERED_SECONDS = 120.0
 
 
-class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """A write that may have taken effect: what it was called with, so that it can be sent again."""
+class PendingWrite(msgspec.Struct, frozen=True, kw_only=True):
+    """A write that may have taken effect: its arguments, so that it can be sent again."""
 
     expected: int
     target: int
@@ -41,11 +42,12 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     made_at: float
 
     def is_repeated_by(self, expected: int, target: int, now: float) -> bool:
+        """Return whether a call with these arguments repeats the write."""
         return (self.expected, self.target) == (expected, target) and now - self.made_at <= _REMEMBERED_SECONDS
 
 
 class Writer:
-    """Changes groups, and tells the fleet how they are then."""
+    """Changes groups, and updates the fleet."""
 
     def __init__(self, api: Api, fleet: Fleet, failures: Failures, clock: Clock, random: Random) -> None:
         self._api = api
@@ -53,16 +55,16 @@ class Writer:
         self._failures = failures
         self._clock = clock
         self._random = random
-        self._open: dict[str, Attempt] = {}
+        self._open: dict[str, PendingWrite] = {}
 
     def increase(self, listed: NodeGroup, expected: int, target: int) -> int:
-        """Asks for more machines; answers how many. Part of it may be granted: a request holds 1000 names."""
+        """Request more machines and return how many. A request holds 1000 names, so a part may be granted."""
         group = self.expect(listed.id, expected, machines=False)
         demand_room(listed, target)
-        attempt = self.attempt(group, expected, target)
+        pending = self.open_write(group, expected, target)
         made: list[str] = []
-        for number, request_id in enumerate(attempt.request_ids):
-            names = attempt.names[number * _AT_ONCE : (number + 1) * _AT_ONCE]
+        for number, request_id in enumerate(pending.request_ids):
+            names = pending.names[number * _AT_ONCE : (number + 1) * _AT_ONCE]
             try:
                 self._api.create(group.ref, names, request_id)
             except ProviderUnavailable:
@@ -80,19 +82,19 @@ class Writer:
         return len(made)
 
     def decrease(self, group_id: str, expected: int) -> int:
-        """Nothing: see the module's first lines."""
+        """Return 0: nothing can be withdrawn without a name, as the module's docstring says."""
         self.expect(group_id, expected, machines=False)
         return 0
 
     def delete(self, listed: NodeGroup, ids: Sequence[str], expected: int, *, force: bool) -> tuple[str, ...]:
-        """Ends machines by name, those that never came among them; answers those that were accepted.
+        """Delete machines by name, also those that were never created; return the accepted ids.
 
-        What was told to have failed and runs by now is left alone: nobody wanted to end a machine that runs.
+        A machine that was reported as failed and runs by now is not deleted: nodewright wanted to delete a failure.
         """
         group = self.expect(listed.id, expected, machines=True)
-        told = self._failures.told(listed.id)
+        reported = self._failures.reported(listed.id)
         there = {one.ref.provider_id: one for one in group.machines if one.state is not InstanceState.DELETING}
-        doomed = [there[one] for one in ids if one in there and not (one in told and _came_true(there[one]))]
+        doomed = [there[one] for one in ids if one in there and not (one in reported and _came_true(there[one]))]
         if not doomed:
             return ()
         healthy = any(one.failure is None for one in doomed)
@@ -109,42 +111,42 @@ class Writer:
         accepted = {ref.provider_id for ref in refs}
         return tuple(one for one in ids if one in accepted)
 
-    # What all writes begin and end with
+    # Begin and end of all writes
 
     def expect(self, group_id: str, expected: int, *, machines: bool) -> Group:
-        """The group as it is this moment; raises TargetChanged if its size is another."""
+        """Read and return the group; raise TargetChanged if its size is not the expected one."""
         group = self._fleet.reread(group_id, machines=machines)
         if group.manager.target != expected:
             raise TargetChanged(actual=group.manager.target, group_id=group_id)
         return group
 
-    def attempt(self, group: Group, expected: int, target: int) -> Attempt:
-        """The same as before if this is the repetition of a write whose answer was lost."""
+    def open_write(self, group: Group, expected: int, target: int) -> PendingWrite:
+        """Return the write to send: the earlier one if this repeats a write whose response was lost."""
         group_id, now = group.ref.group_id, self._clock.now()
         known = self._open.get(group_id)
         if known is not None and known.is_repeated_by(expected, target, now):
             return known
         count = target - expected
         requests = tuple(self.new_request_id() for _ in range(0, count, _AT_ONCE))
-        made = Attempt(
+        made = PendingWrite(
             expected=expected, target=target, names=self._new_names(group, count), request_ids=requests, made_at=now
         )
         self._open[group_id] = made
         return made
 
     def settle(self, group_id: str) -> None:
-        """The last write of this group is not in doubt any more."""
+        """Note that the result of the group's last write is known."""
         self._open.pop(group_id, None)
 
     def settle_moved(self) -> None:
-        """After a look at the cloud: what has another size than an open write began with is not repeated."""
+        """After a refresh, forget writes to groups whose size has changed: they are not repeated."""
         groups = self._fleet.groups
-        for group_id, attempt in list(self._open.items()):
-            if group_id not in groups or groups[group_id].manager.target != attempt.expected:
+        for group_id, pending in list(self._open.items()):
+            if group_id not in groups or groups[group_id].manager.target != pending.expected:
                 self.settle(group_id)
 
     def note_created(self, group: Group, names: Sequence[str]) -> None:
-        """The group after machines of these names were accepted, as Compute Engine will tell it."""
+        """Store the group as Compute Engine will report it after machines of these names were accepted."""
         coming = tuple(
             Machine(ref=group.ref._replace(name=name), state=InstanceState.CREATING, is_there=False) for name in names
         )
@@ -152,10 +154,11 @@ class Writer:
         self._fleet.note(msgspec.structs.replace(group, manager=manager, machines=(*group.machines, *coming)))
 
     def new_request_id(self) -> str:
+        """Return a new request id."""
         return str(UUID(int=self._random.getrandbits(128), version=4))
 
     def _new_names(self, group: Group, count: int) -> tuple[str, ...]:
-        """Names as the manager gives them itself, none of them in use."""
+        """Return names like those of the manager, none of them in use."""
         base = group.manager.base_instance_name or group.ref.name
         base = base[: _MAX_NAME - _SUFFIX - 1]
         used = {one.ref.name for one in group.machines}
@@ -167,11 +170,11 @@ class Writer:
         return tuple(names)
 
     def _tries(self, base: str) -> Iterator[str]:
-        """Made as they are needed: the first is free nearly always."""
+        """Yield names lazily: nearly always the first one is free."""
         return (f"{base}-{''.join(self._random.choices(_LETTERS, k=_SUFFIX))}" for _ in range(_TRIES))
 
     def _what_came(self, group_id: str, expected: int, target: int, error: ProviderError) -> int:
-        """An operation took too long: what it has done so far is what was accepted."""
+        """Return how many machines were accepted by an operation that takes too long; raise its error if none."""
         came = self._fleet.reread(group_id, machines=True).manager.target - expected
         if came <= 0:
             raise error
@@ -179,18 +182,18 @@ class Writer:
 
 
 def demand_room(listed: NodeGroup, target: int) -> None:
-    """Raises ProviderError above the maximum."""
+    """Raise ProviderError if the target is above the maximum."""
     if target > listed.max_size:
         raise ProviderError(f"{target} is above the maximum {listed.max_size} of {listed.id}", code="aboveMaximum")
 
 
 def _came_true(machine: Machine) -> bool:
-    """It could not be created at first, and it runs now."""
+    """Return whether the machine runs, though it could not be created at first."""
     return machine.failure is None and machine.state is InstanceState.RUNNING
 
 
 def _without(group: Group, gone: frozenset[Ref]) -> Group:
-    """The group after these machines were ended; those that never were leave the list at once."""
+    """Return the group after these machines were deleted."""
     machines = tuple(
         msgspec.structs.replace(one, state=InstanceState.DELETING, failure=None) if one.ref in gone else one
         for one in group.machines
