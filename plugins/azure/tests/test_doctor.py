@@ -30,7 +30,7 @@ def test_each_missing_permission_is_named_with_what_is_lost(cloud: AzureCloud, a
     wrong = bad(stage.client.diagnose())
     view = wrong[f"{_SETS}/instanceView/read"]
     assert (view.level, view.capability) == (FindingLevel.WARNING, Capability.FAST_FAILURE_DETECTION)
-    assert "failures are told without Azure's reason" in view.message
+    assert "failures are reported without Azure's reason" in view.message
     assert wrong[f"{_SETS}/write"].level is FindingLevel.PROBLEM
     assert wrong[f"{_SETS}/write"].remedy == f"grant {_SETS}/write"
     assert "AuthorizationFailed" in wrong["Microsoft.Compute/skus/read"].message
@@ -43,10 +43,10 @@ def test_what_cannot_be_found_out_is_a_warning_that_says_so(cloud: AzureCloud, a
     cloud.deny("Microsoft.Authorization/locks/read", "Microsoft.Insights/autoscaleSettings/read")
     findings = stage.client.diagnose()
     wrong = bad(findings)
-    assert "cannot be told: permissions.list: InternalServerError" in wrong["permissions"].message
+    assert "cannot be read: permissions.list: InternalServerError" in wrong["permissions"].message
     assert f"{_SETS}/write" not in {one.subject for one in findings}, "nobody said that it is granted"
-    assert "locks cannot be looked for" in wrong["locks"].message
-    assert "autoscale settings cannot be looked for" in wrong["other writers"].message
+    assert "cannot check for locks" in wrong["locks"].message
+    assert "cannot check for autoscale settings" in wrong["other writers"].message
 
 
 def test_what_else_moves_a_set_or_holds_it(cloud: AzureCloud, attach: Attach) -> None:
@@ -72,17 +72,17 @@ def test_what_else_moves_a_set_or_holds_it(cloud: AzureCloud, attach: Attach) ->
     ]
     findings = attach(f"0:10:{name}", "0:3:gone", discover=("label:team=a",)).client.diagnose()
     lines = said(findings)
-    assert "other writers: the autoscale setting cpu writes the size of this set too" in lines
+    assert "other writers: the autoscale setting cpu also changes the size of this set" in lines
     assert "overprovision: on" in lines
     assert "upgradePolicy: Automatic: Azure restarts or replaces machines" in lines
-    assert "automaticRepairsPolicy: Azure replaces machines by itself" in lines
+    assert "automaticRepairsPolicy: Azure replaces machines that it considers unhealthy" in lines
     assert "zones: 2 zones" in lines
-    assert "lock keep: CanNotDelete: machines may not be deletable" in lines
+    assert "lock keep: CanNotDelete: machines possibly cannot be deleted" in lines
     assert "lock still: ReadOnly: no size can be changed" in lines
     assert "lock others" not in lines
     assert f"provisioningState: the last operation on the set failed: {STOCK_OUT.code}" in lines
-    assert "--nodes: --nodes names it, and there is no such scale set" in lines
-    assert "meant is meant and not used: it has no tag min" in lines
+    assert "--nodes: --nodes names this group, but there is no such scale set" in lines
+    assert "meant matches but is not used: it has no tag min" in lines
 
 
 def test_without_credentials_nothing_else_is_said(cloud: AzureCloud, attach: Attach) -> None:
@@ -99,7 +99,7 @@ def test_sizes_that_the_subscription_may_not_have(cloud: AzureCloud, attach: Att
     cloud.add_sku("Standard_L8s_v3", vCPUs="8", MemoryGB="64", denied="NotAvailableForSubscription")
     name = cloud.add_set(size="Standard_L8s_v3")
     wrong = bad(attach(f"0:10:{name}").client.diagnose())
-    assert "may not have Standard_L8s_v3 in eastus: NotAvailableForSubscription" in wrong["size"].message
+    assert "may not use Standard_L8s_v3 in eastus: NotAvailableForSubscription" in wrong["size"].message
 
 
 def test_flexible_and_strange_sets(cloud: AzureCloud, attach: Attach) -> None:

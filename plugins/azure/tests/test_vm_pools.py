@@ -121,7 +121,7 @@ def test_a_count_below_what_is_there_is_never_written(cloud: AzureCloud, attach_
     cloud.add_pool("pool1", {"Standard_D2s_v3": 2})
     client = attach_pools(f"0:5:{_D2}").client
     there = {cloud.arrive(_D2), cloud.arrive(_D2)} | cloud.machines(_D2)
-    with pytest.raises(ProviderError, match="has 4 machines, more than the 3 that would be asked for") as refused:
+    with pytest.raises(ProviderError, match="has 4 machines, more than the requested 3") as refused:
         client.increase_size(_D2, 2, 3)
     assert refused.value.code == "moreMachinesThanAsked"
     assert (set(cloud.machines(_D2)), cloud.calls["put"]) == (there, 0)
@@ -265,7 +265,7 @@ def test_without_the_option_they_are_no_groups_and_doctor_says_what_is_missing(
     client = attach(f"0:5:{_D2}").client
     with pytest.raises(NodeGroupNotFound, match="no such size of a VM pool that is served"):
         client.target_size(_D2)
-    assert bad(client.diagnose())["--nodes"].remedy == "set the option vm_pools, if a VM pool of AKS is meant"
+    assert bad(client.diagnose())["--nodes"].remedy == "if this is a VM pool of AKS, set the option vm_pools"
     assert (cloud.calls["pools"], _POOLS in client.minimal_policy()) == (0, False)
 
 
@@ -278,6 +278,6 @@ def test_the_cluster_is_told_by_option_environment_or_file(tmp_path: Path) -> No
     account = load_account(Options(cloud_config=str(file), cluster_resource_group="mine"), {"LOCATION": "westus"})
     assert account.cluster == Cluster(name="c", resource_group="mine", location="westus")
     place = {"ARM_SUBSCRIPTION_ID": "s", "ARM_RESOURCE_GROUP": "nodes", "AZURE_ENABLE_VMS_AGENT_POOLS": "true"}
-    with pytest.raises(ConfigError, match="vm_pools needs cluster, and neither it nor CLUSTER_NAME is set"):
+    with pytest.raises(ConfigError, match="vm_pools needs cluster, but neither it nor CLUSTER_NAME is set"):
         load_account(Options(), place)
     assert load_account(Options(cluster="c"), {**place, "AZURE_ENABLE_VMS_AGENT_POOLS": "false"}).cluster is None

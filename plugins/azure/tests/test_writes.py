@@ -55,7 +55,7 @@ def test_a_set_that_never_rests_is_given_up(cloud: AzureCloud, attach: Attach) -
         cloud.before_write(disturb)
 
     cloud.before_write(disturb)
-    with pytest.raises(ProviderUnavailable, match="is written all the time by somebody else"):
+    with pytest.raises(ProviderUnavailable, match="is being written by another writer all the time"):
         client.increase_size(name, 2, 3)
     assert cloud.capacity(name) == 2
 

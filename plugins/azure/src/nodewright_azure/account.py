@@ -1,7 +1,7 @@
-"""Which cloud, subscription and resource group, and by whose name: from options, environment and ``azure.json``.
+"""Cloud, subscription, resource group and credentials, from options, environment and ``azure.json``.
 
-The options are strongest, then CA's environment variables, then the file of Azure's cloud provider. Secrets come from
-the environment or the file only, and show in no text.
+Options have precedence over CA's environment variables, and these over the file of Azure's cloud provider. Secrets come
+only from the environment or the file, and appear in no text.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,12 +22,12 @@ CLOUDS = {
 }
 _TRUE = ("1", "t", "T", "TRUE", "true", "True")
 _VM_POOLS = "AZURE_ENABLE_VMS_AGENT_POOLS"
-# The strongest of an option, variables (by names with blanks between) and the file.
+# Picks the option, else the first set variable (names separated by blanks), else the value of the file.
 _Pick = Callable[[str, str, str], str]
 
 
 class Secret:
-    """A text that shows in no other text."""
+    """A text that appears in no other text."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -39,11 +39,12 @@ class Secret:
         return bool(self._text)
 
     def reveal(self) -> str:
+        """Return the text."""
         return self._text
 
 
 class Cluster(msgspec.Struct, frozen=True, kw_only=True):
-    """The AKS cluster whose VM pools are served. ``resource_group`` is the cluster's own, not that of its nodes."""
+    """The AKS cluster whose VM pools are served. ``resource_group`` is that of the cluster, not of its nodes."""
 
     name: str
     resource_group: str
@@ -51,7 +52,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
-    """``cloud`` by the SDK's name; ``method`` is never ``auto``; ``cluster`` is None if VM pools are not served."""
+    """``cloud`` is the SDK's name; ``method`` is never ``auto``; ``cluster`` is None if VM pools are not served."""
 
     cloud: str
     subscription_id: str
@@ -67,7 +68,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CloudConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """``azure.json``; its many other members are for other programs."""
+    """``azure.json``; its other members are ignored."""
 
     cloud: str = ""
     tenant_id: str = ""
@@ -89,7 +90,7 @@ class CloudConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def load_account(options: Options, environ: Mapping[str, str]) -> Account:
-    """Raises ConfigError naming the key or the variable."""
+    """Return the account; raise ConfigError that names the key or the variable."""
     file = _read_file(options.cloud_config) if options.cloud_config else CloudConfig()
 
     def pick(option: str, variables: str, stored: str) -> str:
@@ -122,7 +123,7 @@ def load_account(options: Options, environ: Mapping[str, str]) -> Account:
 
 
 def _method(environ: Mapping[str, str], file: CloudConfig, *, has_secret: bool, has_certificate: bool) -> Method:
-    """In CA's order: what is asked for outright, then what there is."""
+    """Return the method in CA's order: one that is requested explicitly, otherwise by the credentials that are set."""
     federated = ("ARM_USE_WORKLOAD_IDENTITY_EXTENSION", "ARM_USE_FEDERATED_WORKLOAD_IDENTITY_EXTENSION")
     in_file = file.use_federated_workload_identity_extension or file.use_workload_identity_extension
     if in_file or any(environ.get(name) in _TRUE for name in federated):
@@ -135,14 +136,14 @@ def _method(environ: Mapping[str, str], file: CloudConfig, *, has_secret: bool, 
 
 
 def _cluster(options: Options, environ: Mapping[str, str], file: CloudConfig, pick: _Pick) -> Cluster | None:
-    """Raises ConfigError if VM pools are to be served and it is not said of which cluster."""
+    """Return the AKS cluster; None: VM pools are not served. Raise ConfigError if they are and it is not named."""
     if not (options.vm_pools or environ.get(_VM_POOLS) in _TRUE or file.enable_vms_agent_pool):
         return None
 
     def need(key: str, option: str, variable: str, stored: str) -> str:
         found = pick(option, variable, stored)
         if not found:
-            raise ConfigError(f"{SOURCE}: vm_pools needs {key}, and neither it nor {variable} is set")
+            raise ConfigError(f"{SOURCE}: vm_pools needs {key}, but neither it nor {variable} is set")
         return found
 
     in_group, in_file = options.cluster_resource_group, file.cluster_resource_group
@@ -163,16 +164,16 @@ def _demand_complete(account: Account) -> None:
         needed["token_file"] = "AZURE_FEDERATED_TOKEN_FILE"  # noqa: S105 - the name of a variable
     for key, variable in needed.items():
         if not getattr(account, key):
-            raise ConfigError(f"{SOURCE}: {key} is not set, nor is {variable}")
+            raise ConfigError(f"{SOURCE}: neither {key} nor {variable} is set")
     if account.method is Method.CLIENT_SECRET and not account.client_secret:
-        raise ConfigError(f"{SOURCE}: credential is client_secret, and ARM_CLIENT_SECRET is not set")
+        raise ConfigError(f"{SOURCE}: credential is client_secret, but ARM_CLIENT_SECRET is not set")
 
 
 def _cloud(name: str) -> str:
     found = CLOUDS.get((name or "AzurePublicCloud").lower())
     if found is None:
         known = "AzurePublicCloud, AzureUSGovernmentCloud, AzureChinaCloud"
-        raise ConfigError(f"{SOURCE}: cloud: there is no {name}, only {known}; for any other set arm_endpoint")
+        raise ConfigError(f"{SOURCE}: cloud: {name} is unknown; known are {known}; for another cloud set arm_endpoint")
     return found
 
 
@@ -183,5 +184,5 @@ def _read_file(path: str) -> CloudConfig:
     except OSError as error:
         raise ConfigError(f"{SOURCE}: cloud_config: {path} cannot be read: {error.strerror}") from error
     except msgspec.DecodeError as error:
-        # Only where and what kind of thing: the values may be secrets.
+        # The message has the path and the type only: the values may be secrets.
         raise ConfigError(f"{SOURCE}: cloud_config: {path} is not azure.json: {error}") from error

@@ -1,7 +1,7 @@
-"""Agent pools of AKS whose machines stand alone ("VM pools"): each size of such a pool is one node group, ``pool/size``.
+"""AKS agent pools of type VirtualMachines ("VM pools"). Each machine size of a pool is one node group, ``pool/size``.
 
-A size is shown as a scale set is, so that whatever holds for those holds for it: its capacity is the count of the
-pool's manual scale profile, its etag that of the whole pool.
+A size has the form of a scale set, so that the same code serves both. Its capacity is the count in the pool's manual
+scale profile; its etag is that of the whole pool.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ VIRTUAL_MACHINES = "VirtualMachines"
 
 
 class ManualScale(Shape, frozen=True, kw_only=True):
-    """So many machines of a size."""
+    """The count of machines of one size."""
 
     size: str | None = None
     count: int | None = None
@@ -40,7 +40,7 @@ class AgentPoolProperties(Shape, frozen=True, kw_only=True):
 
 
 class AgentPool(Shape, frozen=True, kw_only=True):
-    """One agent pool of a cluster, of whatever type."""
+    """One agent pool of a cluster, of any type."""
 
     id: str = ""
     name: str = ""
@@ -48,13 +48,13 @@ class AgentPool(Shape, frozen=True, kw_only=True):
 
 
 def split_name(name: str) -> tuple[str, str] | None:
-    """Pool and size that a group's name means; None: it is no ``pool/size``."""
+    """Return pool and size of a group's name; None: it does not have the form ``pool/size``."""
     pool, slash, size = name.partition("/")
     return (pool, size) if pool and slash and "/" not in size else None
 
 
 def sizes_of(pool: AgentPool, location: str) -> Iterator[ScaleSet]:
-    """One for each size that people scale; of a pool that AKS scales by itself, or that is no VM pool, none."""
+    """Yield each manually scaled size of a VM pool; none for other pools and for those that AKS scales itself."""
     told = pool.properties
     scale = told.virtual_machines_profile.scale if told.virtual_machines_profile is not None else None
     if told.type != VIRTUAL_MACHINES or scale is None:

@@ -1,6 +1,6 @@
-"""azure-mgmt-containerservice behind the typed face: VM pools of one AKS cluster. Imported only when they are asked for.
+"""Implements the calls for VM pools of one AKS cluster with azure-mgmt-containerservice, imported at the first call.
 
-Azure Compute lists their machines; AKS makes and deletes them.
+Azure Compute lists the machines of a VM pool; AKS creates and deletes them.
 """
 
 from collections.abc import Sequence
@@ -14,12 +14,12 @@ from nodewright_azure.errors import INSTANCE_NOT_FOUND, POOLS, Stale
 from nodewright_azure.session import Session
 from nodewright_azure.shapes import ScaleSet
 
-# AKS does not document how it refuses machines of which one is gone: who deletes looks again after any of these.
+# AKS does not document its error for a machine that is gone: after any of these the caller reads the machines again.
 _GONE = ("BadRequest", "InvalidParameter", "MachineNotFound", NodeGroupNotFound.code)
 
 
 class Aks:
-    """Sizes of VM pools, as scale sets are shown. Safe for threads."""
+    """Sizes of VM pools, in the form of scale sets. Thread-safe."""
 
     def __init__(self, cluster: Cluster, session: Session, calls: Calls) -> None:
         self._cluster = cluster
@@ -27,17 +27,17 @@ class Aks:
         self._calls = calls
 
     def sizes(self) -> Sequence[ScaleSet]:
-        """One call for each page of the cluster's agent pools."""
+        """Return all sizes: one call for each page of the cluster's agent pools."""
         pages = self._pools().list(*self._where())
         found = self._calls.listed(f"{POOLS}.list", pages, AgentPool)
         return [one for pool in found for one in sizes_of(pool, self._cluster.location)]
 
     def size(self, name: str) -> ScaleSet:
-        """Raises NodeGroupNotFound."""
+        """Return the size; raise NodeGroupNotFound."""
         return self._find(name, self._get(name))
 
     def resize(self, one: ScaleSet, capacity: int) -> ScaleSet:
-        """The pool as it is, but for one count; raises Stale if it is no longer as it was read."""
+        """Write the pool with another count for this size; raise Stale if the pool was written since it was read."""
         from azure.core import MatchConditions  # noqa: PLC0415 - the SDK is heavy, see the module's first line
 
         pool = self._get(one.name)
@@ -58,7 +58,7 @@ class Aks:
         return self._find(one.name, self._calls.call(f"{POOLS}.createOrUpdate", start, urgent=True))
 
     def delete(self, name: str, machines: Sequence[str]) -> None:
-        """All or, if one of them is not there, none."""
+        """Delete these machines: all, or none if one of them does not exist."""
         body = {"machineNames": list(machines)}
 
         def start() -> None:
@@ -75,7 +75,7 @@ class Aks:
         return self._calls.call(f"{POOLS}.get", lambda: self._pools().get(*self._which(name)), urgent=True)
 
     def _find(self, name: str, pool: Any) -> ScaleSet:
-        """The size of that name, in a pool as the SDK has it."""
+        """Return the size in a pool of the SDK; raise NodeGroupNotFound."""
         found = sizes_of(convert(pool.as_dict(), AgentPool), self._cluster.location)
         for one in found:
             if one.key == name.lower():

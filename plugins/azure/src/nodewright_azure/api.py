@@ -1,4 +1,4 @@
-"""What the plugin asks of Azure: the narrow, typed face of the SDK. Every method may raise errors of nodewright's tree."""
+"""The calls to Azure that the plugin needs, typed. Every method may raise errors of nodewright's tree."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -11,52 +11,52 @@ class Api(Protocol):
     """One resource group of one subscription."""
 
     def made(self) -> Sequence[ApiCalls]:
-        """How many calls were made so far, by operation and result."""
+        """Return the number of calls so far, by operation and result."""
 
     def place(self) -> str:
-        """The resource group and subscription, in words."""
+        """Return the resource group and subscription, for messages."""
 
     # Reads
 
     def scale_sets(self) -> Sequence[ScaleSet]:
-        """All of the resource group. The listing may lag behind what was written."""
+        """Return all scale sets of the resource group. The listing may lag behind writes."""
 
     def pool_sizes(self) -> Sequence[ScaleSet]:
-        """Sizes of VM pools of AKS, shown as scale sets are; none if they are not served."""
+        """Return the sizes of AKS VM pools, in the form of scale sets; none if VM pools are not served."""
 
     def scale_set(self, name: str) -> ScaleSet:
-        """The set or size as it is this moment, whatever the budget of calls says; raises NodeGroupNotFound."""
+        """Read the set or size now; the budget of calls does not apply. Raise NodeGroupNotFound."""
 
     def machines(self, name: str) -> Sequence[Machine]:
-        """Machines of a uniform set, with their instance views."""
+        """Return the machines of a uniform set, with their instance views."""
 
     def loose_machines(self) -> Sequence[Machine]:
-        """Machines of all flexible sets and VM pools of the resource group, without instance views."""
+        """Return the machines of all flexible sets and VM pools of the resource group, without instance views."""
 
     def problems(self, name: str) -> Sequence[Status]:
-        """How the last operation on the set ended."""
+        """Return the result of the last operation on the set."""
 
     def skus(self, location: str) -> Sequence[ResourceSku]:
-        """Every SKU of the location."""
+        """Return every SKU of the location."""
 
     # Writes: accepted when they return, not finished
 
     def resize(self, scale_set: ScaleSet, capacity: int) -> ScaleSet:
-        """Asks for so many machines, if nobody wrote the set since it was read; raises Stale otherwise."""
+        """Request this capacity; raise Stale if another writer has written the set since it was read."""
 
     def delete(self, name: str, numbers: Sequence[str], *, force: bool = False) -> None:
-        """Ends these machines and lowers the capacity by as many: all or, if one of them is not there, none."""
+        """Delete these machines and lower the capacity by as many: all, or none if one of them does not exist."""
 
-    # Who may do what, and who else does
+    # Permissions and other writers
 
     def grants(self) -> Sequence[RolePermissions]:
-        """What the caller may do in the resource group."""
+        """Return our permissions in the resource group."""
 
     def cluster_grants(self) -> Sequence[RolePermissions]:
-        """What the caller may do in the resource group of the AKS cluster; only asked if VM pools are served."""
+        """Return our permissions in the resource group of the AKS cluster; called only if VM pools are served."""
 
     def locks(self) -> Sequence[Lock]:
-        """Locks on the resource group, on what is in it and above it."""
+        """Return the locks on the resource group, on its resources and above it."""
 
     def autoscale_settings(self) -> Sequence[AutoscaleSetting]:
-        """Azure's own autoscaler in the resource group."""
+        """Return the settings of Azure's own autoscaler in the resource group."""

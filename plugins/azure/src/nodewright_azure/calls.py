@@ -1,6 +1,6 @@
-"""How every call of the SDK is made: counted, within the budget, page by page, its errors translated once.
+"""How every call of the SDK is made: counted, within the budget, page by page, with its error translated once.
 
-The SDK retries nothing: the core repeats reads and settles writes, and two owners of retries would multiply.
+The SDK does not retry: the core repeats reads and settles writes, and retries at two levels would multiply.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,23 +16,23 @@ T = TypeVar("T")
 
 
 class Calls:
-    """Calls about one resource group; ``place`` names it in words. Safe for threads."""
+    """Calls about one resource group; ``place`` names it in messages. Thread-safe."""
 
     def __init__(self, meter: Meter, place: str) -> None:
         self._meter = meter
         self.place = place
 
     def call(self, operation: str, call: Callable[[], T], *, urgent: bool = False) -> T:
-        """``urgent``: writes, and what goes with them, are not kept back by the budget."""
+        """Make one call. ``urgent``: the budget does not delay it; for writes and the reads that belong to them."""
         return self._meter.call(operation, lambda: self._send(operation, call), urgent=urgent)
 
     def listed(self, operation: str, pages: Any, kind: type[T]) -> list[T]:
-        """All that a paged list of the SDK holds."""
+        """Return all items of a paged list of the SDK."""
         raw = [one.as_dict() for page in self._pages(operation, pages.by_page()) for one in page]
         return convert(raw, list[kind])  # type: ignore[valid-type]  # the type is only known when it is asked for
 
     def _pages(self, operation: str, pages: Any) -> Iterator[list[Any]]:
-        """One call a page."""
+        """Yield the pages, one call each."""
         while True:
             yield self.call(operation, lambda: list(next(pages)))
             if not pages.continuation_token:
@@ -49,10 +49,10 @@ class Calls:
             raise ProviderUnavailable(f"{operation} in {self.place}: {type(error).__name__}: {error}") from error
 
     def _translate(self, operation: str, error: Any) -> ProviderError:
-        """One that comes without an answer of Azure's is about credentials: no call was made."""
+        """Return the error. One without a response of Azure is about credentials: no call was made."""
         if error.response is None:
             why = str(error.message).strip().partition("\n")[0].strip()
-            hint = "see the README of nodewright-azure for where credentials come from"
+            hint = "the README of nodewright-azure lists where credentials come from"
             return AccessDenied(f"{operation}: {why}; {hint}", code=NO_CREDENTIALS)
         model = getattr(error, "error", None)
         said = Refusal(
@@ -68,11 +68,11 @@ class Calls:
 
 
 def convert(answer: Any, kind: type[T]) -> T:
-    """Raises ProviderUnavailable."""
+    """Decode a response; raise ProviderUnavailable if it does not have the expected form."""
     try:
         return msgspec.convert(answer, kind)
     except msgspec.ValidationError as error:
-        raise ProviderUnavailable(f"Azure answered something unexpected: {error}") from error
+        raise ProviderUnavailable(f"unexpected response from Azure: {error}") from error
 
 
 def _seconds(text: str | None) -> float:

@@ -1,4 +1,4 @@
-"""What machines the scale sets start: sizes by location, listed once for all sets and kept for a while."""
+"""What machines the scale sets start: sizes by location, listed once for all sets and cached."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
@@ -32,19 +32,19 @@ class Catalogue:
         self._prices = {name.lower(): price for name, price in options.prices_per_hour.items()}
 
     def load_missing(self, sets: Iterable[ScaleSet]) -> None:
-        """One call for each location of a set whose size is not described in the options. Nothing is raised."""
+        """List the sizes of each location with a set whose size the options do not describe. Raise nothing."""
         if self._options.use_static_instance_list:
             return
         asked = (one.location.lower() for one in sets if one.location and self._own_machine(one.size) is None)
         self._skus.load_missing(asked, self._list)
 
     def template(self, scale_set: ScaleSet) -> NodeTemplate:
-        """Raises ProviderError that says what is wrong with this set."""
+        """Return the template; raise ProviderError that says what is wrong with the set."""
         machine = self._own_machine(scale_set.size) or self._told_machine(scale_set)
         return make_template(scale_set, machine, predict_labels=self._options.predict_labels)
 
     def restriction(self, scale_set: ScaleSet) -> str:
-        """Why the subscription may not have machines of this size in the location; empty if it may, as far as is known."""
+        """Return why the subscription may not use this size in the location; "": it may, or it is not known."""
         sku = attempt(lambda: self._sku(scale_set))
         if isinstance(sku, ProviderError):
             return ""
@@ -52,19 +52,19 @@ class Catalogue:
         return next(whole, "")
 
     def price(self, scale_set: ScaleSet) -> float | None:
-        """USD per hour of a machine, by the options' table."""
+        """Return the price of a machine in USD per hour from the options; None: they have none."""
         return self._prices.get(scale_set.size.lower())
 
     def _list(self, location: str) -> Mapping[str, ResourceSku]:
         return {sku.name.lower(): sku for sku in self._api.skus(location) if sku.resource_type == _MACHINES}
 
     def _own_machine(self, size: str) -> Machine | None:
-        """As in CA's table, a promotional size is like the one that it promotes."""
+        """Return the options' row. As in CA's table, a promotional size is like the regular one."""
         return self._own.get(size.lower()) or self._own.get(size.lower().removesuffix(_PROMO))
 
     def _told_machine(self, scale_set: ScaleSet) -> Machine:
         if not scale_set.size or not scale_set.location:
-            return Machine(cpus=0, memory_bytes=0)  # the template says what is missing
+            return Machine(cpus=0, memory_bytes=0)  # make_template raises and names what is missing
         found = _read(self._sku(scale_set))
         if found is None:
             raise self._unknown(scale_set)
@@ -81,12 +81,12 @@ class Catalogue:
         return found
 
     def _unknown(self, scale_set: ScaleSet) -> ProviderError:
-        said = f"{scale_set.name}: {scale_set.location} has no size {scale_set.size} that is known"
+        said = f"{scale_set.name}: {scale_set.location} has no known size {scale_set.size}"
         return ProviderError(f"{said}; describe it in providers.azure.options.instance_types", code="unknownSku")
 
 
 def _read(sku: ResourceSku) -> Machine | None:
-    """None if something is missing, or is no number. Fractions of GiB count, unlike in CA."""
+    """Return the machine; None if a value is missing or not a number. Unlike in CA, fractions of GiB count."""
     told = {one.name: one.value for one in sku.capabilities}
     try:
         cpus, memory, gpus = _numbers((told["vCPUs"], told["MemoryGB"], told.get("GPUs", "0")))

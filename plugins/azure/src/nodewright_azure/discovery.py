@@ -1,4 +1,4 @@
-"""Which scale sets are ours: ``--nodes`` and ``--node-group-auto-discovery``, in CA's syntax."""
+"""The scale sets to use: ``--nodes`` and ``--node-group-auto-discovery``, in cluster-autoscaler's syntax."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ _SIZE = re.compile(r"\+?[0-9]{1,9}")
 
 
 class Discovery(msgspec.Struct, frozen=True, kw_only=True):
-    """One flag: tags that a set must have, and sizes for sets whose own tags tell none."""
+    """One flag: tags that a set must have, and sizes for sets without tags for them."""
 
     selector: dict[str, str]
     min_size: int | None = None
@@ -22,12 +22,14 @@ class Discovery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """Minimum and maximum of a group."""
+
     min_size: int
     max_size: int
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
-    """``named``: explicit groups by name in lower case, with their limits. A set must fit all ``discoveries``."""
+    """``named``: explicit groups by name in lower case, with their limits. A set must match all ``discoveries``."""
 
     named: dict[str, NodeGroupFlag] = {}
     discoveries: tuple[Discovery, ...] = ()
@@ -50,7 +52,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def select(nodes: Iterable[str], discoveries: Iterable[str]) -> Selection:
-    """Raises ConfigError naming the flag. Azure's names ignore case; of a group named twice the last limits count."""
+    """Return the selection; raise ConfigError that names the flag. Case is ignored; the last of equal names counts."""
     named: dict[str, NodeGroupFlag] = {}
     for text in nodes:
         try:
@@ -62,7 +64,7 @@ def select(nodes: Iterable[str], discoveries: Iterable[str]) -> Selection:
 
 
 def parse_discovery(text: str) -> Discovery:
-    """``label:tag=value,…[,min=n][,max=n]``; of a repeated key the last counts. Raises ConfigError."""
+    """Parse ``label:tag=value,…[,min=n][,max=n]``; raise ConfigError. The last of equal keys counts."""
     shown = printable(text)
     parts = text.split(":")
     if len(parts) != 2:
@@ -97,7 +99,7 @@ def _fits(one: Discovery, tags: Mapping[str, str | None]) -> bool:
 
 
 def _size(tags: Mapping[str, str | None], key: str, otherwise: int | None) -> int | None:
-    """The set's own tag, or what the flags say where it has none; None where that is no size."""
+    """Return the size in the set's own tag, or else that of the flags; None: it is not a size."""
     text = tags.get(key)
     return otherwise if text is None else _number(text)
 
@@ -106,7 +108,7 @@ def _unsized(key: str, tags: Mapping[str, str | None]) -> str:
     text = tags.get(key)
     if text is not None:
         return f"its tag {key}={printable(text)} is not a number of machines"
-    return f"it has no tag {key}, and {_FLAG} says no {key} either"
+    return f"it has no tag {key}, and {_FLAG} sets no {key}"
 
 
 def _number(text: str) -> int | None:

@@ -1,6 +1,6 @@
-"""``nodewright doctor`` for Azure: the permission behind each capability, and who else writes to the scale sets.
+"""``nodewright doctor`` for Azure: the permission for each capability, and other writers of the scale sets.
 
-Nothing is changed. Azure tells a caller what it may do in a resource group, so that no write has to be tried.
+Doctor changes nothing. Azure returns our permissions in a resource group, so that no write has to be tried.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,7 +31,10 @@ class Doctor:
         self._cluster = account.cluster
 
     def examine(self, fleet: Fleet) -> tuple[Finding, ...]:
-        """Permissions first, then each set. Without credentials nothing can be said: whoever read the cloud has told so."""
+        """Return findings on permissions, then on each set.
+
+        Without credentials nothing is returned: the read of the cloud has reported that.
+        """
         sets, grants = fleet.sets, attempt(self._api.grants)
         if isinstance(grants, ProviderError) and grants.code == NO_CREDENTIALS:
             return ()
@@ -55,25 +58,28 @@ class Doctor:
             yield self._probe_skus(place)
 
     def _probe_skus(self, location: str) -> Finding:
-        """Asked outright: what is granted in a resource group says nothing about a list of the subscription."""
+        """Try the list of SKUs: permissions in a resource group do not cover a list of the subscription."""
         found = attempt(lambda: self._api.skus(location))
         if isinstance(found, AccessDenied):
             return _refused(READ_SKUS, str(found))
         if isinstance(found, ProviderError):
-            return Finding(level=_WARNING, subject=READ_SKUS.action, message=f"cannot be told now: {found}")
+            return Finding(level=_WARNING, subject=READ_SKUS.action, message=f"cannot be checked now: {found}")
         return _granted(READ_SKUS)
 
     def _missing(self, name: str, no_pools: ProviderError | None) -> Finding:
-        """``no_pools`` is why VM pools could not be read, if so: then nobody knows whether it is there."""
-        message, remedy = "--nodes names it, and there is no such scale set", "correct the name or the resource group"
+        """Return a finding for a missing group. ``no_pools``: the error because of which VM pools are not known."""
+        message, remedy = (
+            "--nodes names this group, but there is no such scale set",
+            "correct the name or the resource group",
+        )
         if split_name(name) is not None:
-            message = "--nodes names it, and there is no VM pool with a manual scale profile of that size"
-            remedy = "correct the name, or scale the pool by hand once: AKS must not scale it by itself"
+            message = "--nodes names this group, but no VM pool has a manual scale profile of that size"
+            remedy = "correct the name, or scale the pool by hand once, so that AKS does not scale it itself"
             if self._cluster is None:
-                remedy = "set the option vm_pools, if a VM pool of AKS is meant"
+                remedy = "if this is a VM pool of AKS, set the option vm_pools"
             if no_pools is not None:
-                message = f"--nodes names it, and VM pools cannot be read: {no_pools}"
-                remedy = "see to the options cluster and cluster_resource_group, and to the role there"
+                message = f"--nodes names this group, but VM pools cannot be read: {no_pools}"
+                remedy = "check the options cluster and cluster_resource_group, and the role in that resource group"
         return Finding(level=_PROBLEM, subject="--nodes", message=message, remedy=remedy, group_id=name)
 
     def _surroundings(self, sets: Mapping[str, ScaleSet]) -> Iterator[Finding]:
@@ -81,7 +87,7 @@ class Doctor:
         for what, found in (("locks", locks), ("autoscale settings", settings)):
             if isinstance(found, ProviderError):
                 subject = "other writers" if found is settings else "locks"
-                yield Finding(level=_WARNING, subject=subject, message=f"{what} cannot be looked for: {found}")
+                yield Finding(level=_WARNING, subject=subject, message=f"cannot check for {what}: {found}")
         for name, one in sets.items():
             if not isinstance(locks, ProviderError):
                 yield from _examine_locks(name, one, locks)
@@ -104,7 +110,7 @@ def _examine_grants(
     needed: Iterable[Permission], grants: Sequence[RolePermissions] | ProviderError, where: str
 ) -> Iterator[Finding]:
     if isinstance(grants, ProviderError):
-        message = f"which we have in {where} cannot be told: {grants}"
+        message = f"our permissions in {where} cannot be read: {grants}"
         yield Finding(level=_WARNING, subject="permissions", message=message)
         return
     for one in needed:
@@ -120,55 +126,55 @@ def _examine_locks(name: str, one: ScaleSet, locks: Iterable[Lock]) -> Iterator[
         if not f"{one.id.lower()}/".startswith(f"{locked}/"):
             continue
         read_only = lock.properties.level.lower() == _READ_ONLY
-        effect = "no size can be changed" if read_only else "machines may not be deletable"
+        effect = "no size can be changed" if read_only else "machines possibly cannot be deleted"
         yield Finding(
             level=_PROBLEM if read_only else _WARNING,
             subject=f"lock {lock.name}",
             message=f"{lock.properties.level}: {effect}",
-            remedy="remove the lock, or keep what must not change in a resource group of its own",
+            remedy="remove the lock, or move the locked resources into another resource group",
             group_id=name,
         )
 
 
 def _examine_writers(name: str, one: ScaleSet, writers: Sequence[str]) -> Iterator[Finding]:
     for writer in writers:
-        message = f"the autoscale setting {writer} writes the size of this set too"
-        remedy = "leave the size to one of them"
+        message = f"the autoscale setting {writer} also changes the size of this set"
+        remedy = "let only one of them change the size"
         yield Finding(level=_WARNING, subject="other writers", message=message, remedy=remedy, group_id=name)
     properties = one.properties
     repairs = properties.automatic_repairs_policy is not None and properties.automatic_repairs_policy.enabled
     if repairs:
-        message = "Azure replaces machines by itself when it takes them for unhealthy"
+        message = "Azure replaces machines that it considers unhealthy"
         yield _setting("automaticRepairsPolicy", message, "switch automatic repairs off", name)
     mode = properties.upgrade_policy.mode if properties.upgrade_policy is not None else None
     changes = mode in ("Automatic", "Rolling")
     if changes:
-        message = f"{mode}: Azure restarts or replaces machines by itself when the set's model changes"
+        message = f"{mode}: Azure restarts or replaces machines when the set's model changes"
         yield _setting("upgradePolicy", message, "set the upgrade policy to Manual", name)
     if not writers and not repairs and not changes:
-        yield Finding(level=_OK, subject="other writers", message="none was found", group_id=name)
+        yield Finding(level=_OK, subject="other writers", message="none found", group_id=name)
 
 
 def _examine_settings(name: str, one: ScaleSet) -> Iterator[Finding]:
     if one.properties.overprovision:
-        message = "on: Azure starts more machines than are asked for, and ends some after they have become nodes"
+        message = "on: Azure starts more machines than requested, and deletes some after they have become nodes"
         yield _setting("overprovision", message, "set overprovision to false", name)
     if one.is_flexible:
         message = "Flexible: failed machines are noticed only when the provision time is over"
-        yield _setting("orchestrationMode", message, "use a uniform set where that matters", name)
+        yield _setting("orchestrationMode", message, "use a uniform set if that matters", name)
     elif one.pool is not None:
         message = "VM pool: failed machines are noticed only when the provision time is over"
-        yield _setting("orchestrationMode", message, "none: AKS does not tell of them", name)
+        yield _setting("orchestrationMode", message, "none: AKS does not report them", name)
     elif not one.is_uniform:
-        mode = one.properties.orchestration_mode or "not told"
-        message = f"{mode}: machines are known of Uniform and Flexible sets only"
-        remedy = "make the set anew"
+        mode = one.properties.orchestration_mode or "not reported"
+        message = f"{mode}: only machines of Uniform and Flexible sets can be read"
+        remedy = "create the set again"
         yield Finding(level=_PROBLEM, subject="orchestrationMode", message=message, remedy=remedy, group_id=name)
     if len(one.zones or ()) > 1:
-        message = f"{len(one.zones or ())} zones: it is not known in which of them the next machine will be"
-        yield _setting("zones", message, "make one set for each zone", name)
+        message = f"{len(one.zones or ())} zones: it is not known in which of them Azure starts the next machine"
+        yield _setting("zones", message, "create one set for each zone", name)
     if one.etag is None:
-        message = "not told: writes carry no condition, and sizes are never lowered but by deletions"
+        message = "not reported: writes have no condition, and sizes are lowered only by deletions"
         yield _setting("etag", message, "none: it depends on Azure", name)
 
 
@@ -183,7 +189,7 @@ def _setting(subject: str, message: str, remedy: str, group_id: str) -> Finding:
 
 
 def _unusable(name: str, why: str) -> Finding:
-    message = f"{name} is meant and not used: {why}"
+    message = f"{name} matches but is not used: {why}"
     return Finding(level=_PROBLEM, subject="--node-group-auto-discovery", message=message, remedy="correct its tags")
 
 

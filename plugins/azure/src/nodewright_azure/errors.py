@@ -89,7 +89,7 @@ class Refusal(NamedTuple):
 
 
 def classify(code: str, message: str) -> tuple[ErrorClass, FailureScope]:
-    """What a failed creation means. Azure says "operation not allowed" when a quota of cores is used up."""
+    """Return class and scope of a failed creation. A used-up quota of cores has the code OperationNotAllowed."""
     if code == NOT_ALLOWED and "quota" in message.lower():
         whole = "total regional" in message.lower()
         return ErrorClass.QUOTA, FailureScope.ACCOUNT if whole else FailureScope.INSTANCE_TYPE
@@ -97,7 +97,7 @@ def classify(code: str, message: str) -> tuple[ErrorClass, FailureScope]:
 
 
 def refusal(operation: str, said: Refusal) -> ProviderError:
-    """The error that an answer stands for; Azure's own code and words stay in it."""
+    """Return the error for a refused call; its text keeps Azure's code and message."""
     text = f"{operation}: {said.code or said.status}: {said.message}"[:_MAX_MESSAGE]
     is_busy = said.code in _BUSY or (said.code in _MAY_BE_BUSY and _UNDER_WAY in said.message)
     is_throttled = said.status == 429 or said.code in _THROTTLED
@@ -129,7 +129,7 @@ def _kind_of(said: Refusal) -> type[ProviderError] | None:
 
 
 def _not_found(operation: str, text: str, code: str) -> ProviderError:
-    """A set, or the place where it should be: that is a mistake in the configuration."""
+    """Return the error for something missing: a set, or its resource group, which is a mistake in the configuration."""
     of_cluster = "cluster_resource_group (or ARM_CLUSTER_RESOURCE_GROUP)"
     where = {
         "ResourceGroupNotFound": of_cluster
@@ -143,5 +143,5 @@ def _not_found(operation: str, text: str, code: str) -> ProviderError:
 
 
 def short(text: str) -> str:
-    """As much of Azure's words as is kept."""
+    """Return the part of Azure's message that is kept."""
     return text[:_MAX_MESSAGE]

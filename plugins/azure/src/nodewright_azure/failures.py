@@ -1,8 +1,8 @@
-"""Creations that failed: machines that Azure left behind as failed, and capacity that it left without a machine.
+"""Creations that failed: machines that Azure left behind as failed, and capacity without a machine.
 
-A machine that could not be created usually stays in its set, fills the capacity and can be deleted. Where none stays,
-the set's last operation has failed, and one failure of the contract stands for all the missing machines; capacity that
-Azure took back counts too. What was told keeps its id and its words until it is gone.
+A machine that could not be created usually stays in its set, counts in the capacity and can be deleted. If none stays,
+the set's last operation has failed, and one failure of the contract stands for all missing machines, including capacity
+that Azure took back. A reported failure keeps its id and its text until it is gone.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,15 +16,15 @@ from nodewright_azure.shapes import ScaleSet
 
 
 class Gap(msgspec.Struct, frozen=True, kw_only=True):
-    """Machines that are missing: ``unfilled`` are asked for still, ``lost`` Azure no longer counts."""
+    """Missing machines: ``unfilled`` are still requested, ``lost`` are not counted by Azure any more."""
 
-    told: FailedInstance
+    reported: FailedInstance
     unfilled: int
     lost: int
 
 
 class Ledger(msgspec.Struct, frozen=True, kw_only=True):
-    """What is remembered of one set. ``asked`` is the capacity of our last increase, until Azure has done it."""
+    """What is remembered of one set. ``asked``: the capacity of our last increase, until Azure has carried it out."""
 
     asked: int | None = None
     machines: Mapping[str, FailedInstance] = {}
@@ -32,24 +32,29 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
     gaps: int = 0
 
     @property
-    def told(self) -> tuple[FailedInstance, ...]:
-        return (*self.machines.values(), *((self.gap.told,) if self.gap is not None else ()))
+    def reported(self) -> tuple[FailedInstance, ...]:
+        """All failures that are reported now."""
+        return (*self.machines.values(), *((self.gap.reported,) if self.gap is not None else ()))
 
     def after_increase(self, asked: int) -> "Ledger":
-        """What is missing is asked for anew."""
+        """Return the ledger after an increase, which requests the missing machines again."""
         return msgspec.structs.replace(self, asked=asked, gap=None)
 
     def after_deletion(self, machines: int) -> "Ledger":
-        """So many machines fewer are asked for."""
+        """Return the ledger after a deletion of this many machines."""
         asked = self.asked - machines if self.asked is not None else None
         return msgspec.structs.replace(self, asked=asked)
 
     def without_gap(self) -> "Ledger":
+        """Return the ledger without the failure for missing machines."""
         return msgspec.structs.replace(self, asked=None, gap=None)
 
 
-def judge(scale_set: ScaleSet, units: Sequence[Unit], ledger: Ledger, why: Callable[[], Why]) -> Ledger:
-    """The ledger after a look; ``why`` asks Azure how the set's last operation ended, and is called when it matters."""
+def update_ledger(scale_set: ScaleSet, units: Sequence[Unit], ledger: Ledger, why: Callable[[], Why]) -> Ledger:
+    """Return the ledger after the set and its machines were read.
+
+    ``why`` reads from Azure how the set's last operation ended. It is called only if that is needed.
+    """
     machines = {}
     for unit in units:
         if unit.failure is not None:
@@ -64,15 +69,15 @@ def judge(scale_set: ScaleSet, units: Sequence[Unit], ledger: Ledger, why: Calla
     gap, gaps = ledger.gap, ledger.gaps
     if gap is None and scale_set.has_failed:
         gaps += 1
-        gap = Gap(told=_of_gap(scale_set, why(), gaps), unfilled=unfilled, lost=lost)
+        gap = Gap(reported=_of_gap(scale_set, why(), gaps), unfilled=unfilled, lost=lost)
     if gap is not None:
-        told = msgspec.structs.replace(gap.told, count=unfilled + lost)
-        gap = Gap(told=told, unfilled=unfilled, lost=lost)
+        reported = msgspec.structs.replace(gap.reported, count=unfilled + lost)
+        gap = Gap(reported=reported, unfilled=unfilled, lost=lost)
     return Ledger(asked=asked, machines=machines, gap=gap, gaps=gaps)
 
 
 def _of_machine(scale_set: ScaleSet, unit: Unit, failure: Why, why: Callable[[], Why]) -> FailedInstance:
-    """In the machine's own words or, where it has none, in those of the set."""
+    """Return the failure of a machine, with the machine's own message or else that of the set."""
     if failure == Why() and scale_set.has_failed:
         failure = why()
     machine = unit.machine
@@ -80,7 +85,7 @@ def _of_machine(scale_set: ScaleSet, unit: Unit, failure: Why, why: Callable[[],
 
 
 def _of_gap(scale_set: ScaleSet, why: Why, number: int) -> FailedInstance:
-    """Etags are never used again; the number tells gaps of a set apart that has none."""
+    """Return the failure for missing machines. Etags are never used again; the number is for a set without one."""
     return _failure(f"{scale_set.name}/missing-{(scale_set.etag or '').strip(chr(34))}-{number}", why, None)
 
 

@@ -1,6 +1,7 @@
-"""The scale sets as they were last read: when they are read again, how much of them, and what failed in them."""
+"""The scale sets as last read: when they are read again, which of them, and what failed in them."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from random import Random
 
 import msgspec
@@ -10,19 +11,19 @@ from nodewright.spec.cache import attempt, attempt_each, copy_error, not_yet
 from nodewright_azure.agent_pools import split_name
 from nodewright_azure.api import Api
 from nodewright_azure.discovery import Limits, Selection
-from nodewright_azure.failures import Ledger, judge
-from nodewright_azure.machines import Unit, Why, find_failure, judge_loose, judge_uniform
+from nodewright_azure.failures import Ledger, update_ledger
+from nodewright_azure.machines import Unit, Why, find_failure, read_loose, read_uniform
 from nodewright_azure.options import Options
 from nodewright_azure.shapes import Machine, ScaleSet
 
-# A listing may lag behind a write: for so long, a set that we know to be old is not believed.
+# A listing may lag behind a write: for this long, a listed set with an etag that we know to be old is ignored.
 _LAG_SECONDS = 120.0
 _EARLIEST = 0.5
 _AGAIN_SECONDS = 20.0
 
 
 class MachineList(msgspec.Struct, frozen=True, kw_only=True):
-    """The machines of a set, good until then; ``trouble`` is why they are not known."""
+    """The machines of a set, valid until ``until`` (epoch seconds); ``trouble``: the error of reading them."""
 
     units: tuple[Unit, ...] = ()
     until: float = float("-inf")
@@ -30,7 +31,7 @@ class MachineList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """One set as it is known. ``older`` are etags that it had before, ``quiet_since`` when it was first seen as it is."""
+    """One set as known. ``older``: its earlier etags. ``quiet_since``: when it was first seen in its present state."""
 
     scale_set: ScaleSet
     limits: Limits
@@ -43,7 +44,7 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fleet:
-    """Lists sets in bulk, machines only of sets where something may have changed, and answers from that."""
+    """Lists sets in bulk, and machines only of sets that may have changed. Serves from what it read."""
 
     def __init__(self, api: Api, selection: Selection, options: Options, clock: Clock, random: Random) -> None:
         self._api = api
@@ -57,7 +58,7 @@ class Fleet:
         self.unusable: dict[str, str] = {}
 
     def refresh(self, wanted: frozenset[str]) -> None:
-        """All sets when the interval is over; until then only those that are wanted."""
+        """Read all sets if the interval is over; until then only the wanted ones."""
         now, asked_for = self._clock.now(), {name.lower() for name in wanted}
         if now - self._read_at >= self._options.refresh_interval:
             self._list()
@@ -71,40 +72,40 @@ class Fleet:
             [one for one in known if one.scale_set.key in asked_for or self._may_differ(one)], asked_for
         )
 
-    # What is known
+    # Reads
 
     @property
     def sets(self) -> Mapping[str, ScaleSet]:
-        """What exists, by group id."""
+        """The existing sets, by group id."""
         return {self.name(key): self._held[key].scale_set for key in self._order()}
 
     @property
     def was_read(self) -> bool:
-        """Has a listing ever come through?"""
+        """Whether a listing has succeeded since the start."""
         return self._read_at > float("-inf")
 
     def names(self) -> Sequence[str]:
-        """Explicit groups, also those that do not exist, then the discovered ones."""
+        """Return the names of explicit groups, even if they do not exist, then those of discovered ones."""
         return [self.name(key) for key in self._order(every=True)]
 
     def name(self, key: str) -> str:
-        """As the flag writes it, or as Azure does."""
+        """Return the name as the flag writes it, or else as Azure does."""
         spec = self._selection.named.get(key)
         return spec.name if spec is not None else self._held[key].scale_set.name
 
     def find(self, group_id: str) -> ScaleSet | None:
-        """None if it does not exist."""
+        """Return the set as last read; None: it does not exist."""
         held = self._held.get(group_id.lower())
         return held.scale_set if held is not None else None
 
     def held(self, group_id: str) -> Held:
-        """Raises NodeGroupNotFound, and what kept the set from being read."""
+        """Return what is known of the set; raise NodeGroupNotFound, or the error of reading it."""
         found = self._held.get(group_id.lower())
         if found is None:
             if self.no_pools is not None and split_name(group_id) is not None:
                 raise _once_more(self.no_pools)
             if group_id.lower() in self._selection.named:
-                what = "scale set" if split_name(group_id) is None else "size of a VM pool that is served"
+                what = "scale set" if split_name(group_id) is None else "size of a served VM pool"
                 raise NodeGroupNotFound(f"--nodes names {group_id}: there is no such {what} in {self._api.place()}")
             raise NodeGroupNotFound(f"azure has no group {group_id}")
         if found.trouble is not None:
@@ -112,38 +113,39 @@ class Fleet:
         return found
 
     def units(self, group_id: str) -> tuple[Unit, ...]:
-        """Raises also what kept the machines from being read."""
+        """Return the machines; raise NodeGroupNotFound, or the error of reading the set or its machines."""
         machine_list = self.held(group_id).machine_list
         if machine_list.trouble is not None:
             raise _once_more(machine_list.trouble)
         return machine_list.units
 
     def limits(self, group_id: str) -> Limits:
+        """Return minimum and maximum of a listed group."""
         spec = self._selection.named.get(group_id.lower())
         if spec is not None:
             return Limits(min_size=spec.min_size, max_size=spec.max_size)
         return self._held[group_id.lower()].limits
 
-    # What writes need and leave behind
+    # For writes
 
     def reread(self, group_id: str) -> Held:
-        """The set as it is this moment; raises NodeGroupNotFound."""
+        """Read the set now and return it; raise NodeGroupNotFound."""
         key = self.held(group_id).scale_set.key
         self._put(self._api.scale_set(self._held[key].scale_set.name))
         return self._held[key]
 
     def read_units(self, held: Held) -> tuple[Unit, ...]:
-        """The machines as they are this moment."""
+        """Read the machines now and return them."""
         self._update_machine_list(held, self._ask_machines([held])[held.scale_set.key], strict=True)
         return self.units(held.scale_set.name)
 
     def note_write(self, scale_set: ScaleSet, ledger: Ledger) -> None:
-        """We wrote this set's capacity, and this is how it is now."""
+        """Store the set after we wrote its capacity."""
         self._put(scale_set)
         self._change(scale_set.key, ledger=ledger, changed_at=self._clock.now())
 
     def note_deletion(self, held: Held, gone: frozenset[str], leaving: Callable[[Unit], Unit]) -> None:
-        """We ended these machines: the capacity fell with them, under an etag that is not known yet."""
+        """Store the set after we deleted machines: the capacity fell with them, and the new etag is not known yet."""
         key, etag = held.scale_set.key, held.scale_set.etag
         units = tuple(leaving(unit) if unit.machine.id in gone else unit for unit in held.machine_list.units)
         machines = {one: failure for one, failure in held.ledger.machines.items() if one not in gone}
@@ -159,9 +161,10 @@ class Fleet:
         )
 
     def note_ledger(self, key: str, ledger: Ledger) -> None:
+        """Store what is remembered of the set's failures."""
         self._change(key, ledger=ledger)
 
-    # How it is read
+    # How sets and machines are read
 
     def _order(self, *, every: bool = False) -> list[str]:
         named = [key for key in self._selection.named if every or key in self._held]
@@ -188,13 +191,13 @@ class Fleet:
                 self._put(one)
 
     def _list_pools(self) -> Sequence[ScaleSet]:
-        """What keeps AKS from answering is no scale set's trouble."""
+        """List VM pools. An error of AKS does not concern scale sets."""
         answer = attempt(self._api.pool_sizes)
         self.no_pools = answer if isinstance(answer, ProviderError) else None
         return () if isinstance(answer, ProviderError) else answer
 
     def _look(self, keys: Sequence[str]) -> None:
-        """These sets one by one, past the listing."""
+        """Read these sets one by one: a listing may lag."""
         names = [self._held[key].scale_set.name if key in self._held else self.name(key) for key in keys]
         answers = attempt_each(self._api.scale_set, names, self._options.parallel_calls)
         for key, found in zip(keys, answers, strict=True):
@@ -221,7 +224,7 @@ class Fleet:
         self._held[key] = msgspec.structs.replace(self._held[key], **changes)
 
     def _may_differ(self, held: Held) -> bool:
-        """Is there reason to list the machines of this set again?"""
+        """Return whether the machines of this set must be listed again."""
         machine_list, capacity = held.machine_list, held.scale_set.capacity
         if not capacity and not machine_list.units and held.scale_set.is_quiet:
             return machine_list.trouble is not None
@@ -234,7 +237,7 @@ class Fleet:
             self._update_machine_list(self._held[key], answer, strict=key in asked_for)
         short = [self._held[held.scale_set.key] for held in wanted if held.scale_set.is_uniform]
         for held in short if self._options.watches_failures else ():
-            ledger = judge(held.scale_set, held.machine_list.units, held.ledger, lambda held=held: self._why(held))  # type: ignore[misc]  # mypy cannot type a lambda with a default
+            ledger = update_ledger(held.scale_set, held.machine_list.units, held.ledger, partial(self._why, held))
             self._change(held.scale_set.key, ledger=ledger)
 
     def _ask_machines(self, wanted: Sequence[Held]) -> dict[str, Sequence[Machine] | ProviderError]:
@@ -249,12 +252,14 @@ class Fleet:
             found[one.key] = every if isinstance(every, ProviderError) else [vm for vm in every if one.owns(vm)]
         for held in wanted:
             mode = held.scale_set.properties.orchestration_mode
-            strange = f"{held.scale_set.name}: its orchestration mode is {mode or 'not told'}, not Uniform or Flexible"
+            strange = (
+                f"{held.scale_set.name}: its orchestration mode is {mode or 'not reported'}, not Uniform or Flexible"
+            )
             found.setdefault(held.scale_set.key, ProviderError(strange, code="unknownOrchestrationMode"))
         return found
 
     def _update_machine_list(self, held: Held, answer: Sequence[Machine] | ProviderError, *, strict: bool) -> None:
-        """Trouble that passes leaves the last answer for a while, but not to who must know how it is now."""
+        """Store the machines. After a temporary error keep the last list for a while, unless ``strict``."""
         now, key = self._clock.now(), held.scale_set.key
         if isinstance(answer, NodeGroupNotFound):
             answer = ()
@@ -266,7 +271,7 @@ class Fleet:
         else:
             before = {unit.machine.id: unit for unit in held.machine_list.units}
             uniform = held.scale_set.is_uniform
-            units = judge_uniform(answer, before, self._options) if uniform else judge_loose(answer)
+            units = read_uniform(answer, before, self._options) if uniform else read_loose(answer)
             lasts = self._options.machines_interval * self._random.uniform(_EARLIEST, 1.0)
             machine_list = MachineList(units=units, until=now + lasts)
         self._change(key, machine_list=machine_list)
@@ -277,5 +282,8 @@ class Fleet:
 
 
 def _once_more(error: ProviderError) -> ProviderError:
-    """A new one each time, for which the core does not wait: only the next refresh can help."""
+    """Return a copy of the error.
+
+    A temporary error becomes NotYet: only the next refresh can help, so the core must not wait and repeat the call.
+    """
     return not_yet(error) if isinstance(error, CloudBusy | ProviderUnavailable) else copy_error(error)

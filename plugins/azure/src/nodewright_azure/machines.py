@@ -1,4 +1,4 @@
-"""What each machine of a scale set is doing, from what Azure says of its provisioning and its power."""
+"""The state of each machine of a scale set, from its provisioning state and its power state."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -18,14 +18,14 @@ _STATES = {"Creating": InstanceState.CREATING, "Deleting": InstanceState.DELETIN
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
-    """Why something could not be created, in Azure's words; ``FAILED`` is the code where it has none."""
+    """Why something could not be created, in Azure's words. ``FAILED`` is the code if Azure gives none."""
 
     code: str = FAILED
     message: str = ""
 
 
 class Unit(msgspec.Struct, frozen=True, kw_only=True):
-    """A machine and what it is doing; ``state`` is None while Azure has not said it yet."""
+    """A machine and its state; None: Azure has not reported a state yet."""
 
     machine: Machine
     state: InstanceState | None = None
@@ -33,31 +33,32 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_leaving(self) -> bool:
-        """It no longer counts towards the capacity."""
+        """Whether the machine does not count towards the capacity any more."""
         return self.state is InstanceState.DELETING
 
     @property
     def is_settled(self) -> bool:
-        """It will stay as it is by itself."""
+        """Whether the machine's state will not change by itself."""
         return self.state is InstanceState.RUNNING and self.machine.properties.provisioning_state == "Succeeded"
 
 
-def judge_uniform(machines: Iterable[Machine], before: Mapping[str, Unit], options: Options) -> tuple[Unit, ...]:
-    """``before`` is what was known by id: a machine that is being updated is what it was.
+def read_uniform(machines: Iterable[Machine], before: Mapping[str, Unit], options: Options) -> tuple[Unit, ...]:
+    """Return the machines of a uniform set with their states.
 
-    Azure says ``Failed`` of any operation that failed, also long after the creation. A machine that was seen to run is no
-    failed creation, whatever its power and its extensions say by then.
+    ``before`` are the machines as known before, by id: a machine that is being updated keeps its state. Azure reports
+    ``Failed`` for any operation that failed, also long after the creation. A machine that was seen to run is no failed
+    creation, whatever its power state and its extensions are now.
     """
-    return tuple(_judge(machine, before.get(machine.id), options) for machine in machines)
+    return tuple(_read_unit(machine, before.get(machine.id), options) for machine in machines)
 
 
-def judge_loose(machines: Iterable[Machine]) -> tuple[Unit, ...]:
-    """Nothing is known of their power, so that none of them is said to have failed."""
+def read_loose(machines: Iterable[Machine]) -> tuple[Unit, ...]:
+    """Return machines with their states. Their power states are not known, so none of them counts as failed."""
     return tuple(Unit(machine=machine, state=_state(machine.properties.provisioning_state)) for machine in machines)
 
 
 def find_failure(statuses: Sequence[Status] | None) -> Why | None:
-    """The code behind ``ProvisioningState/failed/``, if one is told."""
+    """Return the code behind ``ProvisioningState/failed/`` and its message; None: there is none."""
     for status in statuses or ():
         code = status.code or ""
         if code.lower().startswith(_PROVISIONING_FAILED) and len(code) > len(_PROVISIONING_FAILED):
@@ -65,7 +66,7 @@ def find_failure(statuses: Sequence[Status] | None) -> Why | None:
     return None
 
 
-def _judge(machine: Machine, before: Unit | None, options: Options) -> Unit:
+def _read_unit(machine: Machine, before: Unit | None, options: Options) -> Unit:
     said = machine.properties.provisioning_state
     if not said or said == "Updating":
         known = before or Unit(machine=machine)
@@ -83,7 +84,7 @@ def _judge(machine: Machine, before: Unit | None, options: Options) -> Unit:
 
 
 def _has_run(before: Unit | None, machine: Machine) -> bool:
-    """Return whether this very machine was seen to run: then a later operation on it failed, and not its creation."""
+    """Return whether this machine was seen to run: then a later operation on it failed, not its creation."""
     if before is None or before.state is not InstanceState.RUNNING:
         return False
     return before.machine.properties.vm_id == machine.properties.vm_id
@@ -94,7 +95,7 @@ def _state(said: str | None) -> InstanceState | None:
 
 
 def _power(machine: Machine) -> str:
-    """What the first power state says; a machine without a view is taken to run, as in CA."""
+    """Return the first power state. As in CA, a machine without an instance view counts as running."""
     view = machine.properties.instance_view
     if view is None:
         return "running"
@@ -103,7 +104,7 @@ def _power(machine: Machine) -> str:
 
 
 def _broken_extension(machine: Machine) -> Why | None:
-    """The extension that makes a node of a machine failed: it never will be one."""
+    """Return the failure of the extension that turns the machine into a node; None: it has not failed."""
     view = machine.properties.instance_view
     for extension in (view.extensions or ()) if view is not None else ():
         for status in extension.statuses or ():

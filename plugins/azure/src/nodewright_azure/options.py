@@ -1,4 +1,4 @@
-"""The options of provider azure, decoded strictly."""
+"""The options of provider azure. Unknown keys are refused."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -15,13 +15,13 @@ SOURCE = "options of provider azure"
 
 
 class Method(StrEnum):
-    """Where credentials come from; ``auto``: as the other settings tell, else the SDK's own chain."""
+    """Where credentials come from. ``auto``: as the other settings say, otherwise the SDK's own chain."""
 
     AUTO = "auto"
     CHAIN = "chain"
     WORKLOAD_IDENTITY = "workload_identity"
     MANAGED_IDENTITY = "managed_identity"
-    CLIENT_SECRET = "client_secret"  # noqa: S105 - the name of a way, not a secret
+    CLIENT_SECRET = "client_secret"  # noqa: S105 - the name of a method, not a secret
     CERTIFICATE = "certificate"
     CLI = "cli"
 
@@ -36,7 +36,7 @@ class StaticSku(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``providers.azure.options``; see the README for what each is good for."""
+    """``providers.azure.options``; the README explains each of them."""
 
     subscription_id: str = ""
     resource_group: str = ""
@@ -73,15 +73,15 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def watches_failures(self) -> bool:
-        """Is anything told of machines that could not be created?"""
+        """Whether failed creations are reported at all."""
         return self.detect_failures or self.detect_extension_failures
 
 
 def load_options(context: ProviderContext) -> Options:
-    """Raises ConfigError naming the key."""
+    """Return the checked options; raise ConfigError that names the key."""
     options = decode_options(context.options, Options, SOURCE, decode_seconds)
     if options.use_static_instance_list and not options.instance_types:
         raise ConfigError(f"{SOURCE}: use_static_instance_list needs rows in instance_types")
     if options.arm_endpoint and not options.arm_endpoint.startswith("https://"):
-        raise ConfigError(f"{SOURCE}: arm_endpoint: must be an https:// URL, or the SDK sends no token there")
+        raise ConfigError(f"{SOURCE}: arm_endpoint: must be an https:// URL: the SDK sends tokens to no other")
     return options

@@ -25,19 +25,19 @@ class Permission(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _READ_SETS = Permission(action=f"{_SETS}/read", without="no scale set can be read")
-_READ_MACHINES = Permission(action=f"{_SETS}/virtualMachines/read", without="no machine of a uniform set can be seen")
+_READ_MACHINES = Permission(action=f"{_SETS}/virtualMachines/read", without="no machine of a uniform set can be read")
 _READ_FLEXIBLE = Permission(
-    action="Microsoft.Compute/virtualMachines/read", without="no machine of a flexible set or a VM pool can be seen"
+    action="Microsoft.Compute/virtualMachines/read", without="no machine of a flexible set or a VM pool can be read"
 )
 _READ_VIEW = Permission(
     action=f"{_SETS}/instanceView/read",
-    without="failures are told without Azure's reason",
+    without="failures are reported without Azure's reason",
     level=FindingLevel.WARNING,
     capability=Capability.FAST_FAILURE_DETECTION,
 )
 READ_SKUS = Permission(
     action=SKUS,
-    without="only sizes of the option instance_types are known; it counts only if granted on the subscription",
+    without="only sizes of the option instance_types are known; it must be granted on the subscription",
 )
 _POOLS = "Microsoft.ContainerService/managedClusters/agentPools"
 ON_CLUSTER = (
@@ -50,7 +50,7 @@ _DELETE = Permission(action=f"{_SETS}/delete/action", without="no machine can be
 
 
 def in_group(options: Options, loose: Iterable[bool]) -> list[Permission]:
-    """What is needed in the resource group; ``loose`` tells of each set whether its machines stand alone."""
+    """Return the permissions needed in the resource group. ``loose``: for each set, whether its machines stand alone."""
     kinds = set(loose)
     needed = [_READ_SETS]
     if False in kinds or not kinds:
@@ -62,8 +62,10 @@ def in_group(options: Options, loose: Iterable[bool]) -> list[Permission]:
 
 
 def minimal_policy(options: Options, account: Account, loose: Iterable[bool]) -> str:
-    """Custom roles: one for the resource group; where sizes are asked of Azure, one for the subscription; where VM pools
-    are served, one for the cluster's resource group.
+    """Return custom roles.
+
+    One is for the resource group. If sizes are read from Azure, one is for the subscription. If VM pools are served,
+    one is for the cluster's resource group.
     """
     subscription = f"/subscriptions/{account.subscription_id}"
     name = f"nodewright {options.cluster}".strip()
@@ -78,7 +80,7 @@ def minimal_policy(options: Options, account: Account, loose: Iterable[bool]) ->
 
 
 def allows(grants: Sequence[RolePermissions], action: str) -> bool:
-    """Does a role grant the action, and not except it itself?"""
+    """Return whether a role grants the action and does not itself exclude it."""
     return any(_matches(one.actions, action) and not _matches(one.not_actions, action) for one in grants)
 
 
@@ -93,7 +95,7 @@ def _role(name: str, description: str, actions: Sequence[str], scope: str) -> di
 
 
 def _matches(patterns: Iterable[str], action: str) -> bool:
-    """Azure's wildcards stand for any characters, also slashes; case does not count."""
+    """Return whether a pattern matches. Azure's wildcard stands for any characters, also slashes; case is ignored."""
     return any(
         re.fullmatch(re.escape(pattern).replace(r"\*", ".*"), action, re.IGNORECASE) is not None for pattern in patterns
     )

@@ -1,4 +1,4 @@
-"""The plugin object: the provider contract on one side, scale sets and VM pools of AKS on the other."""
+"""The plugin object: serves the provider contract from scale sets and VM pools of AKS."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -42,14 +42,14 @@ _ALWAYS = frozenset(
         Capability.SIMILARITY,
     )
 )
-_FLEXIBLE = "Azure lists no power states of the machines of a flexible scale set"
-_VM_POOL = "AKS does not tell which machines of a VM pool could not be made"
-_UNFORCED = "AKS has no forced deletion of the machines of a VM pool"
+_FLEXIBLE = "Azure lists no power states for machines of a flexible scale set"
+_VM_POOL = "AKS does not report which machines of a VM pool could not be created"
+_UNFORCED = "AKS has no forced deletion for machines of a VM pool"
 _HOUR = 3600.0
 
 
 class AzureProvider:
-    """Answers reads from what the last ``refresh``, or our own last write, brought. ``api`` replaces the SDK."""
+    """Serves reads from what the last ``refresh``, or our own last write, read. ``api`` replaces the SDK in tests."""
 
     def __init__(self, context: spec.ProviderContext, api: Api | None = None) -> None:
         self._options = load_options(context)
@@ -110,7 +110,7 @@ class AzureProvider:
     @hookimpl
     def failed_instances(self, group_id: str) -> Sequence[spec.FailedInstance]:
         self._fleet.units(group_id)
-        return self._fleet.held(group_id).ledger.told
+        return self._fleet.held(group_id).ledger.reported
 
     @hookimpl
     def group_options(self, group_id: str, defaults: spec.GroupOptions) -> spec.GroupOptions:
@@ -141,7 +141,7 @@ class AzureProvider:
 
     @hookimpl
     def same_group_labels(self) -> Sequence[str]:
-        """Sets of one pool of AKS are alike whatever else differs; of different pools they may be."""
+        """Return the labels of AKS pools: sets of one pool are alike, sets of different pools may be."""
         return POOL_LABELS
 
     @hookimpl
@@ -158,16 +158,16 @@ class AzureProvider:
         return self._api.made()
 
     def _templateless(self) -> Iterator[spec.Finding]:
-        """Sets of which it is not known what their machines are like, or that cannot have them."""
+        """Yield a finding for each set whose template cannot be made, or whose size is restricted."""
         for name, one in self._fleet.sets.items():
             found, denied = attempt(lambda one=one: self._catalogue.template(one)), self._catalogue.restriction(one)  # type: ignore[misc]  # mypy cannot type a lambda with a default
             level = spec.FindingLevel.PROBLEM
             if isinstance(found, spec.ProviderError):
-                remedy = "mend the scale set, or describe its size in instance_types"
+                remedy = "correct the scale set, or describe its size in instance_types"
                 yield spec.Finding(level=level, subject="template", message=str(found), remedy=remedy, group_id=name)
             if denied:
-                said = f"the subscription may not have {_size(one)} in {one.location}: {denied}"
-                remedy = "ask Azure for access to the size, or take another"
+                said = f"the subscription may not use {_size(one)} in {one.location}: {denied}"
+                remedy = "request access to the size from Azure, or use another size"
                 yield spec.Finding(level=level, subject="size", message=said, remedy=remedy, group_id=name)
 
     def _listed(self, name: str) -> spec.NodeGroup:
@@ -180,7 +180,7 @@ class AzureProvider:
         return spec.NodeGroup(id=name, min_size=limits.min_size, max_size=limits.max_size, switched_off=off)
 
     def _unpriced(self, name: str) -> dict[Capability, str]:
-        """Why the group has no price, if prices are known at all."""
+        """Return why the group has no price; empty if it has one, or if no prices are configured."""
         one = self._fleet.find(name)
         if not self._options.prices_per_hour or one is None or self._catalogue.price(one) is not None:
             return {}

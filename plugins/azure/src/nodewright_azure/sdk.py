@@ -17,14 +17,14 @@ from nodewright_azure.session import Session
 from nodewright_azure.shapes import AutoscaleSetting, Lock, Machine, ResourceSku, RolePermissions, ScaleSet, Status
 
 _SETS = "virtualMachineScaleSets"
-# What azure-mgmt-compute has no operation for is sent through its client all the same.
+# Paths for which azure-mgmt-compute has no operation; its client sends these requests too.
 _AUTHORIZATION = "Microsoft.Authorization/permissions?api-version=2022-04-01"
 _LOCKS = "Microsoft.Authorization/locks?api-version=2020-05-01"
 _AUTOSCALE = "Microsoft.Insights/autoscaleSettings?api-version=2022-10-01"
 
 
 class Sdk:
-    """One resource group, through the SDK. Safe for threads."""
+    """One resource group, through the SDK. Thread-safe."""
 
     def __init__(self, account: Account, options: Options, clock: Clock) -> None:
         self._meter = Meter(clock, options.api_calls_per_minute)
@@ -121,7 +121,7 @@ class Sdk:
 
         self._calls.call(f"{_SETS}.deleteInstances", start, urgent=True)
 
-    # Who may do what, and who else does
+    # Permissions and other writers
 
     def grants(self) -> Sequence[RolePermissions]:
         return convert(self._get("permissions.list", _AUTHORIZATION), list[RolePermissions])
@@ -137,10 +137,10 @@ class Sdk:
     def autoscale_settings(self) -> Sequence[AutoscaleSetting]:
         return convert(self._get("autoscaleSettings.list", _AUTOSCALE), list[AutoscaleSetting])
 
-    # The calls themselves
+    # Helpers
 
     def _get(self, operation: str, path: str, group: str = "") -> list[Any]:
-        """All values of a resource group's list that the SDK has no method for."""
+        """Return all values of a list of the resource group for which the SDK has no method."""
         from azure.core.rest import HttpRequest  # noqa: PLC0415 - the SDK is heavy, see the module's first line
 
         account = self._account
@@ -161,7 +161,7 @@ class Sdk:
         return found
 
     def _serving(self, name: str) -> Aks | None:
-        """AKS for groups of VM pools: no scale set has a slash in its name."""
+        """Return AKS for groups of VM pools, whose names contain a slash; None for scale sets, whose names do not."""
         return self._aks if split_name(name) is not None else None
 
     def _sets(self) -> Any:

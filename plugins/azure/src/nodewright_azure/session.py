@@ -1,6 +1,6 @@
-"""Credentials and the SDK's clients, made when Azure is really asked.
+"""Credentials and the SDK's clients, made at the first call.
 
-Here and in ``sdk``, ``aks`` and ``calls`` alone the SDK is imported.
+Only this module, ``sdk``, ``aks`` and ``calls`` import the SDK.
 """
 
 import logging
@@ -21,7 +21,7 @@ _AUTHORITIES = {
 
 
 class Session:
-    """The SDK's clients, each made when it is first asked for. Every call of theirs has time limits and is sent once."""
+    """The SDK's clients, each made when it is first needed. Their calls have time limits and are sent once."""
 
     def __init__(self, account: Account, options: Options) -> None:
         self._account = account
@@ -31,13 +31,13 @@ class Session:
         self._opened: dict[str, Any] = {}
 
     def compute(self) -> Any:
-        """Raises AccessDenied."""
+        """Return the client of Azure Compute; raise AccessDenied if credentials cannot be made."""
         from azure.mgmt.compute import ComputeManagementClient  # noqa: PLC0415 - the SDK is heavy, see the first line
 
         return self._open(ComputeManagementClient)
 
     def aks(self) -> Any:
-        """Raises AccessDenied."""
+        """Return the client of AKS; raise AccessDenied if credentials cannot be made."""
         from azure.mgmt.containerservice import ContainerServiceClient  # noqa: PLC0415 - as above
 
         return self._open(ContainerServiceClient)
@@ -52,7 +52,7 @@ class Session:
 
     def _login(self) -> Any:
         if self._credential is None:
-            # What goes wrong is raised and told by the core, once; without a handler Python prints the SDK's lines too.
+            # Errors are raised, and the core reports them once. Without a handler Python would print the SDK's log lines too.
             logging.getLogger("azure").addHandler(logging.NullHandler())
             try:
                 self._credential = _make_credential(self._account, self._options)
@@ -74,7 +74,7 @@ def _endpoint(account: Account, options: Options) -> dict[str, Any]:
 
 
 def _transport(options: Options) -> dict[str, Any]:
-    """The core repeats reads and settles writes: the SDK's own retries would multiply with that."""
+    """Return the transport settings, without retries: the core repeats reads and settles writes itself."""
     settings: dict[str, Any] = {
         "retry_total": 0,
         "connection_timeout": options.connect_timeout,

@@ -1,16 +1,16 @@
-"""What Azure Resource Manager answers, as frozen values: only the members that are used, under its own names."""
+"""Azure Resource Manager's responses as frozen values: only the members that are used, with its names."""
 
 from collections.abc import Mapping
 
 import msgspec
 from msgspec import field
 
-# AKS tags all that it makes with the agent pool's name.
+# AKS tags everything that it creates with the agent pool's name.
 _POOL_TAGS = ("aks-managed-poolName", "poolName")
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Base of what is answered; members that are not listed here are passed over."""
+    """Base of responses; members that are not listed here are ignored."""
 
 
 class ScaleSetSku(Shape, frozen=True, kw_only=True):
@@ -24,7 +24,7 @@ class ManagedDisk(Shape, frozen=True, kw_only=True):
 
 
 class DiffDisk(Shape, frozen=True, kw_only=True):
-    """Its presence says that the disk lives on the host and is lost with it."""
+    """If it is there, the disk is on the host and is lost with it."""
 
     option: str | None = None
 
@@ -44,7 +44,7 @@ class OsProfile(Shape, frozen=True, kw_only=True):
 
 
 class MachineProfile(Shape, frozen=True, kw_only=True):
-    """What a scale set's machines are made from."""
+    """The model of a scale set's machines."""
 
     storage_profile: StorageProfile | None = None
     os_profile: OsProfile | None = None
@@ -68,7 +68,7 @@ class ScaleSetProperties(Shape, frozen=True, kw_only=True):
 
 
 class VmPool(Shape, frozen=True, kw_only=True):
-    """The agent pool of AKS that machines of a size belong to, and what it says of its nodes."""
+    """The agent pool of AKS to which machines of a size belong, with the data of its nodes."""
 
     name: str
     os_type: str = ""
@@ -91,17 +91,17 @@ class ScaleSet(Shape, frozen=True, kw_only=True):
 
     @property
     def key(self) -> str:
-        """Azure's names differ by more than case."""
+        """The name in lower case: Azure's names ignore case."""
         return self.name.lower()
 
     @property
     def size(self) -> str:
-        """Of its machines, by Azure's name; empty if that is not told."""
+        """The size of its machines, by Azure's name; "": Azure does not report it."""
         return self.sku.name if self.sku is not None else ""
 
     @property
     def capacity(self) -> int:
-        """Machines that are asked for."""
+        """The number of requested machines."""
         return (self.sku.capacity or 0) if self.sku is not None else 0
 
     @property
@@ -114,11 +114,11 @@ class ScaleSet(Shape, frozen=True, kw_only=True):
 
     @property
     def is_loose(self) -> bool:
-        """Its machines are listed among all that stand alone in the resource group, without their power states."""
+        """Whether its machines are listed with all single machines of the resource group, without power states."""
         return self.is_flexible or self.pool is not None
 
     def owns(self, machine: "Machine") -> bool:
-        """Of the machines that stand alone: is this one of its own?"""
+        """Return whether this single machine belongs to the set."""
         if self.pool is not None:
             return machine.pool == self.pool.name.lower() and machine.size == self.size.lower()
         owner = machine.properties.virtual_machine_scale_set
@@ -126,12 +126,12 @@ class ScaleSet(Shape, frozen=True, kw_only=True):
 
     @property
     def is_quiet(self) -> bool:
-        """Nothing is being done to it: no machine comes or goes by itself."""
+        """Whether the set is at rest: Azure neither adds nor removes a machine."""
         return self.properties.provisioning_state in ("Succeeded", "Failed", "Canceled")
 
     @property
     def has_failed(self) -> bool:
-        """What was last done to it did not succeed."""
+        """Whether the last operation on it failed."""
         return self.properties.provisioning_state == "Failed"
 
     def with_capacity(self, capacity: int) -> "ScaleSet":
@@ -167,7 +167,7 @@ class HardwareProfile(Shape, frozen=True, kw_only=True):
 
 
 class MachineProperties(Shape, frozen=True, kw_only=True):
-    """``virtual_machine_scale_set`` is told of machines of flexible sets only, ``instance_view`` of uniform ones."""
+    """``virtual_machine_scale_set`` exists for machines of flexible sets only, ``instance_view`` for uniform ones."""
 
     provisioning_state: str | None = None
     vm_id: str | None = None
@@ -177,7 +177,7 @@ class MachineProperties(Shape, frozen=True, kw_only=True):
 
 
 class Machine(Shape, frozen=True, kw_only=True):
-    """One virtual machine of a scale set; machines that stand alone have no ``instance_id`` but their name."""
+    """One virtual machine of a scale set; single machines have a name but no ``instance_id``."""
 
     id: str
     name: str = ""
@@ -187,23 +187,23 @@ class Machine(Shape, frozen=True, kw_only=True):
 
     @property
     def pool(self) -> str:
-        """The agent pool of AKS, in lower case; empty outside of AKS."""
+        """The agent pool of AKS, in lower case; "" outside of AKS."""
         return pool_of(self.tags or {}).lower()
 
     @property
     def size(self) -> str:
-        """In lower case."""
+        """The id in lower case."""
         hardware = self.properties.hardware_profile
         return (hardware.vm_size or "").lower() if hardware is not None else ""
 
     @property
     def number(self) -> str:
-        """What a scale set calls it."""
+        """The machine's number in its scale set."""
         return self.instance_id or self.id.rpartition("/")[2]
 
     @property
     def provider_id(self) -> str:
-        """What the node's ``spec.providerID`` is, with the resource group's name in lower case."""
+        """The ``spec.providerID`` of its node, with the resource group's name in lower case."""
         parts = self.id.split("/")
         if len(parts) > 4:
             parts[4] = parts[4].lower()
@@ -221,7 +221,7 @@ class SkuRestriction(Shape, frozen=True, kw_only=True):
 
 
 class ResourceSku(Shape, frozen=True, kw_only=True):
-    """One answer of the list of SKUs: a size of machines, or of something else."""
+    """One entry of the list of SKUs: a machine size, or the size of another resource."""
 
     name: str = ""
     resource_type: str = ""
@@ -230,7 +230,7 @@ class ResourceSku(Shape, frozen=True, kw_only=True):
 
 
 class RolePermissions(Shape, frozen=True, kw_only=True):
-    """What one role assignment lets the caller do."""
+    """The permissions of one role assignment."""
 
     actions: tuple[str, ...] = ()
     not_actions: tuple[str, ...] = ()
@@ -241,7 +241,7 @@ class LockProperties(Shape, frozen=True, kw_only=True):
 
 
 class Lock(Shape, frozen=True, kw_only=True):
-    """``id`` begins with the id of what is locked."""
+    """A lock; its ``id`` begins with the id of the locked resource."""
 
     id: str = ""
     name: str = ""
@@ -259,5 +259,5 @@ class AutoscaleSetting(Shape, frozen=True, kw_only=True):
 
 
 def pool_of(tags: Mapping[str, str | None]) -> str:
-    """The agent pool of AKS that tags name; empty outside of AKS."""
+    """Return the agent pool of AKS in the tags; "" outside of AKS."""
     return next((name for key in _POOL_TAGS if (name := tags.get(key))), "")

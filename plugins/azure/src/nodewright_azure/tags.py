@@ -1,7 +1,7 @@
-"""What the tags of a scale set say of its nodes: labels, taints, resources and options, by CA's rules to the letter.
+"""What the tags of a scale set say about its nodes: labels, taints, resources and options, by CA's rules.
 
-Azure forbids slashes in the names of tags: an underscore stands for one, and ``~2`` for an underscore. In names of
-resources, which have none, ``~2`` stands for a slash too.
+Azure forbids slashes in the names of tags: an underscore stands for a slash, and ``~2`` for an underscore. In names of
+resources, which have no underscores, ``~2`` stands for a slash too.
 """
 
 from collections.abc import Mapping
@@ -18,30 +18,30 @@ Tags = Mapping[str, str]
 
 
 def tags_of(tags: Mapping[str, str | None] | None) -> dict[str, str]:
-    """Tags without a value have an empty one."""
+    """Return the tags; one without a value has the value ""."""
     return {key: value or "" for key, value in (tags or {}).items()}
 
 
 def labels_of(tags: Tags) -> dict[str, str]:
-    """Labels by ``…label_<key>``."""
+    """Return the labels in ``…label_<key>``."""
     named = ((_decode(after(_LABEL, key) or ""), value) for key, value in tags.items())
     return {key: value for key, value in named if key}
 
 
 def taints_of(tags: Tags) -> tuple[Taint, ...]:
-    """Taints by ``…taint_<key>`` with the value ``<value>:<effect>``."""
+    """Return the taints in ``…taint_<key>`` with the value ``<value>:<effect>``."""
     named = ((after(_TAINT, key), said) for key, said in tags.items())
     return read_taints((_decode(name), said) for name, said in named if name is not None)
 
 
 def resources_of(tags: Tags) -> dict[str, Quantity]:
-    """Resources by ``…resources_<name>``; what is no quantity is passed over, as in CA."""
+    """Return the resources in ``…resources_<name>``. As in CA, what is not a quantity is ignored."""
     named = ((after(_RESOURCE, key) or "", value) for key, value in tags.items())
     return read_resources((name.replace("_", "/").replace("~2", "/"), value) for name, value in named)
 
 
 def options_of(tags: Tags, defaults: GroupOptions) -> GroupOptions:
-    """The defaults, overlaid with ``…autoscaling-options_<name>``."""
+    """Return the defaults, overlaid with ``…autoscaling-options_<name>``."""
     named = {key.removeprefix(_OPTION): value.lower() for key, value in tags.items() if key.startswith(_OPTION)}
     return overlay_options(defaults, {key: value for key, value in named.items() if key not in _NO_OPTIONS_HERE})
 

@@ -1,4 +1,4 @@
-"""The node that the next machine of a scale set will become, from what Azure says of the set and its size."""
+"""The node that the next machine of a scale set becomes, from Azure's data of the set and its size."""
 
 import re
 from collections.abc import Mapping
@@ -18,12 +18,12 @@ _AKS = "kubernetes.azure.com/"
 _PODS = 110
 _NO_ZONE = "0"
 _FPGAS = re.compile(r"standard_np[0-9]")
-# AKS labels these; not the fractions of an A10, nor what AMD makes.
+# The sizes that AKS labels; neither fractions of an A10 nor AMD's GPUs are among them.
 _NVIDIA = re.compile(r"standard_(?:nc|nd|nv)(?!.*(?:_a10_v5|as_v4|_v710|mi300))")
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """What a size of machines has."""
+    """The resources of a machine size."""
 
     cpus: int
     memory_bytes: int
@@ -32,7 +32,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def make_template(scale_set: ScaleSet, machine: Machine, *, predict_labels: bool) -> NodeTemplate:
-    """Raises ProviderError for a set without a place or a size. A set of several zones shows its first."""
+    """Return the template node, in the set's first zone; raise ProviderError for a set without location or size."""
     if not scale_set.size:
         raise ProviderError(f"{scale_set.name} has no size of machines", code="noSku")
     if not scale_set.location:
@@ -52,7 +52,7 @@ def make_template(scale_set: ScaleSet, machine: Machine, *, predict_labels: bool
 
 
 def _pool_template(scale_set: ScaleSet, pool: VmPool, machine: Machine, size: str) -> NodeTemplate:
-    """What a VM pool says itself of its nodes is stronger than what follows from their size."""
+    """Return the template of a VM pool. Its own labels replace those that follow from the machine size."""
     labels = _generic_labels(scale_set, machine, pool.os_type, size) | {f"{_AKS}agentpool": pool.name} | pool.labels
     pairs = (text.split("=") for text in dict.fromkeys(",".join(pool.taints).split(",")))
     taints = read_taints((pair[0], pair[1]) for pair in pairs if len(pair) == 2)
@@ -79,7 +79,7 @@ def _generic_labels(scale_set: ScaleSet, machine: Machine, system: str, size: st
 
 
 def _predicted_labels(tags: Mapping[str, str], disk: OsDisk | None, size: str) -> dict[str, str]:
-    """What AKS will write on the node."""
+    """Return the labels that AKS sets on the node."""
     labels: dict[str, str] = {}
     pool = pool_of(tags)
     if pool:

@@ -1,8 +1,9 @@
-"""Writes. Every capacity is written on the condition that nobody wrote the set since it was read.
+"""Writes. Every capacity is written on the condition that no other writer has written the set since it was read.
 
-Azure picks its own victims when a capacity falls below what is there. So capacity is only withdrawn of a set to which
-nothing is being done, nor was for a while: there no machine arrives by itself. It is read, its machines are counted after that,
-and the write fails if anything was changed in between. Machines end by id alone, and the capacity falls with them.
+Azure chooses itself which machines to delete when a capacity falls below their number. So capacity is only withdrawn
+from a set that is at rest, and was for a while: there no machine arrives by itself. The set is read, then its machines
+are counted, and the write fails if anything changed in between. Machines are deleted by id only, and the capacity falls
+with them.
 """
 
 from collections.abc import Sequence
@@ -23,13 +24,13 @@ from nodewright_azure.fleet import Fleet, Held
 from nodewright_azure.machines import Unit
 from nodewright_azure.shapes import ScaleSet
 
-# A listing of machines may lag: for so long after the last change it is not proof that a machine is not there.
+# A listing of machines may lag: for this long after the last change it does not prove that a machine is missing.
 _QUIET_SECONDS = 60.0
 _TRIES = 3
 
 
 class Writer:
-    """Changes sets, and tells the fleet how they are then."""
+    """Changes sets, and updates the fleet."""
 
     def __init__(self, api: Api, fleet: Fleet, clock: Clock, *, force: bool) -> None:
         self._api = api
@@ -38,7 +39,7 @@ class Writer:
         self._force = force
 
     def increase(self, listed: NodeGroup, expected_target: int, target: int) -> int:
-        """Asks for more machines; answers how many."""
+        """Request more machines and return how many."""
         held = self._expect(listed.id, expected_target)
         if target > listed.max_size:
             raise ProviderError(f"{target} is above the maximum {listed.max_size} of {listed.id}", code="aboveMaximum")
@@ -49,13 +50,16 @@ class Writer:
         return target - expected_target
 
     def decrease(self, group_id: str, expected_target: int, target: int) -> int:
-        """Withdraws capacity without a machine, never below what exists; answers how much."""
+        """Withdraw capacity without a machine, never below the number of machines; return how much."""
         return self._withdraw(self._expect(group_id, expected_target), target)
 
     def delete(
         self, listed: NodeGroup, ids: Sequence[str], expected_target: int, *, courteous: bool = True
     ) -> tuple[str, ...]:
-        """Ends machines by id and withdraws failures; answers those that were accepted."""
+        """Delete machines by id and withdraw failures; return the accepted ids.
+
+        ``courteous``: refuse to go below the minimum size, and force nothing unless the options say so.
+        """
         held = self._expect(listed.id, expected_target)
         there = {unit.machine.provider_id.lower(): unit for unit in self._fleet.read_units(held) if not unit.is_leaving}
         doomed = {one: there[one.lower()] for one in ids if one.lower() in there}
@@ -64,35 +68,35 @@ class Writer:
             raise ProviderError(f"{listed.id} would go below its minimum of {listed.min_size}", code="belowMinimum")
         accepted = set(self._end(held, doomed, force=self._force or not courteous))
         gap = held.ledger.gap
-        if gap is not None and gap.told.failure_id in ids and self._close_gap(listed.id):
-            accepted.add(gap.told.failure_id)
+        if gap is not None and gap.reported.failure_id in ids and self._close_gap(listed.id):
+            accepted.add(gap.reported.failure_id)
         return tuple(one for one in ids if one in accepted)
 
     def _expect(self, group_id: str, expected_target: int) -> Held:
-        """The set as it is this moment; raises TargetChanged if its capacity is another."""
+        """Read and return the set; raise TargetChanged if its capacity is not the expected one."""
         held = self._fleet.reread(group_id)
         if held.scale_set.capacity != expected_target:
             raise TargetChanged(actual=held.scale_set.capacity, group_id=group_id)
         return held
 
     def _demand_no_more_than(self, target: int, held: Held) -> None:
-        """AKS brings a pool to the count that is written, also by ending machines: then none is written."""
+        """Raise ProviderError if a pool has more machines than ``target``: AKS would delete some of them."""
         there = sum(not unit.is_leaving for unit in self._fleet.read_units(held))
         if there > target:
-            said = f"{held.scale_set.name} has {there} machines, more than the {target} that would be asked for"
+            said = f"{held.scale_set.name} has {there} machines, more than the requested {target}"
             raise ProviderError(said, code="moreMachinesThanAsked")
 
     def _resize(self, held: Held, expected: int, capacity: int) -> tuple[Held, ScaleSet]:
-        """An etag changes with more than the capacity: if only that crossed us, once more."""
+        """Write the capacity; repeat it if only something other than the capacity was written meanwhile."""
         for _ in range(_TRIES):
             try:
                 return held, self._api.resize(held.scale_set, capacity).with_capacity(capacity)
             except Stale:
                 held = self._expect(held.scale_set.name, expected)
-        raise ProviderUnavailable(f"{held.scale_set.name} is written all the time by somebody else")
+        raise ProviderUnavailable(f"{held.scale_set.name} is being written by another writer all the time")
 
     def _withdraw(self, held: Held, target: int) -> int:
-        """Without another try: whoever wrote in between may have asked for machines."""
+        """Withdraw capacity. Do not repeat a stale write: the other writer may have requested machines."""
         one = held.scale_set
         if one.etag is None or not one.is_quiet or self._clock.now() - held.quiet_since < _QUIET_SECONDS:
             return 0
@@ -109,7 +113,10 @@ class Writer:
         return one.capacity - lowered
 
     def _close_gap(self, group_id: str) -> bool:
-        """What Azure took back is settled by knowing it; what it still asks for is withdrawn."""
+        """Settle the failure for missing machines and return whether that was possible.
+
+        Capacity that is still requested is withdrawn. Capacity that Azure took back needs no write.
+        """
         held = self._fleet.held(group_id)
         gap = held.ledger.gap
         if gap is not None and gap.unfilled and not self._withdraw(held, held.scale_set.capacity - gap.unfilled):
@@ -119,7 +126,7 @@ class Writer:
         return True
 
     def _end(self, held: Held, doomed: dict[str, Unit], *, force: bool) -> list[str]:
-        """All in one call. Azure refuses the whole if one of them is gone by now: then the rest, once."""
+        """Delete the machines in one call. If Azure refuses because one of them is gone, delete the others."""
         if not doomed:
             return []
         try:
