@@ -58,7 +58,7 @@ def test_what_else_moves_a_group(cloud: AwsCloud, attach: Attach) -> None:
     lines = said(findings)
     assert "other writers: a scaling policy also changes the size of this group" in lines
     assert "the autoscaler of another cluster (it is owned by one, two)" in lines
-    assert "process AZRebalance: zone rebalancing over 2 zones ends running instances" in lines
+    assert "process AZRebalance: zone rebalancing over 2 zones terminates running instances" in lines
     assert "NewInstancesProtectedFromScaleIn: off" in lines
     assert "process Launch: Launch is suspended" in lines
     assert "limits: --nodes says 0:10, AWS 0:5" in lines

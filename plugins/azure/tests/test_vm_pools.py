@@ -220,7 +220,7 @@ def test_what_is_no_size_of_a_pool_is_not_found(cloud: AzureCloud, attach_pools:
         client.target_size(name)
     assert client.target_size(_D2) == 2
     wrong = bad(client.diagnose())
-    assert "no VM pool with a manual scale profile of that size" in wrong["--nodes"].message
+    assert "no VM pool has a manual scale profile of that size" in wrong["--nodes"].message
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,7 @@ def test_without_the_option_they_are_no_groups_and_doctor_says_what_is_missing(
 ) -> None:
     cloud.add_pool("pool1", {"Standard_D2s_v3": 2})
     client = attach(f"0:5:{_D2}").client
-    with pytest.raises(NodeGroupNotFound, match="no such size of a VM pool that is served"):
+    with pytest.raises(NodeGroupNotFound, match="no such size of a served VM pool"):
         client.target_size(_D2)
     assert bad(client.diagnose())["--nodes"].remedy == "if this is a VM pool of AKS, set the option vm_pools"
     assert (cloud.calls["pools"], _POOLS in client.minimal_policy()) == (0, False)
