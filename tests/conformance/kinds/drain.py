@@ -16,7 +16,7 @@ from nodewright.model.decode import convert_object
 from nodewright.model.objects import ClusterObjects
 from nodewright.model.pod import Pod
 from nodewright.model.settings import DrainSettings
-from nodewright.planner.scale_down.drainability import NodeDrainability, evaluate_pods
+from nodewright.planner.scale_down.drainability import DrainabilityRules, NodeDrainability, evaluate_pods
 from nodewright.planner.scale_down.pdb import DisruptionBudgets
 from nodewright.snapshot.workloads import Workloads
 
@@ -44,7 +44,7 @@ def check(case: Mapping[str, Any]) -> list[str]:
     budgets = DisruptionBudgets(workloads.budgets)
     settings = DrainSettings(**{_OPTIONS[key]: value for key, value in given["options"].items()})
     now = datetime.fromisoformat(given["now"]).timestamp()
-    verdict = evaluate_pods(pods, workloads, budgets, settings, now, as_ca=True)
+    verdict = evaluate_pods(pods, DrainabilityRules(workloads, budgets, settings, now, applies_all=False))
     decided = _decided(verdict)
     if "pdbCheck" in expected:
         decided["pdbCheck"] = _checked(budgets, verdict.pods)

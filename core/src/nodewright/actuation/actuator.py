@@ -29,7 +29,7 @@ from nodewright.actuation.drain import (
 from nodewright.actuation.events import removal_ended_event, removal_started_events
 from nodewright.actuation.inbox import Inbox
 from nodewright.actuation.ports import ClusterWrites, EventSink, Eviction, EvictionAnswer, NodeReader
-from nodewright.actuation.taints import update_soft_taints, with_deletion_taint, without_deletion_taint
+from nodewright.actuation.taints import untaint_edit, update_soft_taints, with_deletion_taint
 from nodewright.clusterstate.deletions import DELETION_SECONDS
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.action import Done, Failed, GroupWrite, IncreaseSize, SizeWrite, Unknown
@@ -153,14 +153,8 @@ class NodeTainter:
 
     def untaint(self, name: str, settings: RemovalSettings) -> None:
         """Remove the deletion taint; if that fails, retry later."""
-        uncordon, force_uncordon = (
-            settings.drain.cordon_node_before_terminating,
-            not settings.policy.uncordons_own_nodes_only,
-        )
         try:
-            self._cluster.edit_node(
-                name, lambda held: without_deletion_taint(held, uncordon=uncordon, force_uncordon=force_uncordon)
-            )
+            self._cluster.edit_node(name, untaint_edit(settings))
         except KubeApiError:
             self._pending_untaints[name] = self._clock.now() + EVICTION_RETRY_SECONDS
         else:

@@ -20,7 +20,7 @@ from nodewright.model.node import Node
 from nodewright.model.pod import Pod
 from nodewright.model.removal import NodeRemoval, RemovalResult, RemovalStage, Removing
 from nodewright.model.settings import DrainSettings, PodSettings, RemovalSettings
-from nodewright.planner.scale_down.drainability import evaluate_pods
+from nodewright.planner.scale_down.drainability import DrainabilityRules, evaluate_pods
 from nodewright.planner.scale_down.pdb import DisruptionBudgets
 from nodewright.planner.scale_up.pending_pods import is_expendable
 from nodewright.snapshot.snapshot import Snapshot
@@ -266,15 +266,11 @@ def _why_not(
     removal: NodeRemoval, pods: tuple[Pod, ...], workloads: Workloads, settings: RemovalSettings, now: float
 ) -> str:
     """Return why the node must stay; empty if it may go."""
-    if removal.drains:
-        budgets = DisruptionBudgets.of(workloads, settings.policy)
-        verdict = evaluate_pods(
-            pods, workloads, budgets, settings.drain, now, as_ca=not settings.policy.applies_all_drain_rules
-        )
-    else:
-        verdict = evaluate_pods(
-            pods, Workloads(), None, settings.drain, now, as_ca=not settings.policy.applies_all_drain_rules
-        )
+    policy = settings.policy
+    budgets = DisruptionBudgets.of(workloads, policy) if removal.drains else None
+    known_workloads = workloads if removal.drains else Workloads()
+    rules = DrainabilityRules(known_workloads, budgets, settings.drain, now, policy.applies_all_drain_rules)
+    verdict = evaluate_pods(pods, rules)
     if verdict.blocking is not None:
         return (
             f"pod {verdict.blocking.pod} blocks the removal: {verdict.blocking.message or verdict.blocking.code.value}"

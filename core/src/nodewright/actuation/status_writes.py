@@ -133,7 +133,7 @@ class StatusWriter:
             self._events.append(status_not_written(_REQUEST_KIND, request.key, error))
             return False
         for condition in conditions:
-            kind = "Normal" if condition.is_true == (condition.type not in _BAD) else WARNING
+            kind = NORMAL if condition.is_true == (condition.type not in _BAD) else WARNING
             self._record_event(
                 request, condition.reason, f"{condition.type}={condition.status}: {condition.message}", kind
             )
@@ -157,7 +157,7 @@ def _request_id(action: PlannedAction) -> str:
 
 
 def _event_of(note: PendingEvent) -> Event:
-    kind = WARNING if note.is_warning else "Normal"
+    kind = WARNING if note.is_warning else NORMAL
     if note.pod is not None:
         return Event(
             kind=POD_KIND,

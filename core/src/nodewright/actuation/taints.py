@@ -5,6 +5,7 @@ The functions from Node to Node are pure edits; ``ClusterWrites.edit_node`` appl
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -64,6 +65,15 @@ def without_deletion_taint(node: Node, *, uncordon: bool, force_uncordon: bool) 
     annotations = {key: value for key, value in node.metadata.annotations.items() if key != CORDONED_ANNOTATION}
     return replace(
         bare, metadata=replace(bare.metadata, annotations=annotations), spec=replace(bare.spec, unschedulable=False)
+    )
+
+
+def untaint_edit(settings: RemovalSettings) -> NodeEdit:
+    """Return the edit that removes the deletion taint, and uncordons the node if the settings say so."""
+    return partial(
+        without_deletion_taint,
+        uncordon=settings.drain.cordon_node_before_terminating,
+        force_uncordon=not settings.policy.uncordons_own_nodes_only,
     )
 
 
@@ -153,14 +163,7 @@ def remove_stale_taints(cluster: ClusterWrites, stale: StaleTaints, settings: Re
 
     A node that cannot be written keeps its taint until the next loop.
     """
-    uncordon, force_uncordon = (
-        settings.drain.cordon_node_before_terminating,
-        not settings.policy.uncordons_own_nodes_only,
-    )
-
-    def untaint(node: Node) -> Node:
-        return without_deletion_taint(node, uncordon=uncordon, force_uncordon=force_uncordon)
-
+    untaint = untaint_edit(settings)
     edits: list[tuple[str, str, NodeEdit]] = [(name, TO_BE_DELETED_TAINT, untaint) for name in stale.hard]
     edits += [(name, DELETION_CANDIDATE_TAINT, without_candidate_taint) for name in stale.soft]
     for name, key, edit in edits:

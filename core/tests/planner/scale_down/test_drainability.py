@@ -37,12 +37,17 @@ def evaluate(
     *,
     controllers: Iterable[Controller] | None = None,
     budgets: Iterable[PodDisruptionBudget] = (),
-    as_ca: bool = False,
+    applies_all: bool = True,
     **settings: Any,
 ) -> PodDrainability:
     listed = None if controllers is None else {(type(one).__name__, one.key): one for one in controllers}
     workloads = Workloads(controllers=listed)
-    return DrainabilityRules(workloads, DisruptionBudgets(budgets), DrainSettings(**settings), NOW, as_ca).evaluate(pod)
+    rules = DrainabilityRules(workloads, DisruptionBudgets(budgets), DrainSettings(**settings), NOW, applies_all)
+    return rules.evaluate(pod)
+
+
+def rules_of(budgets: DisruptionBudgets | None = None) -> DrainabilityRules:
+    return DrainabilityRules(Workloads(), budgets, DrainSettings(), NOW)
 
 
 def safe(value: str) -> Mapping[str, str]:
@@ -103,8 +108,8 @@ def test_row_45_what_keeps_other_pods_keeps_an_old_system_pod_too(
 ) -> None:
     """CA asks nothing more of a pod that is old enough, so that it loses its data, or is moved against its annotation."""
     assert evaluate(system_pod(2 * HOUR, **extras)).code == code
-    assert evaluate(system_pod(2 * HOUR, **extras), as_ca=True).outcome == DrainOutcome.MOVE
-    assert evaluate(build_pod("p", **extras), as_ca=True).code == code, "elsewhere CA's rules hold, too"
+    assert evaluate(system_pod(2 * HOUR, **extras), applies_all=False).outcome == DrainOutcome.MOVE
+    assert evaluate(build_pod("p", **extras), applies_all=False).code == code, "elsewhere CA's rules hold, too"
 
 
 def test_a_long_patience_keeps_the_nodes_of_system_pods_for_good() -> None:
@@ -191,14 +196,14 @@ def test_row_53_pods_that_ended_need_no_controller(phase: str, policy: str, outc
 
 def test_row_54_a_pod_to_wait_for_does_not_block_and_asks_no_budget() -> None:
     pod = build_pod("p", owner=None, annotations=safe("on-completion"))
-    verdict = evaluate_pods([pod], Workloads(), DisruptionBudgets([build_budget("b", 0)]), DrainSettings(), NOW)
+    verdict = evaluate_pods([pod], rules_of(DisruptionBudgets([build_budget("b", 0)])))
     assert (verdict.pods, verdict.on_completion, verdict.blocking) == ((), (pod,), None)
 
 
 @pytest.mark.parametrize("value", ["", "any", "{}"])
 def test_row_56_a_mirror_pod_is_nothing(value: str) -> None:
     pod = build_pod("p", owner=None, annotations={MIRROR_ANNOTATION: value})
-    verdict = evaluate_pods([pod], Workloads(), None, DrainSettings(), NOW)
+    verdict = evaluate_pods([pod], rules_of())
     assert (verdict.pods, verdict.daemons, verdict.blocking) == ((), (), None)
 
 
@@ -266,7 +271,7 @@ def test_a_pod_that_should_long_be_gone_is_nothing(grace: int | None, ago: float
 def test_lists_hold_what_was_met_before_the_blocker() -> None:
     daemon, moved = build_pod("d", owner=("DaemonSet", "ds")), build_pod("a")
     pods = [daemon, moved, build_pod("bare", owner=None), build_pod("late")]
-    verdict = evaluate_pods(pods, Workloads(), None, DrainSettings(), NOW)
+    verdict = evaluate_pods(pods, rules_of())
     assert (verdict.pods, verdict.daemons) == ((moved,), (daemon,))
     assert verdict.blocking is not None
     assert (verdict.blocking.pod, verdict.blocking.code) == ("default/bare", BlockingCode.NOT_REPLICATED)
@@ -308,7 +313,7 @@ def test_pods_that_are_judged_as_one_kind_are_those_that_are_judged_alike(
         DrainSettings(),
         NOW,
     )
-    verdict = evaluate_pods(pods, rules.workloads, rules.budgets, rules.settings, rules.now)
+    verdict = evaluate_pods(pods, rules)
     alone = [rules.evaluate(pod) for pod in pods]
     stop = next((at for at, one in enumerate(alone) if one.code is not None), len(pods))
     assert (verdict.blocking.pod if verdict.blocking else None) == (pods[stop].key if stop < len(pods) else None)

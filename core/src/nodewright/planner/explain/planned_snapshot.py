@@ -10,7 +10,7 @@ from nodewright.model.plan import Plan
 from nodewright.model.pod import Pod
 from nodewright.model.policy import Policy
 from nodewright.model.settings import DrainSettings, PodSettings
-from nodewright.planner.scale_down.drainability import evaluate_pods
+from nodewright.planner.scale_down.drainability import DrainabilityRules, evaluate_pods
 from nodewright.planner.scale_down.pdb import DisruptionBudgets
 from nodewright.planner.scale_down.pod_index import is_being_replaced
 from nodewright.planner.scale_up.pending_pods import Hints, drop_passed_over, drop_preempted
@@ -75,14 +75,8 @@ def without_unneeded(
         row = remaining.find_row(other)
         if other == name or row is None:
             continue
-        found = evaluate_pods(
-            remaining.pods(row),
-            workloads,
-            budgets,
-            drain,
-            state.now,
-            as_ca=not policy.applies_all_drain_rules,
-        ).pods
+        rules = DrainabilityRules(workloads, budgets, drain, state.now, policy.applies_all_drain_rules)
+        found = evaluate_pods(remaining.pods(row), rules).pods
         moving = [pod for pod in found if not (policy.replaced_pods_need_no_place and is_being_replaced(pod))]
         remaining.remove_node(row)
         for pod in moving:

@@ -87,7 +87,7 @@ def explain_pods(
     pods = holder.pods(holder.row(name))
     reason = plan.scale_down.unremovable.get(name)
     budgets = left if _is_after_others(reason) else DisruptionBudgets.of(workloads, policy)
-    rules = DrainabilityRules(workloads, budgets, settings, state.now, not policy.applies_all_drain_rules)
+    rules = DrainabilityRules(workloads, budgets, settings, state.now, policy.applies_all_drain_rules)
     found = (rules.evaluate(pod) for pod in pods)
     evaluated = [
         _as_it_ends(_as_planned(drain, pod, reason), pod, policy) for pod, drain in zip(pods, found, strict=True)

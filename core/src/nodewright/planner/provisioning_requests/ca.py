@@ -60,12 +60,8 @@ def choose_request(requests: ProvisioningRequestState) -> tuple[ChosenRequest | 
         mode = requests.mode(request)
         if mode is None:
             continue
-        is_due, asked = _ask_whether_due(request, requests)
+        pods, asked = _pods_if_due(request, requests)
         changes.append(asked)
-        if not is_due:
-            continue
-        pods, failed = make_pods_or_fail(request, requests)
-        changes.append(failed)
         if pods is None:
             continue
         fresh = request
@@ -127,15 +123,22 @@ def _choose_batch(requests: ProvisioningRequestState) -> tuple[list[ChosenReques
             break
         if requests.mode(request) != Mode.CHECK:
             continue
-        is_due, asked = _ask_whether_due(request, requests)
+        pods, asked = _pods_if_due(request, requests)
         changes.append(asked)
-        if not is_due:
-            continue
-        pods, failed = make_pods_or_fail(request, requests)
-        changes.append(failed)
         if pods is not None:
             batch.append(ChosenRequest(request, pods))
     return batch, join_changes(changes)
+
+
+def _pods_if_due(
+    request: ProvisioningRequest, requests: ProvisioningRequestState
+) -> tuple[tuple[Pod, ...] | None, RequestChanges]:
+    """Return the request's pods; None if it is not due, or if it fails because its templates are missing."""
+    is_due, asked = _ask_whether_due(request, requests)
+    if not is_due:
+        return None, asked
+    pods, failed = make_pods_or_fail(request, requests)
+    return pods, join_changes([asked, failed])
 
 
 def _ask_whether_due(request: ProvisioningRequest, requests: ProvisioningRequestState) -> tuple[bool, RequestChanges]:

@@ -20,7 +20,7 @@ _MOST_CALLS = 20
 _SILENCE_SECONDS = 60.0
 
 
-def call_providers(requests: ProvisioningRequestState) -> RequestChanges:
+def plan_provider_calls(requests: ProvisioningRequestState) -> RequestChanges:
     """Accept each due request, and call its provider; the provider's result is written in this loop."""
     step = Examination(requests)
     taken, next_change = in_turn(requests, Mode.PROVIDER, _MOST_CALLS)

@@ -50,14 +50,14 @@ class PodDrainability(NamedTuple):
 class DrainabilityRules(NamedTuple):
     """The input of the rules. ``budgets`` None: do not check budgets.
 
-    ``now`` in epoch seconds; ``as_ca`` under profile "ca".
+    ``now`` in epoch seconds. ``applies_all``: also to old pods of kube-system without a budget; CA does not.
     """
 
     workloads: Workloads
     budgets: DisruptionBudgets | None
     settings: DrainSettings
     now: float
-    as_ca: bool = False
+    applies_all: bool = True
 
     def evaluate(self, pod: Pod) -> PodDrainability:
         """Return what the first rule with an opinion says; a pod about which no rule has one is moved."""
@@ -208,7 +208,7 @@ def _system(asked: _RulePod, rules: DrainabilityRules) -> PodDrainability | None
         return None
     created, patience = asked.pod.metadata.creation_timestamp, rules.settings.blocking_system_pod_distruption_timeout
     if created is not None and created.timestamp() + patience < rules.now:
-        return _OLD_SYSTEM if rules.as_ca else None
+        return None if rules.applies_all else _OLD_SYSTEM
     left = (
         "" if created is None else f", or wait {_seconds(created.timestamp() + patience - rules.now)} until it is old"
     )
@@ -361,19 +361,9 @@ class DrainabilityCache:
         return status
 
 
-def evaluate_pods(
-    pods: Sequence[Pod],
-    workloads: Workloads,
-    budgets: DisruptionBudgets | None,
-    settings: DrainSettings,
-    now: float,
-    *,
-    as_ca: bool = False,
-) -> NodeDrainability:
-    """Evaluate the pods of a node until one blocks; ``budgets`` None: do not check budgets."""
-    return evaluate_subset(
-        subset_of(pods), DrainabilityCache(DrainabilityRules(workloads, budgets, settings, now, as_ca))
-    )
+def evaluate_pods(pods: Sequence[Pod], rules: DrainabilityRules) -> NodeDrainability:
+    """Evaluate the pods of a node until one blocks."""
+    return evaluate_subset(subset_of(pods), DrainabilityCache(rules))
 
 
 def evaluate_subset(subset: PodSubset, verdicts: DrainabilityCache) -> NodeDrainability:

@@ -356,7 +356,7 @@ def sort_candidates(names: Sequence[str], context: ScaleUpContext, balance: Simi
             None,
             context.settings.drain,
             context.state.now,
-            not context.settings.policy.applies_all_drain_rules,
+            context.settings.policy.applies_all_drain_rules,
         )
     )
     before = context.state.memory.scale_down.unneeded_since

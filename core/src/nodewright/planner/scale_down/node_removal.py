@@ -154,7 +154,7 @@ class RemovalSimulator:
             self._budgets,
             drain,
             state.now,
-            not policy.applies_all_drain_rules,
+            policy.applies_all_drain_rules,
         )
         self._drainability = DrainabilityCache(rules)
         self._places_replaced = not policy.replaced_pods_need_no_place

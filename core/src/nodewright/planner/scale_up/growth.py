@@ -16,7 +16,7 @@ from nodewright.model.settings import TemplateSettings
 from nodewright.planner.provisioning_requests.arbitration import find_due, serve
 from nodewright.planner.provisioning_requests.ca import ChosenRequest, examine
 from nodewright.planner.provisioning_requests.classes import Mode
-from nodewright.planner.provisioning_requests.provider_classes import call_providers
+from nodewright.planner.provisioning_requests.provider_classes import plan_provider_calls
 from nodewright.planner.provisioning_requests.state import (
     NO_CHANGES,
     ProvisioningRequestState,
@@ -100,7 +100,7 @@ def grow_fairly(
     Existing room does not help these pods, so requests for such room are served first. If both want new nodes, they
     take turns in going first.
     """
-    called = call_providers(requests)
+    called = plan_provider_calls(requests)
     requests = requests.apply(called)
     checked = serve(context, requests, random, Mode.CHECK)
     requests, context = requests.apply(checked.changes), checked.context
