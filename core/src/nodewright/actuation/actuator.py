@@ -29,14 +29,13 @@ from nodewright.actuation.drain import (
 from nodewright.actuation.events import removal_ended_event, removal_started_events
 from nodewright.actuation.inbox import Inbox
 from nodewright.actuation.ports import ClusterWrites, EventSink, Eviction, EvictionAnswer, NodeReader
-from nodewright.actuation.taints import untaint_edit, update_soft_taints, with_deletion_taint
+from nodewright.actuation.taints import NodeTainter, update_soft_taints
 from nodewright.clusterstate.deletions import DELETION_SECONDS
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.action import Done, Failed, GroupWrite, IncreaseSize, SizeWrite, Unknown
 from nodewright.model.clock import Clock
 from nodewright.model.errors import KubeApiError, NodewrightError, TargetChanged
 from nodewright.model.group import GroupRef
-from nodewright.model.node import Node
 from nodewright.model.plan import ScaleDownReport
 from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalResult, RemovalStage, Removing
 from nodewright.model.settings import RemovalSettings
@@ -126,44 +125,6 @@ def _sign(action: SizeWrite | GroupWrite) -> int:
     if isinstance(action, GroupWrite):
         return 0
     return 1 if isinstance(action, IncreaseSize) else -1
-
-
-class NodeTainter:
-    """Taints nodes that are to be removed, and untaints nodes that stay. A failed untaint is retried later."""
-
-    def __init__(self, cluster: ClusterWrites, clock: Clock) -> None:
-        self._cluster, self._clock = cluster, clock
-        # Node name → when to try again to remove its taint (epoch seconds).
-        self._pending_untaints: dict[str, float] = {}
-
-    def due(self) -> Collection[float]:
-        """Return when failed untaints are retried (epoch seconds)."""
-        return self._pending_untaints.values()
-
-    def taint(self, name: str, now: float, settings: RemovalSettings) -> tuple[Node | None, str]:
-        """Taint the node. Return the node as it was before, or None and the reason why it could not be tainted."""
-        cordon = settings.drain.cordon_node_before_terminating
-        try:
-            node = self._cluster.edit_node(name, lambda held: with_deletion_taint(held, now, cordon=cordon))
-        except KubeApiError as error:
-            self._pending_untaints[name] = now + EVICTION_RETRY_SECONDS  # the taint may have been written
-            return None, str(error)
-        self._pending_untaints.pop(name, None)
-        return node, "the node is gone"
-
-    def untaint(self, name: str, settings: RemovalSettings) -> None:
-        """Remove the deletion taint; if that fails, retry later."""
-        try:
-            self._cluster.edit_node(name, untaint_edit(settings))
-        except KubeApiError:
-            self._pending_untaints[name] = self._clock.now() + EVICTION_RETRY_SECONDS
-        else:
-            self._pending_untaints.pop(name, None)
-
-    def retry_untaints(self, now: float, settings: RemovalSettings) -> None:
-        """Retry the failed untaints that are due at ``now`` (epoch seconds)."""
-        for name in [name for name, due in self._pending_untaints.items() if due <= now]:
-            self.untaint(name, settings)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,12 +4,13 @@ The functions from Node to Node are pure edits; ``ClusterWrites.edit_node`` appl
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from nodewright.actuation.drain import EVICTION_RETRY_SECONDS
 from nodewright.actuation.events import taint_removed_event
 from nodewright.actuation.ports import ClusterWrites, Event, EventSink
 from nodewright.clusterstate.deletions import DELETION_SECONDS
@@ -120,6 +121,44 @@ def update_soft_taints(
             cluster.edit_node(name, edit)
         except KubeApiError:
             continue
+
+
+class NodeTainter:
+    """Taints nodes that are to be removed, and untaints nodes that stay. A failed untaint is retried later."""
+
+    def __init__(self, cluster: ClusterWrites, clock: Clock) -> None:
+        self._cluster, self._clock = cluster, clock
+        # Node name → when to try again to remove its taint (epoch seconds).
+        self._pending_untaints: dict[str, float] = {}
+
+    def due(self) -> Collection[float]:
+        """Return when failed untaints are retried (epoch seconds)."""
+        return self._pending_untaints.values()
+
+    def taint(self, name: str, now: float, settings: RemovalSettings) -> tuple[Node | None, str]:
+        """Taint the node. Return the node as it was before, or None and the reason why it could not be tainted."""
+        cordon = settings.drain.cordon_node_before_terminating
+        try:
+            node = self._cluster.edit_node(name, lambda held: with_deletion_taint(held, now, cordon=cordon))
+        except KubeApiError as error:
+            self._pending_untaints[name] = now + EVICTION_RETRY_SECONDS  # the taint may have been written
+            return None, str(error)
+        self._pending_untaints.pop(name, None)
+        return node, "the node is gone"
+
+    def untaint(self, name: str, settings: RemovalSettings) -> None:
+        """Remove the deletion taint; if that fails, retry later."""
+        try:
+            self._cluster.edit_node(name, untaint_edit(settings))
+        except KubeApiError:
+            self._pending_untaints[name] = self._clock.now() + EVICTION_RETRY_SECONDS
+        else:
+            self._pending_untaints.pop(name, None)
+
+    def retry_untaints(self, now: float, settings: RemovalSettings) -> None:
+        """Retry the failed untaints that are due at ``now`` (epoch seconds)."""
+        for name in [name for name, due in self._pending_untaints.items() if due <= now]:
+            self.untaint(name, settings)
 
 
 class StaleTaints(NamedTuple):

@@ -26,7 +26,7 @@ from nodewright.clusterstate.provision_times import after_timeouts, learn_provis
 from nodewright.clusterstate.purchases import without_old
 from nodewright.clusterstate.readiness import ReadinessRules, class_of, find_unhealthy, sort_readiness
 from nodewright.clusterstate.requests import find_arrived
-from nodewright.clusterstate.reservations import ReservationContext, SettledReservations, settle_reservations
+from nodewright.clusterstate.reservations import FoldContext, SettledReservations, settle_reservations
 from nodewright.clusterstate.rules.ca import evaluate_ca
 from nodewright.clusterstate.rules.nodewright import evaluate_nodewright
 from nodewright.clusterstate.rules.seed import evaluate_seed
@@ -82,41 +82,18 @@ def fold(
     since = _unregistered_since(memory, groups, members, seen.now)
     arrivals = learn_provision_times(memory, groups.values(), members, outcomes, settings.failures, seen.now)
     groups = with_patience(groups, arrivals, settings.failures, seen.now)
-    settled = _settle_reservations(
-        ReservationContext(
-            seen=seen.groups,
-            groups=groups,
-            members=members,
-            since=since,
-            memory=memory,
-            templates=settings.templates,
-            policy=settings.policy,
-            now=seen.now,
-        ),
-        outcomes,
-    )
-    with_late = replace(memory, late=memory.late | settled.late)
-    rules = ReadinessRules(
+    context = FoldContext(
+        seen=seen.groups,
+        groups=groups,
+        members=members,
+        since=since,
+        memory=memory,
         templates=settings.templates,
-        first_backoff=settings.failures.initial_node_group_backoff_duration,
-        is_prompt=settings.policy.recognizes_never_ready_nodes,
+        policy=settings.policy,
+        now=seen.now,
     )
-    states: dict[GroupRef, GroupState] = {}
-    for ref, group in groups.items():
-        if _is_idle(group, members, memory, outcomes):
-            states[ref] = GroupState(seen=group)
-            continue
-        context = GroupContext(
-            seen=group,
-            readiness=sort_readiness(group, members, since, with_late, rules, seen.now),
-            outcomes=tuple(outcome for outcome in outcomes if outcome.action.group == ref),
-            memory=memory,
-            loop=settings.loop,
-            now=seen.now,
-            arrived=sum((ref, machine) not in memory.late for machine in find_arrived(group, members, memory)),
-            shortfall=settled.shortfalls.get(ref),
-        )
-        states[ref] = _RULES[settings.policy.rule](context)
+    settled = _settle_reservations(context, outcomes)
+    states = _evaluate_groups(context, outcomes, settled, settings)
     arrivals = after_timeouts(arrivals, states.values(), memory, settings.failures, seen.now)
     tried = tried_deletions(memory, groups, outcomes) if settings.policy.rests_failed_deletions else {}
     provisioning = replace(memory.provisioning, reservations=settled.reservations)
@@ -143,11 +120,42 @@ def _caught_up(
     return replace(memory, scale_down=scale_down), vanished
 
 
-def _settle_reservations(context: ReservationContext, outcomes: Sequence[Outcome]) -> SettledReservations:
+def _settle_reservations(context: FoldContext, outcomes: Sequence[Outcome]) -> SettledReservations:
     """Return the reservations after what happened since; none if the policy does not track them."""
     if not context.policy.tracks_reservations:
         return SettledReservations(reservations={})
     return settle_reservations(context, outcomes)
+
+
+def _evaluate_groups(
+    context: FoldContext, outcomes: Sequence[Outcome], settled: SettledReservations, settings: Settings
+) -> dict[GroupRef, GroupState]:
+    """Return the state of each group by the rule in force."""
+    memory, members, now = context.memory, context.members, context.now
+    with_late = replace(memory, late=memory.late | settled.late)
+    rules = ReadinessRules(
+        templates=settings.templates,
+        first_backoff=settings.failures.initial_node_group_backoff_duration,
+        is_prompt=settings.policy.recognizes_never_ready_nodes,
+    )
+    evaluate = _RULES[settings.policy.rule]
+    states: dict[GroupRef, GroupState] = {}
+    for ref, group in context.groups.items():
+        if _is_idle(group, members, memory, outcomes):
+            states[ref] = GroupState(seen=group)
+            continue
+        of_group = GroupContext(
+            seen=group,
+            readiness=sort_readiness(group, members, context.since, with_late, rules, now),
+            outcomes=tuple(outcome for outcome in outcomes if outcome.action.group == ref),
+            memory=memory,
+            loop=settings.loop,
+            now=now,
+            arrived=sum((ref, machine) not in memory.late for machine in find_arrived(group, members, memory)),
+            shortfall=settled.shortfalls.get(ref),
+        )
+        states[ref] = evaluate(of_group)
+    return states
 
 
 def _is_idle(group: GroupSeen, members: Membership, memory: Memory, outcomes: Sequence[Outcome]) -> bool:

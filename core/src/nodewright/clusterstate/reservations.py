@@ -34,8 +34,8 @@ _LEFTOVER_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReservationContext:
-    """The input for settling reservations.
+class FoldContext:
+    """What one fold knows before reservations are settled and groups are evaluated.
 
     ``seen``: the groups as read now. ``groups``: the groups with their provision times. ``since``: when each instance
     without a node was first seen.
@@ -104,7 +104,7 @@ def open_reservations(
     return found
 
 
-def settle_reservations(context: ReservationContext, outcomes: Sequence[Outcome]) -> SettledReservations:
+def settle_reservations(context: FoldContext, outcomes: Sequence[Outcome]) -> SettledReservations:
     """Return the reservations after calls ended, machines came or went, and time passed.
 
     Nothing is concluded about an unreadable group.
@@ -117,7 +117,7 @@ def settle_reservations(context: ReservationContext, outcomes: Sequence[Outcome]
 class _Settlement:
     """Settles reservations. A group is blamed only for what breaks a reservation that was whole."""
 
-    def __init__(self, context: ReservationContext, found: dict[str, Reservation]) -> None:
+    def __init__(self, context: FoldContext, found: dict[str, Reservation]) -> None:
         self._context = context
         self._found = found
         self._whole = {name for name, reservation in found.items() if not reservation.broken}

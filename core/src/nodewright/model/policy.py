@@ -1,7 +1,7 @@
 """How nodewright differs from cluster-autoscaler: one switch for each difference, with the reason beside it.
 
 A switch says what holds while it is on. It is built once from the profile, the rule of size correction and a few flags.
-docs/differences.md shows this file as a table.
+docs/differences.md shows this file as a table. It is one table, so it is one file, however long.
 """
 
 from collections.abc import Iterator
