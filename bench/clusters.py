@@ -22,7 +22,7 @@ PROVIDER = "cloud"
 class Cluster:
     """Groups with their nodes; pods come and go as from a watch.
 
-    ``picture_seconds`` of the processor went into putting pods into the picture so far.
+    ``picture_seconds`` of the processor went into putting pods into the snapshot so far.
     """
 
     now: float = NOW
@@ -30,7 +30,7 @@ class Cluster:
     groups: dict[GroupRef, GroupSeen] = field(default_factory=dict)
     live: LiveCluster = field(default_factory=LiveCluster)
     sharing: Sharing = field(default_factory=Sharing)
-    picture_seconds: float = 0.0
+    snapshot_seconds: float = 0.0
 
     def add_group(self, group_id: str, size: int, max_size: int, **shape: Any) -> None:
         """A group with so many ready nodes, named ``<group>-<n>``; ``unneeded`` is after how many seconds they go."""
@@ -53,7 +53,7 @@ class Cluster:
         decoded = self.shared(pods)
         began = time.process_time()
         self.live.apply_pods(decoded)
-        self.picture_seconds += time.process_time() - began
+        self.snapshot_seconds += time.process_time() - began
 
     def shared(self, pods: list[Pod]) -> Mapping[str, Pod]:
         """Pods as the adapter of the API server decodes them, by key."""
@@ -61,7 +61,7 @@ class Cluster:
 
     def notes(self) -> dict[str, float]:
         """What was made before the clock started."""
-        return {"picture ms": round(1000 * self.picture_seconds, 1)}
+        return {"snapshot ms": round(1000 * self.snapshot_seconds, 1)}
 
     def look(self) -> Observation:
         """What a loop would observe; ten seconds pass."""

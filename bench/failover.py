@@ -1,7 +1,7 @@
 """How long it takes to leave a group that does not deliver: ``failover.py [SCENARIO…] [--provider aws|gce|azure]``.
 
 Every scenario runs on virtual time under every mode. Without names and without ``--output json`` the machines are
-counted too that are slow but healthy, and docs/failover.md is written anew, with its chart. With ``--provider`` it is the
+counted too that are slow but healthy, and docs/failover.md is written again, with its chart. With ``--provider`` it is the
 vendor's plugin, over HTTP, in place of the fake one; all of them without names write docs/failover-clouds.md. Exit code 1:
 a promise is broken. 2: an unknown name.
 """
@@ -68,7 +68,7 @@ def main() -> int:
         Console(width=WIDTH).print(_table(COLUMNS, [cells(row) for row in rows]))
         if not chosen.names:
             broken += _document(rows)
-    return _tell(broken)
+    return _report_broken(broken)
 
 
 def clouds() -> Any:
@@ -86,10 +86,10 @@ def _measure_clouds(providers: Sequence[str], names: Sequence[str], output: str)
         Console(width=WIDTH).print(_table(table.COLUMNS, [table.cells(row) for row in rows]))
         if not names and set(providers) == set(PROVIDERS):
             table.PAGE.write_text(table.write_page(rows), encoding="utf-8")
-    return _tell(list(table.broken_promises(rows)))
+    return _report_broken(list(table.broken_promises(rows)))
 
 
-def _tell(broken: Sequence[str]) -> int:
+def _report_broken(broken: Sequence[str]) -> int:
     for promise in broken:
         print(f"broken promise: {promise}", file=sys.stderr)
     return 1 if broken else 0

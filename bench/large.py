@@ -58,9 +58,9 @@ def prepare_idle(nodes: int, changes: int, share: float) -> Prepared:
 
 
 def _taken_up(seen: Observation, pods: Sequence[Pod]) -> int:
-    """How many of these stand in the picture, on their nodes."""
-    picture = seen.snapshot
-    return sum(any(pod is held for held in picture.pods(picture.row(pod.spec.node_name))) for pod in pods)
+    """How many of these stand in the snapshot, on their nodes."""
+    snapshot = seen.snapshot
+    return sum(any(pod is held for held in snapshot.pods(snapshot.row(pod.spec.node_name))) for pod in pods)
 
 
 def prepare_affinity(share: float) -> Prepared:
@@ -158,7 +158,7 @@ def _idle(nodes: int, changes: int) -> Benchmark:
     beyond = (f"idle-loop-{nodes}-0", 0.01) if changes == 100 else None
     return Benchmark(
         workload=f"{nodes:,} nodes with 10 pods each, scale-down on, {what}; a whole loop",
-        start="warm picture",
+        start="warm snapshot",
         prepare=partial(prepare_idle, nodes, changes),
         limit=limit,
         beyond=beyond,

@@ -156,7 +156,7 @@ LOOPS: dict[str, Benchmark] = {
     ),
     "run-once-scale-up-warm": Benchmark(
         workload="the same again: pods are classed already",
-        start="warm picture",
+        start="warm snapshot",
         prepare=partial(prepare_scale_up, owners=0, warm=True),
         go=("ScaleUp, quiet, later runs", 10.7),
         wanted=50,
@@ -170,7 +170,7 @@ LOOPS: dict[str, Benchmark] = {
     ),
     "run-once-scale-down-warm": Benchmark(
         workload="the same in the second loop",
-        start="warm picture",
+        start="warm snapshot",
         prepare=partial(prepare_scale_down, warm=True),
         go=_down_row("median"),
         wanted=30,

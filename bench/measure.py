@@ -36,7 +36,7 @@ class Prepared:
 class Benchmark:
     """One workload. ``prepare`` makes its input at a share of its size, untimed.
 
-    ``start`` is what is there when the clock starts: raw bytes, decoded pods, prepared groups or a warm picture.
+    ``start`` is what is there when the clock starts: raw bytes, decoded pods, prepared groups or a warm snapshot.
     ``go`` is the row of the Go figures that it divides by with its seconds, ``wanted`` how many times as fast it is
     to be; where there is no such row, ``limit`` is the most seconds that it may take. ``beyond`` names another benchmark
     and how many seconds more than it this one may take. ``by_wall`` times what waits.

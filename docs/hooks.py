@@ -12,7 +12,7 @@ HEAD = """# Every hook of the provider contract
 This page is made from the sources: `make generate` writes it, and a test compares. Signatures and
 rules are those of `nodewright.spec`, examples those of the plugin `nodewright-fake`, whose tests are the contract suite.
 In the examples `self.cloud` stands for your cloud's SDK, `self._view(group_id)` answers what the last `refresh` brought
-and raises `NodeGroupNotFound`, and `self._look_again(group_id)` reads a group anew after a write of our own.
+and raises `NodeGroupNotFound`, and `self._look_again(group_id)` reads a group again after a write of our own.
 `self._calls.counted(…)` counts calls; `self.cloud.faults…` plays what goes wrong, and is nothing that you need.
 How they make one plugin: [plugin guide](plugin-guide.md).
 """

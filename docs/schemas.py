@@ -171,7 +171,7 @@ def _container_schema(origin: Any, parts: tuple[Any, ...], definitions: dict[str
 
 
 def chart_schema(held: dict[str, Any]) -> dict[str, Any]:
-    """Return the chart's schema with its part for settings made anew."""
+    """Return the chart's schema with its part for settings made again."""
     home = "#/definitions/setting-"
     made = {f"setting-{name}": schema for name, schema in _definitions().items()}
     definitions = {

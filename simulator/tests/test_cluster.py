@@ -28,8 +28,8 @@ def test_a_pod_without_room_is_marked_unschedulable_and_stays_pending() -> None:
     cluster = make()
     submit(cluster, waiting("p"), at=5.0)
     cluster.schedule(5.0)
-    picture = cluster.read(5.0)
-    (pod,) = picture.pending
+    seen = cluster.read(5.0)
+    (pod,) = seen.pending
     (condition,) = pod.status.conditions
     assert (condition.type, condition.status, condition.reason) == ("PodScheduled", "False", "Unschedulable")
     assert condition.last_transition_time is not None
@@ -116,12 +116,12 @@ def test_a_changed_node_keeps_its_pods_and_opens_room() -> None:
 def test_a_picture_is_not_changed_by_what_follows() -> None:
     cluster = make()
     cluster.add_node(build_node("n"), 0.0)
-    picture = cluster.read(0.0)
+    seen = cluster.read(0.0)
     submit(cluster, waiting("p"))
     cluster.schedule(0.0)
     cluster.remove_node("n", 1.0)
-    assert [node.name for _, node in picture.snapshot.nodes()] == ["n"]
-    assert not picture.snapshot.used.any()
+    assert [node.name for _, node in seen.snapshot.nodes()] == ["n"]
+    assert not seen.snapshot.used.any()
 
 
 def test_a_picture_full_of_dead_rows_is_laid_out_anew() -> None:

@@ -55,8 +55,8 @@ class Bench:
         self.cloud.machines = [machine]
         self.kubelets.sync(at)
 
-    def learn(self, template: Node, at: float = 0.0) -> None:
-        self.kubelets.learn({A: template}, at)
+    def set_templates(self, template: Node, at: float = 0.0) -> None:
+        self.kubelets.set_templates({A: template}, at)
 
     def run_until(self, moment: float) -> None:
         while self.agenda.next_due() <= moment:
@@ -73,7 +73,7 @@ def bench() -> Bench:
 
 
 def test_a_node_registers_not_ready_and_becomes_ready(bench: Bench) -> None:
-    bench.learn(build_node("template", labels={"kind": "x"}))
+    bench.set_templates(build_node("template", labels={"kind": "x"}))
     bench.start(100.0)
     bench.run_until(119.9)
     assert bench.nodes == []
@@ -89,7 +89,7 @@ def test_a_node_registers_not_ready_and_becomes_ready(bench: Bench) -> None:
 
 
 def test_nothing_runs_on_a_node_that_is_not_ready(bench: Bench) -> None:
-    bench.learn(build_node("template"))
+    bench.set_templates(build_node("template"))
     bench.start(0.0)
     held = SimulatedPod(pod=build_pod("p", unschedulable=False), arrived=0.0)
     bench.cluster.submit(held)
@@ -102,7 +102,7 @@ def test_nothing_runs_on_a_node_that_is_not_ready(bench: Bench) -> None:
 
 
 def test_a_machine_that_never_registers_is_no_node(bench: Bench) -> None:
-    bench.learn(build_node("template"))
+    bench.set_templates(build_node("template"))
     bench.start(0.0, register=None)
     assert bench.agenda.next_due() == float("inf")
     assert bench.kubelets.machine_counts() == {A: 1}
@@ -112,13 +112,13 @@ def test_a_machine_waits_until_its_group_is_known(bench: Bench) -> None:
     bench.start(0.0)
     bench.run_until(50.0)
     assert bench.nodes == []
-    bench.learn(build_node("template"), 60.0)
+    bench.set_templates(build_node("template"), 60.0)
     bench.run_until(60.0)
     assert [node.name for node in bench.nodes] == ["n-1"]
 
 
 def test_a_stopped_machine_takes_its_node_along(bench: Bench) -> None:
-    bench.learn(build_node("template"))
+    bench.set_templates(build_node("template"))
     bench.start(0.0)
     bench.run_until(30.0)
     bench.cloud.machines = []
@@ -129,7 +129,7 @@ def test_a_stopped_machine_takes_its_node_along(bench: Bench) -> None:
 
 @pytest.mark.parametrize("stops_at", [10.0, 22.0])
 def test_a_machine_stopped_on_the_way_leaves_nothing_behind(bench: Bench, stops_at: float) -> None:
-    bench.learn(build_node("template"))
+    bench.set_templates(build_node("template"))
     bench.start(0.0)
     bench.run_until(stops_at)
     bench.cloud.machines = []
@@ -140,7 +140,7 @@ def test_a_machine_stopped_on_the_way_leaves_nothing_behind(bench: Bench, stops_
 
 def test_startup_taints_stay_for_a_while(bench: Bench) -> None:
     bench.kubelets.startup_taint_seconds = 15.0
-    bench.learn(build_node("template", taints=[build_taint("boot"), build_taint("dedicated")]))
+    bench.set_templates(build_node("template", taints=[build_taint("boot"), build_taint("dedicated")]))
     bench.start(0.0)
     bench.run_until(39.0)
     assert {taint.key for taint in bench.nodes[0].spec.taints} == {"boot", "dedicated"}
@@ -149,7 +149,7 @@ def test_startup_taints_stay_for_a_while(bench: Bench) -> None:
 
 
 def test_a_late_look_registers_nothing_in_the_past(bench: Bench) -> None:
-    bench.learn(build_node("template"))
+    bench.set_templates(build_node("template"))
     bench.cloud.machines = [
         NodeStart(instance_id="i", group_id="a", node_name="n", running_since=0.0, register_after_seconds=1.0)
     ]

@@ -34,7 +34,7 @@ def test_a_small_share_reaches_the_right_result(name: str) -> None:
     assert row["meets"] is None
 
 
-@pytest.mark.parametrize(("name", "note"), [("owned", "picture ms"), ("replay", "loops a second")])
+@pytest.mark.parametrize(("name", "note"), [("owned", "snapshot ms"), ("replay", "loops a second")])
 def test_what_else_is_measured_is_told(name: str, note: str) -> None:
     assert run.measure(name, BENCHMARKS[name], runs=1, share=SHARE)["notes"][note] > 0
 

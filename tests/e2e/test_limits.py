@@ -60,8 +60,8 @@ def create(plane: ControlPlane, path: str, kind: str, name: str, spec: dict[str,
 
 def seen(cluster: KubeCluster) -> Observation:
     now = SystemClock().now()
-    picture = cluster.read(now)
-    return Observation(now=now, snapshot=picture.snapshot, quotas=picture.quotas, provisioning=picture.provisioning)
+    seen = cluster.read(now)
+    return Observation(now=now, snapshot=seen.snapshot, quotas=seen.quotas, provisioning=seen.provisioning)
 
 
 def judged(cluster: KubeCluster, name: str) -> CapacityQuota:

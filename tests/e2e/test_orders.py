@@ -41,8 +41,8 @@ def test_a_pause_holds_until_somebody_ends_it(clean: ControlPlane, shared: Share
     wait_until(lambda: read_status(kubeconfig)["groups"][0]["target"] == 1, "group in the status")
     assert daemon.page("address", "/health-check") == "OK\n"
     assert daemon.page("address", "/readyz") == "OK\n"
-    picture = json.loads(daemon.page("debug_address", "/snapshotz"))
-    assert len(picture["NodeList"]) == 1
+    seen = json.loads(daemon.page("debug_address", "/snapshotz"))
+    assert len(seen["NodeList"]) == 1
     asked = read_asked(clean)
     assert not find_refused(asked, granted())
     rights = {right for right in granted() if right.name == PAUSE_NAME}

@@ -28,7 +28,7 @@ TAINT = "ToBeDeletedByClusterAutoscaler"
 
 @dataclass(frozen=True, kw_only=True)
 class Jump:
-    """``by`` seconds at a moment, for so long (None: for good), and when the engine starts anew, if it does."""
+    """``by`` seconds at a moment, for so long (None: for good), and when the engine starts again, if it does."""
 
     at: float
     by: float

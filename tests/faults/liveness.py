@@ -57,7 +57,7 @@ def check_starvation(facts: Facts) -> Findings:
             time = facts.patience * (2 if waits.joined >= loop.at - 2 * others * facts.patience else 1)
             startup = STARTUP if waits.starting >= loop.at - others * (facts.patience + STARTUP) else 0.0
             since = facts.calm_since(loop.at, others * (time + startup) + TEN_LOOPS + SLACK)
-            if facts.knows_since(loop.at) > since:  # who forgot everything gives each group its time anew
+            if facts.knows_since(loop.at) > since:  # who forgot everything gives each group its time again
                 continue
             starving = [i for i, began in waits.items.items() if began <= since and facts.requests.get(i, 1) == size]
             open_groups = [group for group, began in sound.items() if began <= since]

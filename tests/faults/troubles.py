@@ -203,7 +203,7 @@ def add_hands(draw: Draw, world: World) -> None:
 
 
 def add_recreated_groups(draw: Draw, world: World) -> None:
-    """Add people who delete groups with their machines, and make them anew soon or later."""
+    """Add people who delete groups with their machines, and make them again soon or later."""
     for _ in range(draw(st.integers(1, 3))):
         group = draw(st.sampled_from(world["providers"]["fake"]["groups"]))["name"]
         event: World = {"do": "recreate", "group": group, "start": draw(st.integers(0, 80)) * 30}

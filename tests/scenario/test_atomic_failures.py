@@ -291,7 +291,7 @@ def _check_killed(asking: Asking, result: SimulationResult, latest: float, kill:
 
 
 def test_what_is_left_is_withdrawn_once_and_not_from_requests_of_others() -> None:
-    """The two machines that never came were withdrawn in each loop anew, until nothing of the web's was left."""
+    """The two machines that never came were withdrawn in each loop again, until nothing of the web's was left."""
     asking = make(minutes=25, stock_outs=TWO_LEFT, switched_off=SILENT)
     asking.story.pods(3, at=10 * MINUTE)
     withdrawn = [(at, before, after) for at, what, group, before, after in asking.story.writes("withdraw")]

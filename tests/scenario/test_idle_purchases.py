@@ -108,9 +108,9 @@ def test_pods_of_a_namespace_that_is_being_deleted_get_no_node() -> None:
     live = story.simulation.cluster.live
     live.context = Context(ending_namespaces=frozenset({"dying"}))
     assert story.writes() == []
-    as_ca = run(partial(pods_of, "p", namespace="dying"), "1s", settings={"profile": "ca"})
-    as_ca.simulation.cluster.live.context = Context(ending_namespaces=frozenset({"dying"}))
-    assert [write[1] for write in as_ca.writes()] == ["increase"]
+    ca_run = run(partial(pods_of, "p", namespace="dying"), "1s", settings={"profile": "ca"})
+    ca_run.simulation.cluster.live.context = Context(ending_namespaces=frozenset({"dying"}))
+    assert [write[1] for write in ca_run.writes()] == ["increase"]
 
 
 FAMILIES: tuple[dict[str, Any], ...] = (

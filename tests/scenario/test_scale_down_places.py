@@ -70,7 +70,7 @@ def test_ca_does_not_look_again() -> None:
 
 
 def test_another_place_is_found_at_once() -> None:
-    """The removal begins anew in the next loop, without a pause."""
+    """The removal begins again in the next loop, without a pause."""
     story = disturbed(larges=2)
     first, second = removals(story)[:2]
     assert (first.result, second.result) == (RemovalResult.INTERNAL, RemovalResult.OK)

@@ -138,7 +138,7 @@ def test_a_fresh_start_beside_an_empty_group_whose_target_is_five_corrects_itsel
 
 
 def test_new_pods_do_not_restart_the_time_of_those_before() -> None:
-    """CA starts the deadline of the whole group anew with every increase."""
+    """CA starts the deadline of the whole group again with every increase."""
 
     def run(settings: dict[str, Any]) -> Story:
         story = Story(A, B, stock_outs=SOLD_OUT, switched_off=SILENT, settings=settings, minutes=75)

@@ -22,7 +22,7 @@ def started(story: Story) -> dict[str, float]:
 
 
 def recreate_smaller(story: Story) -> None:
-    """Somebody makes the group anew, with machines of half the size."""
+    """Somebody makes the group again, with machines of half the size."""
     held = story.cloud.group("a")
     held.config = replace(held.config, cpu=1)
     story.cloud.set_target("a", 0)
@@ -79,7 +79,7 @@ def test_what_fits_the_machines_is_bought_all_the_same() -> None:
 def test_a_group_whose_machines_are_right_again_is_asked_after_the_pause() -> None:
     story = Story(A, settings=SOON, small_machines=[{**SMALL, "end": "30m"}], minutes=3 * 60)
     story.pods(1, at=5 * MINUTE, cpu="1900m")
-    story.simulation.engine.restart(40 * MINUTE, down_seconds=60)  # it learns the template anew
+    story.simulation.engine.restart(40 * MINUTE, down_seconds=60)  # it learns the template again
     first, second = story.asked("a")
     assert 55 * MINUTE < second - first < 75 * MINUTE
     assert len(started(story)) == 1

@@ -131,7 +131,7 @@ def make_report() -> LoopReport:
 
 def test_the_daemon_tells_how_buffers_stand() -> None:
     server = DebugServer(FakeClock(NOW))
-    server.learn(make_report(), settings_with(), None)
+    server.publish(make_report(), settings_with(), None)
     held = server.pages()["/status"]({}).body.decode()
     assert '"buffer": "shop/calm"' in held
     assert '"state": "short"' in held

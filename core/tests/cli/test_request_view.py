@@ -165,7 +165,7 @@ def make_report() -> LoopReport:
 
 def test_the_daemon_tells_what_the_api_server_said_last() -> None:
     server = DebugServer(FakeClock(NOW))
-    server.learn(make_report(), settings_with(), None)
+    server.publish(make_report(), settings_with(), None)
     held = server.pages()["/status"]({}).body.decode()
     assert '"request": "ml/held"' in held
     assert '"booked_until": "1970-01-02T03:55:40Z"' in held

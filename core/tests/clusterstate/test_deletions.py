@@ -69,8 +69,8 @@ def test_the_fold_remembers_for_how_long_deletions_count() -> None:
     memory = Memory(deletions={(G, "a"): NOW - 599, (G, "b"): NOW - 600})
     longer = with_instances(memory=memory).state(settings_with(deletion_window=3600.0)).memory
     assert (longer.deletions, longer.deletion_window) == (memory.deletions, 3600.0)
-    as_ca = with_instances(memory=memory).state(settings_with(profile="ca")).memory
-    assert (as_ca.deletions, as_ca.deletion_window) == ({}, 0.0)
+    ca_memory = with_instances(memory=memory).state(settings_with(profile="ca")).memory
+    assert (ca_memory.deletions, ca_memory.deletion_window) == ({}, 0.0)
 
 
 A = GroupRef("cloud", "a")

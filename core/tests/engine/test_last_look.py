@@ -1,4 +1,4 @@
-"""Right before an undrained deletion the API server lists the nodes anew, and what they say decides."""
+"""Right before an undrained deletion the API server lists the nodes again, and what they say decides."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""The threads that keep the picture, together."""
+"""The threads that keep the snapshot, together."""
 
 import threading
 from contextlib import AbstractContextManager

@@ -79,13 +79,13 @@ def test_what_is_read(site: Site) -> None:
     site.server.put(f"{PODS}/on", pod("on", node="a", condition=False))
     site.server.put(f"{PODS}/off", pod("off"))
     site.server.put(f"{MAPS}/{CONFIG_MAP}", {"data": {"priorities": "10: ['.*']"}})
-    picture = open_site(site).cluster.read(NOW)
-    assert [(node.name, [p.name for p in picture.snapshot.pods(row)]) for row, node in picture.snapshot.nodes()] == [
+    seen = open_site(site).cluster.read(NOW)
+    assert [(node.name, [p.name for p in seen.snapshot.pods(row)]) for row, node in seen.snapshot.nodes()] == [
         ("a", ["on"])
     ]
-    assert [waiting.name for waiting in picture.pending] == ["off"]
-    assert picture.priorities == "10: ['.*']"
-    assert not picture.problem
+    assert [waiting.name for waiting in seen.pending] == ["off"]
+    assert seen.priorities == "10: ['.*']"
+    assert not seen.problem
 
 
 def test_a_node_of_the_future_is_as_old_as_it_is_known(site: Site) -> None:

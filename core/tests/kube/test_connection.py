@@ -58,7 +58,7 @@ MakeConnection = Callable[[dict[str, Any]], Connection]
 
 @pytest.fixture
 def connect_as(tmp_path: Path) -> Iterator[MakeConnection]:
-    """A connection as the user that is described; once more, the kubeconfig is written anew."""
+    """A connection as the user that is described; once more, the kubeconfig is written again."""
     Notes.seen, Notes.tokens, Notes.refused = [], [], set()
 
     with HTTPServer(("127.0.0.1", 0), Notes) as server:
@@ -135,7 +135,7 @@ def test_how_long_to_wait_is_asked_for_within_reason(connection: Connection, ask
 
 
 def test_what_the_api_server_refuses_is_asked_for_again(connect_as: MakeConnection) -> None:
-    """Once, and only if there is something else to try: the kubeconfig was written anew."""
+    """Once, and only if there is something else to try: the kubeconfig was written again."""
     connection = connect_as({"token": "first"})
     assert ask(connection) == "Bearer first"
     Notes.refused = {"Bearer first"}

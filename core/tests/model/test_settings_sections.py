@@ -16,7 +16,7 @@ FILES = {
     "planner/explain/node.py": "the entry point that explains a node of a plan",
     "validate/actions.py": "an entry point of the check",
     "validate/removals.py": "an entry point of the check",
-    "adapters/shadow.py": "folds and plans anew",
+    "adapters/shadow.py": "folds and plans again",
     "adapters/metrics/metrics.py": "takes other settings while the process runs",
     "adapters/kube/caches.py": "four sections say which kinds are followed",
 }

@@ -20,7 +20,7 @@ A, B = GroupRef("bent", "a"), GroupRef("bent", "b")
 
 
 class Cluster:
-    """Pictures of an empty cluster with one pending pod."""
+    """Snapshots of an empty cluster with one pending pod."""
 
     problem = ""
     error: Exception | None = None

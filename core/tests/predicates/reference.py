@@ -96,7 +96,7 @@ def explain_affinity(snapshot: Snapshot, pod: PodClass, row: int) -> Reasons | N
     labels = snapshot.node(row).metadata.labels
     terms, namespaces = terms_of(pod), snapshot.context.namespaces
     affinity = with_selected(terms.affinity, namespaces)
-    if affinity and not _has_company(snapshot, pod, affinity, labels):
+    if affinity and not _has_wanted_pods(snapshot, pod, affinity, labels):
         return (AFFINITY_REASON,)
     for term in with_selected(terms.anti_affinity, namespaces):
         if any(term.is_about(other, NO_LABELS) and _near(snapshot, term, other, labels) for other in _placed(snapshot)):
@@ -109,13 +109,13 @@ def explain_affinity(snapshot: Snapshot, pod: PodClass, row: int) -> Reasons | N
     return None
 
 
-def _has_company(snapshot: Snapshot, pod: PodClass, terms: tuple[Term, ...], labels: Mapping[str, str]) -> bool:
+def _has_wanted_pods(snapshot: Snapshot, pod: PodClass, terms: tuple[Term, ...], labels: Mapping[str, str]) -> bool:
     if any(term.key not in labels for term in terms):
         return False
-    company = [other for other in _placed(snapshot) if all(term.is_about(other, NO_LABELS) for term in terms)]
+    wanted_pods = [other for other in _placed(snapshot) if all(term.is_about(other, NO_LABELS) for term in terms)]
     pairs = {
         (term.key, there[term.key])
-        for other in company
+        for other in wanted_pods
         for there in _labels_where(snapshot, other)
         for term in terms
         if term.key in there

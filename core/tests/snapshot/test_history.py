@@ -15,7 +15,7 @@ EVERYTHING = tuple(FEATURES)
 
 
 def rebuild(snapshot: Snapshot) -> tuple[Snapshot, list[int]]:
-    """The same nodes and pods without the history, and the rows of the old picture in order of the new."""
+    """The same nodes and pods without the history, and the rows of the old snapshot in order of the new."""
     fresh, rows = snapshot.sibling(), [row for row, _ in snapshot.nodes()]
     fresh.context = snapshot.context
     fresh.add_nodes([node for _, node in snapshot.nodes()])
@@ -31,7 +31,7 @@ def columns(snapshot: Snapshot) -> dict[str, int]:
     return {name: column for name, column in known if snapshot.free[:, column].any()}
 
 
-def picture(snapshot: Snapshot, classes: list[PodClass]) -> tuple[Any, ...]:
+def contents(snapshot: Snapshot, classes: list[PodClass]) -> tuple[Any, ...]:
     """Everything that can be seen of a snapshot."""
     # How many resources are known is common to a family; what a node has of them is its own.
     free = {name: snapshot.free[:, column].tolist() for name, column in columns(snapshot).items()}
@@ -58,10 +58,10 @@ def test_counts_kept_equal_counts_made_afresh(world: tuple[Snapshot, list[PodCla
 def test_a_fork_never_changes_its_parent(world: tuple[Snapshot, list[PodClass]], data: st.DataObject) -> None:
     snapshot, classes = world
     fork = snapshot.fork()
-    before = picture(snapshot, classes)
+    before = contents(snapshot, classes)
     data.draw(futures(fork, classes))
-    picture(fork, classes)
-    assert picture(snapshot, classes) == before
+    contents(fork, classes)
+    assert contents(snapshot, classes) == before
 
 
 @given(worlds(*EVERYTHING), st.data())
@@ -69,6 +69,6 @@ def test_a_fork_never_changes_its_parent(world: tuple[Snapshot, list[PodClass]],
 def test_a_parent_never_changes_its_fork(world: tuple[Snapshot, list[PodClass]], data: st.DataObject) -> None:
     snapshot, classes = world
     fork = snapshot.fork()
-    before = picture(fork, classes)
+    before = contents(fork, classes)
     data.draw(futures(snapshot, classes))
-    assert picture(fork, classes) == before
+    assert contents(fork, classes) == before

@@ -8,8 +8,8 @@ from nodewright.testkit.builders import build_pod
 
 
 def roll_of(*pods: Pod) -> NodePods:
-    picture = Snapshot()
-    return NodePods([picture.class_of(pod, placed=True) for pod in pods], pods)
+    snapshot = Snapshot()
+    return NodePods([snapshot.class_of(pod, placed=True) for pod in pods], pods)
 
 
 A, B, C = (build_pod(name, node_name="n") for name in "abc")

@@ -19,7 +19,7 @@ from nodewright.snapshot.observation import GroupSeen
 from nodewright.snapshot.pod_places import PodPlaces
 from nodewright.testkit import build_node
 
-# Learned anew by looking; of the last two, what concerns no work in flight.
+# Learned again by looking; of the last two, what concerns no work in flight.
 RELEARNED = {"samples", "last_known", "node_groups"}
 
 

@@ -1,4 +1,4 @@
-"""The check of removals as plainly as it can be told: one pod and one node at a time, everything computed anew."""
+"""The check of removals as plainly as it can be told: one pod and one node at a time, everything computed again."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

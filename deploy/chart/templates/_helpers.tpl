@@ -30,7 +30,7 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "nodewright.podAnnotations" -}}
-{{- /* The node that it runs on is not removed under it. And it starts anew with other providers, unlike other settings. */ -}}
+{{- /* The node that it runs on is not removed under it. And it starts again with other providers, unlike other settings. */ -}}
 {{- $own := dict "cluster-autoscaler.kubernetes.io/safe-to-evict" "false" -}}
 {{- $_ := set $own "checksum/providers" (toJson (default dict .Values.providers) | sha256sum) -}}
 {{- toYaml (merge (dict) (default dict .Values.podAnnotations) $own) -}}

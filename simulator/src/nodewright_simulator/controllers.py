@@ -85,11 +85,11 @@ class DeploymentController:
     def _create(self, at: float) -> None:
         pod = named(self._template, f"{self._name}-{self._made}", at)
         self._made += 1
-        created = SimulatedPod(pod=pod, arrived=at, on_start=self._tell, on_loss=self._replace)
+        created = SimulatedPod(pod=pod, arrived=at, on_start=self._note_start, on_loss=self._replace)
         self._pods.append(created)
         self._cluster.submit(created)
 
-    def _tell(self, started: SimulatedPod, at: float) -> None:  # noqa: ARG002 - which one does not matter
+    def _note_start(self, started: SimulatedPod, at: float) -> None:  # noqa: ARG002 - which one does not matter
         if self._on_start is not None:
             self._on_start(at)
 
@@ -101,7 +101,7 @@ class DeploymentController:
 
 
 class Jobs:
-    """Runs pods that end by themselves; one that is lost on the way starts anew."""
+    """Runs pods that end by themselves; one that is lost on the way starts again."""
 
     def __init__(self, cluster: SimulatedCluster, agenda: Agenda) -> None:
         self._cluster = cluster
@@ -111,7 +111,7 @@ class Jobs:
     def run(self, pod: Pod, lifetime: float, at: float, *, resumes: bool = False) -> None:
         """Create ``pod`` now; it ends ``lifetime`` seconds after it starts.
 
-        A pod that ``resumes`` runs only the rest of that time when it starts anew, like a service with a fixed end.
+        A pod that ``resumes`` runs only the rest of that time when it starts again, like a service with a fixed end.
         """
 
         def end_later(started: SimulatedPod, moment: float) -> None:

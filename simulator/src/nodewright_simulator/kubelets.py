@@ -59,7 +59,7 @@ class Kubelets:
         """How many machines of each group run."""
         return {ref: len(machines) for ref, machines in self._machines.items()}
 
-    def learn(self, templates: Mapping[GroupRef, Node], at: float) -> None:
+    def set_templates(self, templates: Mapping[GroupRef, Node], at: float) -> None:
         """Learn what nodes of each group look like; machines that waited for that register."""
         self._templates = {**self._templates, **templates}
         waiting, self._waiting = self._waiting, []

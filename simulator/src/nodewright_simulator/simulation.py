@@ -317,7 +317,7 @@ class Simulation:
         report, engine = self.engine.work(lambda engine: engine.run_once()), self.engine.alive
         if report is None or engine is None:
             return None
-        self._learn(report)
+        self._update_templates(report)
         self._recorder.take(report)
         due, timer = map(self._engine_clock.true_time, (engine.next_loop_at(report), report.next_timer))
         self._pacing.ran(due, settled=report.is_settled, timer=timer)
@@ -337,13 +337,13 @@ class Simulation:
         if wrote or self.cluster.has_news:
             self._cloud_due = min(self._cloud_due, self._clock.now())
 
-    def _learn(self, report: LoopReport) -> None:
+    def _update_templates(self, report: LoopReport) -> None:
         """Nodes look as their group's template, and cost what the provider says."""
         if report.state is None:
             return
         seen = report.state.observation.groups
         templates = {ref: group.template for ref, group in seen.items() if group.template is not None}
-        self.kubelets.learn(templates, self._clock.now())
+        self.kubelets.set_templates(templates, self._clock.now())
         self._meter.prices.update(
             {ref: group.hourly_price for ref, group in seen.items() if group.hourly_price is not None}
         )

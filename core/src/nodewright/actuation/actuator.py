@@ -94,7 +94,7 @@ class InstanceDeleter:
         self._calls = calls
         self._targets: dict[GroupRef, int] = {}
 
-    def learn_targets(self, state: ClusterState, outcomes: Iterable[WriteOutcome]) -> None:
+    def update_targets(self, state: ClusterState, outcomes: Iterable[WriteOutcome]) -> None:
         """Take the targets that the last loop read, adjusted by the loop's own calls."""
         seen = state.observation.groups
         self._targets = {ref: group.target for ref, group in seen.items() if group.target is not None}
@@ -185,7 +185,7 @@ class Actuator:
         Cancel removals in groups that must not shrink any more, taint the nodes of new removals, update soft taints.
         ``outcomes`` are this loop's cloud calls: with what the loop observed they give the target sizes.
         """
-        self._deleter.learn_targets(state, outcomes)
+        self._deleter.update_targets(state, outcomes)
         self._cancel(state.memory.scale_down.quarantined_until.keys(), "its group is quarantined")
         if not state.is_halted:
             self._cancel(state.left_out, "the cluster is unhealthy through its group")

@@ -20,7 +20,7 @@ from nodewright.clusterstate.deletions import (
 from nodewright.clusterstate.membership import Membership, find_members, unregistered_ids
 from nodewright.clusterstate.memory import ArrivalHistory, Backoff, Deferral, Memory, ProvisioningMemory
 from nodewright.clusterstate.new_groups import find_empty_since, refused_creations
-from nodewright.clusterstate.node_samples import learn_samples
+from nodewright.clusterstate.node_samples import update_samples
 from nodewright.clusterstate.observed_groups import known_groups, remember_ran, with_evidence, with_own_writes
 from nodewright.clusterstate.provision_times import after_timeouts, learn_provision_times, with_patience
 from nodewright.clusterstate.purchases import without_old
@@ -240,7 +240,7 @@ def _remember(found: _Findings, backoffs: Mapping[GroupRef, Backoff], memory: Me
         deletion_tried=found.tried,
         node_groups=found.members.group_of_id,
         members=found.members,
-        samples=learn_samples(memory, found.members, groups, found.seen, settings.templates, settings.policy),
+        samples=update_samples(memory, found.members, groups, found.seen, settings.templates, settings.policy),
         arrivals=found.arrivals,
         last_known=_last_known(found.seen.groups, memory),
         scale_down=with_most_nodes(memory.scale_down, nodes, found.seen.now),

@@ -22,7 +22,7 @@ STABLE_SECONDS = 60.0
 STANDARD_RESOURCES = ("cpu", "memory", "ephemeral-storage", "pods")
 
 
-def learn_samples(
+def update_samples(
     memory: Memory,
     members: Membership,
     groups: Mapping[GroupRef, GroupSeen],

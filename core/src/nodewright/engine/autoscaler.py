@@ -109,7 +109,7 @@ class Autoscaler:
         self._actuator = Actuator(ports, settings.removals, self._name)
         self._startup_cleanup = StartupCleanup(world.cluster, world.events)
         # Ended removals that the current loop has taken from the inbox.
-        self._learned: tuple[RemovalEnded, ...] = ()
+        self._ended_removals: tuple[RemovalEnded, ...] = ()
         self._is_halted = False
 
     def use(self, settings: Settings) -> None:
@@ -154,7 +154,7 @@ class Autoscaler:
             unfinished = self._startup_cleanup.is_pending or self._inbox.ended
             timer = started if unfinished else next_timer(step.state, step.plan, self._settings)
             timer = min(timer, self._startup_cleanup.next_at(), self._next_release())
-        ended, self._learned = self._clock.now(), ()
+        ended, self._ended_removals = self._clock.now(), ()
         report = LoopReport(
             started=started,
             finished=ended,
@@ -194,7 +194,7 @@ class Autoscaler:
 
     def unreported(self) -> tuple[RemovalEnded, ...]:
         """Return the removals that have ended and are in no report yet."""
-        return (*self._learned, *self._inbox.ended)
+        return (*self._ended_removals, *self._inbox.ended)
 
     @property
     def _loop_name(self) -> str:
@@ -317,7 +317,7 @@ class Autoscaler:
         If the cluster cannot be read, the results of calls wait for the next loop.
         """
         removing, ended, outcomes = self._actuator.under_way(), self._inbox.drain_ended(), self._inbox.drain()
-        self._learned = ended
+        self._ended_removals = ended
         failed = (over.removal for over in ended if over.result != RemovalResult.OK)
         memory = without_charge(before, machines_of(failed))
 
@@ -342,7 +342,7 @@ class Autoscaler:
                 self._inbox.post(outcome)
             for over in ended:
                 self._inbox.post_ended(over)
-            self._learned = ()
+            self._ended_removals = ()
             raise
         if not problem:
             settled = self._startup_cleanup.take_settled(state)

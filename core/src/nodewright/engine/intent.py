@@ -115,7 +115,7 @@ class Covering:
     """What was saved last, and with it the writes that may be under way until when.
 
     A group is covered for as long as a call to its cloud may take, and ``START_SECONDS`` more. A write that starts
-    later than that is saved anew.
+    later than that is saved again.
     """
 
     def __init__(self, store: StateStore, gate: WriteFence, clock: Clock) -> None:

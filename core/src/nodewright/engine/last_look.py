@@ -18,7 +18,7 @@ class LastLook:
     """Withholds the deletion of machines that the nodes contradict by now; ``withheld`` are those of this loop.
 
     The cluster is read before the clouds, whose answers may take minutes, calls before this one may have hung, and a
-    watch may be stuck: a machine may have become a node since. So the API server lists the nodes anew, past every cache,
+    watch may be stuck: a machine may have become a node since. So the API server lists the nodes again, past every cache,
     once a loop that deletes any of ``actions``' machines.
     """
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from nodewright.model.pod import Pod
-from nodewright.snapshot.pod_class import PodClass, ask_once
+from nodewright.snapshot.pod_class import PodClass, map_alike
 from nodewright.snapshot.snapshot import Snapshot
 
 MAX_VARIETIES = 10
@@ -29,7 +29,7 @@ def group_pods(pods: Iterable[Pod], snapshot: Snapshot) -> list[PodGroup]:
     first ten classes (``MAX_VARIETIES``).
     """
     grouper = _Grouper(snapshot)
-    for pod, known in ask_once(pods, grouper.find):
+    for pod, known in map_alike(pods, grouper.find):
         group = grouper.find(pod) if known.alone and known.pods and not grouper.accepts_next(known) else known
         group.pods.append(pod)
     return grouper.groups

@@ -73,7 +73,7 @@ class Policy:
     keeps_timers_over_restart: bool = _row(
         _NODES,
         "Continues the timers of scale-down after a restart.",
-        "Begins all of them anew.",
+        "Begins all of them again.",
         "Restarts would otherwise keep unneeded nodes for ever.",
     )
     recognizes_never_ready_nodes: bool = _row(
@@ -95,7 +95,7 @@ class Policy:
 
     spares_machines_that_ran: bool = _row(
         _SIZES,
-        "Does not believe that a machine failed to start if it ran or is a node, and lists the nodes anew before it deletes.",
+        "Does not believe that a machine failed to start if it ran or is a node, and lists the nodes again before it deletes.",
         "Deletes what the cloud reports as failed.",
         "A wrong status of a cloud would delete machines with running pods.",
         when=When.RULE_NOT_CA,
@@ -306,7 +306,7 @@ class Policy:
     uses_smaller_size: bool = _row(
         _DOWN,
         "Plans removals with the smaller one of a group's size now and after this loop's calls.",
-        "Reads sizes anew after its calls.",
+        "Reads sizes again after its calls.",
         "A call may be refused.",
     )
     replaced_pods_need_no_place: bool = _row(
@@ -459,7 +459,7 @@ class Policy:
     keeps_condition_times: bool = _row(
         _REQUESTS,
         "Dates a condition by when its status changed.",
-        "Dates it anew at each write.",
+        "Dates it again at each write.",
         "Kubernetes defines lastTransitionTime so, and ages are read from it.",
     )
     applies_conditions: bool = _row(

@@ -9,7 +9,7 @@ from nodewright.model.pod import Pod, PodSpec, PodStatus, Volume
 from nodewright.model.quantity import Quantity
 
 T = TypeVar("T")
-# When this many parts are held, all are dropped and sharing starts anew. A status has the time of each change: statuses
+# When this many parts are held, all are dropped and sharing starts again. A status has the time of each change: statuses
 # of pods created together are equal, and old ones do not occur again.
 _MAX_PARTS, _MAX_STATUSES = 2**16, 2**10
 

@@ -209,7 +209,7 @@ def _settle_requests(start: _Start) -> _Start:
 
 
 def _find_waiting_pods(start: _Start) -> _Start:
-    """Find the pending pods, and those that controllers will create anew for pods that are being evicted."""
+    """Find the pending pods, and those that controllers will create again for pods that are being evicted."""
     seen, settings = start.state.observation, start.settings
     snapshot, classes = seen.snapshot, seen.snapshot.vocabulary.classes
     unhelped = unhelped_namespaces(snapshot, settings.policy)

@@ -73,7 +73,7 @@ def is_admitted(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask:
 
 def static_key(pod: PodClass) -> tuple[object, ...]:
     """Return a key: plain classes with the same key are admitted to the same nodes."""
-    return _static_key(pod) if pod.is_choosy else ()
+    return _static_key(pod) if pod.has_node_constraints else ()
 
 
 @per_class

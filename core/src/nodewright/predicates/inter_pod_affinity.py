@@ -71,14 +71,14 @@ def _demand(pod: PodClass, namespaces: Namespaces) -> _Demand:
 def _compile(
     pod: PodClass, names: tuple[frozenset[str], ...], affinity: tuple[Term, ...], unwanted: tuple[Term, ...]
 ) -> _Demand:
-    def company(other: PodClass) -> bool:
+    def is_wanted(other: PodClass) -> bool:
         return all(term.is_about(other, NO_LABELS) for term in affinity)
 
     return _Demand(
         names=names,
-        wanted=tuple((key, DomainQuery(_domains(key), company, _shortlist(affinity[:1]))) for key in _keys(affinity)),
+        wanted=tuple((key, DomainQuery(_domains(key), is_wanted, _shortlist(affinity[:1]))) for key in _keys(affinity)),
         unwanted=tuple((key, _any_of(key, unwanted)) for key in _keys(unwanted)),
-        starts=company(pod),
+        starts=is_wanted(pod),
     )
 
 
@@ -134,7 +134,7 @@ def _guard_query(pod: PodClass, key: str, labels: Mapping[str, str]) -> DomainQu
 
 def _mask(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask | None:
     demand = _demand(pod, snapshot.context.namespaces)
-    found = _company_mask(snapshot, demand, window) if demand.wanted else None
+    found = _affinity_mask(snapshot, demand, window) if demand.wanted else None
     for key, query in (*demand.unwanted, *_guards(snapshot, pod)):
         counts = snapshot.domain_counts(query)
         if counts.total:
@@ -143,7 +143,7 @@ def _mask(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask | None:
     return found
 
 
-def _company_mask(snapshot: Snapshot, demand: _Demand, window: slice) -> Mask:
+def _affinity_mask(snapshot: Snapshot, demand: _Demand, window: slice) -> Mask:
     """Return a mask of the rows with every key of the affinity terms and wanted pods in each of these domains."""
     found: Mask = np.ones(window.stop - window.start, dtype=np.bool_)
     counted = [(snapshot.labels(key)[window], snapshot.domain_counts(query)) for key, query in demand.wanted]
@@ -161,7 +161,7 @@ def _refuse_pod(_: Snapshot, pod: PodClass) -> Texts | None:
 def _explain(snapshot: Snapshot, pod: PodClass, row: int) -> Texts | None:
     demand = _demand(pod, snapshot.context.namespaces)
     labels = snapshot.node(row).metadata.labels
-    if not _has_company(snapshot, demand, labels):
+    if not _has_wanted_pods(snapshot, demand, labels):
         return (AFFINITY_REASON,)
     if any(_pods_near(snapshot, labels, counted) for counted in demand.unwanted):
         return (ANTI_AFFINITY_REASON,)
@@ -170,7 +170,7 @@ def _explain(snapshot: Snapshot, pod: PodClass, row: int) -> Texts | None:
     return None
 
 
-def _has_company(snapshot: Snapshot, demand: _Demand, labels: Mapping[str, str]) -> bool:
+def _has_wanted_pods(snapshot: Snapshot, demand: _Demand, labels: Mapping[str, str]) -> bool:
     if any(key not in labels for key, _ in demand.wanted):
         return False
     none_exists = not any(snapshot.domain_counts(query).total for _, query in demand.wanted)

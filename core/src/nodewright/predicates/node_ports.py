@@ -41,7 +41,7 @@ def _clash(one: Port, other: Port) -> bool:
 
 
 @per_class
-def _rivals(pod: PodClass) -> DomainQuery:
+def _conflicting_pods(pod: PodClass) -> DomainQuery:
     """Return a query that counts, per node, pods with a conflicting host port."""
     return DomainQuery(row_numbers, lambda other: _overlap(host_ports(pod), host_ports(other)))
 
@@ -53,7 +53,7 @@ def _concerns(pod: PodClass) -> bool:
 def _mask(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask | None:
     if not host_ports(pod):
         return None
-    free: Mask = snapshot.domain_counts(_rivals(pod)).pods_at(row_numbers(snapshot)[window]) == 0
+    free: Mask = snapshot.domain_counts(_conflicting_pods(pod)).pods_at(row_numbers(snapshot)[window]) == 0
     return free
 
 

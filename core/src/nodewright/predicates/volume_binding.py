@@ -40,7 +40,7 @@ _STORAGE = "storage"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Wish:
+class _UnboundClaim:
     """A claim that waits for its first pod, with the volumes that may serve it, best first.
 
     ``reserved`` is the volume that names this claim; then only this volume may serve it.
@@ -57,7 +57,7 @@ class _Plan:
 
     bound: tuple[PersistentVolume | None, ...]
     selected: tuple[tuple[str, PersistentVolumeClaim], ...]
-    wishes: tuple[_Wish, ...]
+    unbound_claims: tuple[_UnboundClaim, ...]
 
 
 @per_context
@@ -70,7 +70,7 @@ def _plan(pod: PodClass, context: Context) -> _Plan:
     return _Plan(
         bound=tuple(bound),
         selected=tuple((node, claim) for node, claim in selected if node is not None),
-        wishes=tuple(_make_wish(claim, context) for claim in open_claims),
+        unbound_claims=tuple(_make_unbound_claim(claim, context) for claim in open_claims),
     )
 
 
@@ -88,8 +88,8 @@ def _mask(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask | None:
         found &= False if volume is None else _reach_mask(snapshot, volume, window)
     for node, claim in plan.selected:
         found &= _row_mask(snapshot, node, window) & _provision_mask(snapshot, claim, window)
-    if plan.wishes:
-        found &= _serve_mask(snapshot, plan.wishes, window)
+    if plan.unbound_claims:
+        found &= _serve_mask(snapshot, plan.unbound_claims, window)
     return found
 
 
@@ -108,19 +108,19 @@ def _row_mask(snapshot: Snapshot, name: str, window: slice) -> Mask:
     return found
 
 
-def _serve_mask(snapshot: Snapshot, wishes: tuple[_Wish, ...], window: slice) -> Mask:
+def _serve_mask(snapshot: Snapshot, unbound_claims: tuple[_UnboundClaim, ...], window: slice) -> Mask:
     """Return a mask of the rows where every claim finds a volume, smallest claims first, or can be provisioned."""
     found: Mask = np.ones(window.stop - window.start, dtype=np.bool_)
     left: dict[str, Mask] = {}
-    for wish in wishes:
+    for unbound in unbound_claims:
         served = np.zeros_like(found)
-        for volume in (wish.reserved,) if wish.reserved is not None else wish.candidates:
+        for volume in (unbound.reserved,) if unbound.reserved is not None else unbound.candidates:
             if volume.name not in left:
                 left[volume.name] = _reach_mask(snapshot, volume, window)
             taken = left[volume.name] & ~served
             left[volume.name] = left[volume.name] & ~taken
             served |= taken
-        found &= served | _provision_mask(snapshot, wish.claim, window)
+        found &= served | _provision_mask(snapshot, unbound.claim, window)
     return found
 
 
@@ -166,7 +166,7 @@ def _explain(snapshot: Snapshot, pod: PodClass, row: int) -> Texts | None:
     if any(name != node.name for name, _ in plan.selected):
         reasons.append(BIND_REASON)
     else:
-        unserved = _find_unserved(plan.wishes, lambda volume: _reaches(volume, labels))
+        unserved = _find_unserved(plan.unbound_claims, lambda volume: _reaches(volume, labels))
         claims = [*(claim for _, claim in plan.selected), *unserved]
         reasons.append(_fault_of_provisioning(claims, labels, snapshot.context))
     # kube-scheduler puts a missing volume last.
@@ -238,7 +238,7 @@ def _owns(pod: PodClass, claim: PersistentVolumeClaim) -> bool:
     return controller is not None and controller.uid == pod.pod.metadata.uid
 
 
-def _make_wish(claim: PersistentVolumeClaim, context: Context) -> _Wish:
+def _make_unbound_claim(claim: PersistentVolumeClaim, context: Context) -> _UnboundClaim:
     """Return the volumes that may serve a claim, on any node (kube-scheduler's FindMatchingVolume)."""
     storage_class = class_name_of_claim(claim)
     alike = [
@@ -248,7 +248,7 @@ def _make_wish(claim: PersistentVolumeClaim, context: Context) -> _Wish:
     ]
     reserved = next((volume for volume in alike if _is_reserved(volume, claim)), None)
     free = [volume for volume in alike if volume.spec.claim_ref is None and _is_free_for(volume, claim)]
-    return _Wish(claim=claim, candidates=tuple(sorted(free, key=_size_of_volume)), reserved=reserved)
+    return _UnboundClaim(claim=claim, candidates=tuple(sorted(free, key=_size_of_volume)), reserved=reserved)
 
 
 def _size_of_claim(claim: PersistentVolumeClaim) -> Quantity:
@@ -259,15 +259,17 @@ def _size_of_volume(volume: PersistentVolume) -> Quantity:
     return volume.spec.capacity.get(_STORAGE, ZERO)
 
 
-def _find_unserved(wishes: Iterable[_Wish], reaches: Callable[[PersistentVolume], bool]) -> list[PersistentVolumeClaim]:
+def _find_unserved(
+    unbound_claims: Iterable[_UnboundClaim], reaches: Callable[[PersistentVolume], bool]
+) -> list[PersistentVolumeClaim]:
     """Return the claims without a volume on a node that can use only some volumes. Each volume serves one claim."""
     taken: set[str] = set()
     unserved = []
-    for wish in wishes:
-        options = (wish.reserved,) if wish.reserved is not None else wish.candidates
+    for unbound in unbound_claims:
+        options = (unbound.reserved,) if unbound.reserved is not None else unbound.candidates
         chosen = next((volume for volume in options if volume.name not in taken and reaches(volume)), None)
         if chosen is None:
-            unserved.append(wish.claim)
+            unserved.append(unbound.claim)
         else:
             taken.add(chosen.name)
     return unserved

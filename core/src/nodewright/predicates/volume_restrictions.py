@@ -53,7 +53,7 @@ def _clash_rbd(one: Rbd, other: Rbd) -> bool:
 
 
 @per_class
-def _rivals(pod: PodClass) -> DomainQuery:
+def _conflicting_pods(pod: PodClass) -> DomainQuery:
     """Return a query that counts, per node, pods with a conflicting disk."""
     disks = _disks(pod)
     return DomainQuery(row_numbers, lambda other: any(_clash(a, b) for a in disks for b in _disks(other)))
@@ -93,7 +93,7 @@ def _mask(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask | None:
         return np.zeros(window.stop - window.start, dtype=np.bool_)
     if not _disks(pod):
         return None
-    free: Mask = snapshot.domain_counts(_rivals(pod)).pods_at(row_numbers(snapshot)[window]) == 0
+    free: Mask = snapshot.domain_counts(_conflicting_pods(pod)).pods_at(row_numbers(snapshot)[window]) == 0
     return free
 
 

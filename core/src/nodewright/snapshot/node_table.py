@@ -31,7 +31,7 @@ class Vocabulary:
         self.resources: dict[str, int] = {PODS: 0, "cpu": 1, "memory": 2, "ephemeral-storage": 3}
         self.label_values: dict[str, dict[str, int]] = {}
         self._interned: dict[str, dict[Any, int]] = {}
-        # Key → row → (pods, value computed from these pods). If a snapshot has other pods there, it computes anew.
+        # Key → row → (pods, value computed from these pods). If a snapshot has other pods there, it computes again.
         self.of_pods: dict[Hashable, dict[int, tuple[object, Any]]] = {}
 
     def value_id(self, key: str, value: str) -> int:

@@ -30,7 +30,7 @@ class PodClass:
 
     ``requests`` are those of an incoming pod, ``placed_requests`` those of a running one (in-place resizes).
     ``is_plain``: on nodes that admit the pod, only amounts of resources decide how many pods of the class fit.
-    ``is_choosy``: the pod restricts or extends the nodes that admit it. ``pod`` represents the class: read only its
+    ``has_node_constraints``: the pod restricts or extends the nodes that admit it. ``pod`` represents the class: read only its
     fields for scheduling.
     """
 
@@ -38,8 +38,8 @@ class PodClass:
         "__weakref__",
         "claims",
         "compiled",
+        "has_node_constraints",
         "id",
-        "is_choosy",
         "is_plain",
         "labels",
         "namespace",
@@ -58,7 +58,7 @@ class PodClass:
         self.requests: Mapping[str, int] = pod_requests(pod, placed=False)
         self.placed_requests = pod_requests(pod, placed=True) if _is_resized(pod) else self.requests
         self.is_plain = _is_plain(pod.spec)
-        self.is_choosy = _is_choosy(pod.spec)
+        self.has_node_constraints = _has_node_constraints(pod.spec)
         self.claims = tuple(claim_key(pod, volume) for volume in pod.spec.volumes if has_claim(volume))
         self.compiled: dict[object, Any] = {}
 
@@ -111,7 +111,7 @@ class PodClasses:
     def sort(self, pods: Iterable[Pod]) -> dict[PodClass, list[Pod]]:
         """Return pods without a node by class, in order of first appearance."""
         found: dict[PodClass, list[Pod]] = {}
-        for pod, alike in ask_once(pods, lambda pod: found.setdefault(self.of(pod), [])):
+        for pod, alike in map_alike(pods, lambda pod: found.setdefault(self.of(pod), [])):
             alike.append(pod)
         return found
 
@@ -180,8 +180,8 @@ def kind_of(pod_class: PodClass) -> str:
     return sha256(encode_part((pod_class.namespace, spec))).hexdigest()[:20]
 
 
-def ask_once(pods: Iterable[Pod], ask: Callable[[Pod], T]) -> Iterator[tuple[Pod, T]]:
-    """Yield every pod with the result of ``ask``; ``ask`` runs once for pods that share all parts except their names."""
+def map_alike(pods: Iterable[Pod], call: Callable[[Pod], T]) -> Iterator[tuple[Pod, T]]:
+    """Yield every pod with the result of ``call``, which runs once for pods that share all parts except their names."""
     answered: dict[int, tuple[Pod, T]] = {}
     known: tuple[Pod, T] | None = None
     first, its = Pod(), ObjectMeta()
@@ -202,7 +202,7 @@ def ask_once(pods: Iterable[Pod], ask: Callable[[Pod], T]) -> Iterator[tuple[Pod
         ):
             yield pod, known[1]
             continue
-        answer = ask(pod)
+        answer = call(pod)
         if has_only_parts(pod):
             known = answered[id(meta.labels)] = pod, answer
             first, its = pod, meta
@@ -218,7 +218,7 @@ def _is_plain(spec: PodSpec) -> bool:
     return free and not ports and not spec.topology_spread_constraints and not volumes
 
 
-def _is_choosy(spec: PodSpec) -> bool:
+def _has_node_constraints(spec: PodSpec) -> bool:
     named = spec.node_name or spec.node_selector or spec.affinity
     return bool(named or spec.tolerations or spec.resource_claims)
 

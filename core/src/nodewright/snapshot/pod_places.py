@@ -1,4 +1,4 @@
-"""The nodes to which pods could move, computed anew in every loop."""
+"""The nodes to which pods could move, computed again in every loop."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property

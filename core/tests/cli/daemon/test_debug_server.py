@@ -27,7 +27,7 @@ def make_report(world: World) -> LoopReport:
 def make_server(world: World | None = None, pause: Pause | None = None) -> DebugServer:
     server = DebugServer(FakeClock(NOW + 5))
     if world is not None:
-        server.learn(make_report(world), Settings(), pause)
+        server.publish(make_report(world), Settings(), pause)
     return server
 
 
@@ -75,7 +75,7 @@ def test_what_cannot_be_answered_says_so() -> None:
     early = make_server()
     assert ask(early, "/status") == Page(b"no loop has ended yet: ask again\n", 503)
     assert ask(early, "/explain", kind="node", name="a").status == 503
-    early.learn(LoopReport(started=NOW, finished=NOW, problem="KubeApiError: no answer"), Settings(), None)
+    early.publish(LoopReport(started=NOW, finished=NOW, problem="KubeApiError: no answer"), Settings(), None)
     assert ask(early, "/status") == Page(b"KubeApiError: no answer\n", 503)
 
 
@@ -89,7 +89,7 @@ def test_what_is_wrong_is_told() -> None:
     world = make_world()
     server = DebugServer(FakeClock(NOW))
     report = make_report(world)
-    server.learn(LoopReport(**{**vars(report), "problem": "the state cannot be saved"}), Settings(), None)
+    server.publish(LoopReport(**{**vars(report), "problem": "the state cannot be saved"}), Settings(), None)
     assert read(ask(server, "/status"))["problems"] == ["the state cannot be saved"]
     assert b"the state cannot be saved" in ask(server, "/status", output="table").body
 
@@ -99,9 +99,9 @@ def test_a_pause_that_cannot_be_read_is_told() -> None:
     report = make_report(make_world())
     assert report.plan is not None
     held = replace(report, plan=replace(report.plan, paused="paused: it cannot be understood"))
-    server.learn(held, Settings(), None)
+    server.publish(held, Settings(), None)
     assert read(ask(server, "/status"))["problems"] == ["writes to clouds are paused: it cannot be understood"]
-    server.learn(held, Settings(), Pause(since=NOW, until=NOW + 600))
+    server.publish(held, Settings(), Pause(since=NOW, until=NOW + 600))
     assert read(ask(server, "/status"))["problems"] == []
 
 

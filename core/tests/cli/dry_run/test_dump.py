@@ -59,7 +59,7 @@ def test_pods_are_where_they_belong() -> None:
         build_pod("stray", node_name="gone"),
     )
     cluster = DumpedCluster(ClusterObjects(nodes=(build_node("n"),), pods=pods))
-    picture = cluster.read(0)
-    assert [pod.name for pod in picture.pending] == ["old", "young"]
-    assert [pod.name for pod in picture.snapshot.pods(0)] == ["bound", "nominated"]
+    seen = cluster.read(0)
+    assert [pod.name for pod in seen.pending] == ["old", "young"]
+    assert [pod.name for pod in seen.snapshot.pods(0)] == ["bound", "nominated"]
     assert [pod.name for pod in cluster.strays] == ["stray"]

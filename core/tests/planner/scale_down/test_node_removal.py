@@ -67,8 +67,8 @@ def world_of(nodes: Sequence[tuple[int, dict[str, Any]]], pods: Sequence[tuple[i
 
 
 def run(state: ClusterState, names: Sequence[str], hints: PodPlaces, ahead: int) -> Found:
-    picture = state.observation.snapshot
-    simulation = DrainSimulation(picture.fork(), destination_rows(picture, state), hints, state.now)
+    snapshot = state.observation.snapshot
+    simulation = DrainSimulation(snapshot.fork(), destination_rows(snapshot, state), hints, state.now)
     simulator = RemovalSimulator(simulation, state, DrainSettings(), Settings().policy)
     results: dict[str, object] = {}
     for index, name in enumerate(names):

@@ -25,7 +25,7 @@ APPS = {"app": "s"}
 
 @dataclass
 class Plain:
-    """The cluster as a list of nodes, each with its pods, built anew for every question."""
+    """The cluster as a list of nodes, each with its pods, built again for every question."""
 
     nodes: list[tuple[Node, list[Pod]]]
     open: set[str]

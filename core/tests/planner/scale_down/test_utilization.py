@@ -22,11 +22,11 @@ NOW = 1_000_000.0
 GPU = "vendor.example/gpu"
 ACCELERATORS = Accelerators(("example.com/accelerator",), (GPU, "vendor.example/other"))
 GPU_LABEL = {"example.com/accelerator": "t4"}
-CA = Measure(now=NOW, accelerators=ACCELERATORS, as_ca=True)
+CA = Measure(now=NOW, accelerators=ACCELERATORS, divides_by_zero=True)
 OURS = Measure(now=NOW, accelerators=ACCELERATORS)
 
 
-def picture(node: Node, pods: Sequence[Pod]) -> Snapshot:
+def make_snapshot(node: Node, pods: Sequence[Pod]) -> Snapshot:
     snapshot = Snapshot()
     row = snapshot.add_node(node)
     for pod in pods:
@@ -52,7 +52,7 @@ def same(one: Utilization, other: Utilization) -> bool:
 
 def measured(node: Node, pods: Sequence[Pod], measure: Measure = CA, *, ignore_daemonsets: bool = False) -> Utilization:
     """Both ways, which must agree."""
-    snapshot = picture(node, pods)
+    snapshot = make_snapshot(node, pods)
     exact = utilization_of(snapshot, 0, measure, ignore_daemonsets=ignore_daemonsets)
     assert same(at(snapshot, measure, ignore=ignore_daemonsets), exact)
     return exact
@@ -169,14 +169,14 @@ def test_a_node_may_offer_fractions() -> None:
 
 
 def test_pods_known_by_number_alone_count() -> None:
-    snapshot = picture(NODE, [build_pod("p", cpu="1", deleted_at=NOW - 1000)])
+    snapshot = make_snapshot(NODE, [build_pod("p", cpu="1", deleted_at=NOW - 1000)])
     snapshot.place(snapshot.class_of(build_pod("q", cpu="1")), 0, 2)
     assert utilization_of(snapshot, 0, CA).ratio == 0.5
     assert at(snapshot, CA, ignore=False).ratio == 0.5
 
 
 def test_what_is_remembered_follows_the_pods() -> None:
-    snapshot = picture(NODE, [daemon("2")])
+    snapshot = make_snapshot(NODE, [daemon("2")])
     more = build_pod("q", cpu="500m")
     assert at(snapshot, CA, ignore=True).ratio == 0.0
     forked = snapshot.fork()
@@ -231,13 +231,15 @@ def _nodes(draw: st.DrawFn) -> Node:
 @settings(max_examples=300)
 @given(_nodes(), _pods(), st.booleans(), st.booleans(), st.booleans())
 def test_columns_say_what_counting_pod_by_pod_says(
-    node: Node, pods: list[Pod], ignore_daemonsets: bool, ignore_mirrors: bool, as_ca: bool
+    node: Node, pods: list[Pod], ignore_daemonsets: bool, ignore_mirrors: bool, divides_by_zero: bool
 ) -> None:
-    measure = Measure(now=NOW, accelerators=ACCELERATORS, ignore_mirrors=ignore_mirrors, as_ca=as_ca)
+    measure = Measure(
+        now=NOW, accelerators=ACCELERATORS, ignore_mirrors=ignore_mirrors, divides_by_zero=divides_by_zero
+    )
     found = measured(node, pods, measure, ignore_daemonsets=ignore_daemonsets)
     if not found.problem:
         assert same(found, _by_the_book(node, pods, measure, ignore_daemonsets=ignore_daemonsets))
-        assert as_ca or found.ratio >= 0
+        assert divides_by_zero or found.ratio >= 0
 
 
 def _by_the_book(node: Node, pods: Sequence[Pod], measure: Measure, *, ignore_daemonsets: bool) -> Utilization:
@@ -260,9 +262,9 @@ def _book_ratio(node: Node, pods: Sequence[Pod], name: str, measure: Measure, *,
         elif not gone:
             counted += asked
     asked, room = Quantity(counted).milli, node.allocatable[name].milli - Quantity(excluded).milli
-    if measure.as_ca and room == 0:
+    if measure.divides_by_zero and room == 0:
         return nan if asked == 0 else inf if asked > 0 else -inf
-    if not measure.as_ca and (asked <= 0 or room <= 0):
+    if not measure.divides_by_zero and (asked <= 0 or room <= 0):
         return 0.0 if asked <= 0 else inf
     return float(asked) / float(room)  # each rounded first, as in Go
 

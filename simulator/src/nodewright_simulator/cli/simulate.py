@@ -129,8 +129,8 @@ def command(source: str, report: str | None, every_tick: bool, output: str, **gi
     Exit codes: 0 simulated, also if pods still wait; 2 bad input; 1 a planned action broke a rule: a bug.
     """
     status, questions = given.pop("status"), [_read_question(text) for text in given.pop("explain")]
-    wish = SimulateFlags(**given)
-    scenario = _change(_load(Path(source), wish), wish)
+    flags = SimulateFlags(**given)
+    scenario = _change(_load(Path(source), flags), flags)
     if report is not None:
         check_writable(Path(report))
     result = simulate(scenario, BuildOptions(every_tick=every_tick, folder=Path()))
@@ -159,34 +159,34 @@ def simulate(scenario: Scenario, options: BuildOptions) -> SimulationResult:
         return simulation.run(on_progress)
 
 
-def _load(source: Path, wish: SimulateFlags) -> Scenario:
+def _load(source: Path, flags: SimulateFlags) -> Scenario:
     if source.is_dir():
         if not is_trace(source):
             raise ConfigError(f"{source}: a trace is a folder with nodes.csv and pods.csv")
-        return trace_scenario(str(source), compression=wish.compress or 1.0, all_at_once=wish.all_at_once)
-    if wish.compress is not None or wish.all_at_once:
-        flag = "--compress" if wish.compress is not None else "--all-at-once"
+        return trace_scenario(str(source), compression=flags.compress or 1.0, all_at_once=flags.all_at_once)
+    if flags.compress is not None or flags.all_at_once:
+        flag = "--compress" if flags.compress is not None else "--all-at-once"
         raise ConfigError(f"{flag}: is for traces; {source} is none")
     return load_scenario(source)
 
 
-def _change(scenario: Scenario, wish: SimulateFlags) -> Scenario:
+def _change(scenario: Scenario, flags: SimulateFlags) -> Scenario:
     settings = dict(scenario.settings)
-    for text in wish.given:
+    for text in flags.given:
         flag, equals, value = text.removeprefix("--").partition("=")
         if not equals:
             raise ConfigError(f"--set {text}: is not of the form flag=value")
         settings[flag] = _read_value(value, f"--set {flag}")
     load_settings({}, {}, json.dumps(settings), f"scenario {scenario.name}: settings")  # raises what is wrong
-    seed = scenario.seed if wish.seed is None else wish.seed
-    return replace(scenario, settings=settings, seed=seed, duration=_end(scenario, wish))
+    seed = scenario.seed if flags.seed is None else flags.seed
+    return replace(scenario, settings=settings, seed=seed, duration=_end(scenario, flags))
 
 
-def _end(scenario: Scenario, wish: SimulateFlags) -> TimeSpan:
-    if wish.at is None:
+def _end(scenario: Scenario, flags: SimulateFlags) -> TimeSpan:
+    if flags.at is None:
         return scenario.duration
     try:
-        return TimeSpan(min(scenario.duration, parse_duration(wish.at)))
+        return TimeSpan(min(scenario.duration, parse_duration(flags.at)))
     except ValueError as error:
         raise ConfigError(f"--at: {error}") from None
 

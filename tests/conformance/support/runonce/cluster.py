@@ -1,4 +1,4 @@
-"""The API server of a case: reads decode the world's manifests anew, writes change them."""
+"""The API server of a case: reads decode the world's manifests again, writes change them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace

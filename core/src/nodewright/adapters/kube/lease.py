@@ -3,7 +3,7 @@
 Time is counted on a clock that goes on while the machine sleeps, from before the request that renewed: a holder that
 was frozen knows at its first look that it is no longer one. Others' clocks are never compared with ours: a lease has
 run out when it has not changed for as long as it says it lasts, or as ours would. One that an operator deletes or edits
-lasts no shorter: its holder writes it anew, and who waited for it goes on waiting. Only a good-bye, as client-go writes
+lasts no shorter: its holder writes it again, and who waited for it goes on waiting. Only a good-bye, as client-go writes
 it, frees the lease at once.
 """
 
@@ -65,7 +65,7 @@ class Leadership:
     """``acquire``, then ``keep`` in a thread of its own; ``remaining`` says how long writing is still allowed.
 
     ``clock`` never stops and never jumps (time since boot); ``wall`` is for the times that people read in the lease.
-    ``tell`` hears after each try what was wrong with it, or nothing: in the thread that tried.
+    ``report_problem`` is called after each try, in the thread that tried, with what was wrong; "": nothing.
     """
 
     def __init__(
@@ -75,14 +75,14 @@ class Leadership:
         clock: Clock,
         wall: Clock,
         random: Random,
-        tell: Callable[[str], None] = lambda _: None,
+        report_problem: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._api = api
         self._options = options
         self._clock = clock
         self._wall = wall
         self._random = random
-        self._tell = tell
+        self._report_problem = report_problem
         # Two calls make a renewal, and one may fail.
         self._call_seconds = options.renew_deadline / 4
         self._collection = collection_path(_LEASES, "leases", options.namespace)
@@ -149,7 +149,7 @@ class Leadership:
         try:
             self._write(self._seen.metadata.resource_version, said)
         except ApiError as error:
-            self._tell(str(error))
+            self._report_problem(str(error))
 
     def _keep(self) -> None:
         """Renew until told to stop, or until it has failed for too long."""
@@ -171,7 +171,7 @@ class Leadership:
         except KubeApiError as error:
             ours, problem = False, str(error)
             self.failed += 1
-        self._tell(problem)
+        self._report_problem(problem)
         return ours
 
     def _take_or_renew(self) -> bool:

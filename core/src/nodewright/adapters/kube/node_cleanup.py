@@ -34,7 +34,7 @@ class NodeCleaner:
         self._removed: dict[str, _Removed] = {}
         self._gone_since: dict[str, float] = {}
 
-    def clean(self, state: ClusterState, tell: EmitEvent) -> None:
+    def clean(self, state: ClusterState, emit: EmitEvent) -> None:
         """``tell`` hears of every object that was deleted, and of each that could not be."""
         if not self._delay:
             return
@@ -43,9 +43,9 @@ class NodeCleaner:
                 removal = over.removal
                 self._removed[removal.node] = _Removed(removal.group, removal.instance_id)
         for name in [*self._removed]:
-            self._look(name, state, tell)
+            self._look(name, state, emit)
 
-    def _look(self, name: str, state: ClusterState, tell: EmitEvent) -> None:
+    def _look(self, name: str, state: ClusterState, emit: EmitEvent) -> None:
         removed, snapshot = self._removed[name], state.observation.snapshot
         node = snapshot.node(snapshot.row(name)) if name in snapshot else None
         if node is None or node.spec.provider_id.lower() != removed.instance_id.lower():
@@ -56,9 +56,9 @@ class NodeCleaner:
             return
         since = self._gone_since.setdefault(name, state.now)
         if state.now - since >= self._delay:
-            self._delete(node, tell)
+            self._delete(node, emit)
 
-    def _delete(self, node: Node, tell: EmitEvent) -> None:
+    def _delete(self, node: Node, emit: EmitEvent) -> None:
         name, meta = node.name, node.metadata
         wanted = {"preconditions": {"uid": meta.uid, "resourceVersion": meta.resource_version}}
         body = msgspec.json.encode({"apiVersion": "v1", "kind": "DeleteOptions", **wanted})
@@ -68,11 +68,11 @@ class NodeCleaner:
             if error.is_conflict:
                 return  # it has changed since it was seen: look again
             if not error.is_missing:
-                tell(f"the node object {name} could not be deleted: {error}")
+                emit(f"the node object {name} could not be deleted: {error}")
                 self._gone_since[name] += self._delay
                 return
         else:
-            tell(f"the node object {name} was deleted: its machine is gone")
+            emit(f"the node object {name} was deleted: its machine is gone")
         self._forget(name)
 
     def _forget(self, name: str) -> None:

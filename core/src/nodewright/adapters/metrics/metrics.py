@@ -20,7 +20,7 @@ from nodewright.model.removal import RemovalResult
 from nodewright.model.settings import Settings
 from nodewright.planner.explain import buffers_planned, requests_seen
 from nodewright.planner.scale_up.pending_pods import is_pending, unhelped_namespaces
-from nodewright.snapshot.pod_class import ask_once
+from nodewright.snapshot.pod_class import map_alike
 
 _CA = "cluster_autoscaler"
 _OWN = "nodewright"
@@ -225,7 +225,7 @@ class Metrics:
         def waits_for_room(pod: Pod) -> bool:
             return is_pending(pod, settings) and not pod.is_daemonset_pod and pod.metadata.namespace not in unhelped
 
-        asked = ask_once(state.observation.pending, waits_for_room)
+        asked = map_alike(state.observation.pending, waits_for_room)
         waits = [state.now - (pod.created or state.now) for pod, waits in asked if waits]
         self._pending.set(len(waits))
         self._longest.set(max(0.0, max(waits, default=0.0)))

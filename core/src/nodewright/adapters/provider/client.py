@@ -87,7 +87,7 @@ class ProviderClient:
     # Required reads
 
     def refresh(self, wanted: frozenset[str] = frozenset()) -> None:
-        """Read the cloud anew; for groups in ``wanted`` past every cache."""
+        """Read the cloud again; for groups in ``wanted`` past every cache."""
         self._calls.read("refresh", checks.a(bool), wanted=wanted)
 
     def node_groups(self) -> tuple[NodeGroup, ...]:

@@ -1,7 +1,7 @@
 """Writes to a cloud: after a call without a result the cloud is read again. A busy cloud is asked again.
 
 A resize is repeated only when a re-read shows that it had no effect; it is done when the re-read shows its
-target; anything else means that another writer was there, and the caller plans anew.
+target; anything else means that another writer was there, and the caller plans again.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,6 +1,6 @@
 """Memory to bytes and back.
 
-Kept is what a new engine could not see by looking. Left out are sample nodes, which it learns anew from the nodes
+Kept is what a new engine could not see by looking. Left out are sample nodes, which it learns again from the nodes
 that are ready, and the machines of groups of which nothing else is remembered.
 """
 
@@ -281,7 +281,7 @@ def _sketch(seen: GroupSeen | None, *, in_flight: bool) -> dict[str, Any]:
 
 
 def _scale_down(memory: ScaleDownMemory) -> SavedScaleDown | None:
-    """Return the scale-down memory that is saved. Recheck times and places of pods are not: they are worked out anew."""
+    """Return the scale-down memory that is saved. Recheck times and places of pods are not: they are worked out again."""
     saved = SavedScaleDown(
         unneeded=dict(sorted(memory.unneeded_since.items())),
         moves=dict(sorted(memory.moves.items())),

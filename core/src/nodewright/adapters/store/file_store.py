@@ -125,7 +125,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 class AuditFile:
-    """Implements AuditSink. The file is its owner's alone; it may be moved away at any time, and begins anew then."""
+    """Implements AuditSink. The file is its owner's alone; it may be moved away at any time, and begins again then."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

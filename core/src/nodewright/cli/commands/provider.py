@@ -98,7 +98,7 @@ def announce(client: ProviderClient, group_id: str, *, write: bool) -> str:
 
 
 class _Worlds:
-    """Make the world of each check: a live cloud is shared by all, a cloud in memory is made anew for each."""
+    """Make the world of each check: a live cloud is shared by all, a cloud in memory is made again for each."""
 
     def __init__(self, client: ProviderClient, settings: ProviderSettings, group_id: str, *, write: bool) -> None:
         self.client, self.group_id, self.write = client, group_id, write

@@ -295,10 +295,10 @@ class DaemonApp:
         if self._cluster.cleaner is not None and report.state is not None and not report.problem:
             self._cluster.cleaner.clean(report.state, self.log.say)
         if self._engine.dry_run is not None:
-            self._tell_withheld(self._engine.dry_run, report)
-        self._report.debug_server.learn(report, self._process.reloader.settings, self._pause())
+            self._log_withheld(self._engine.dry_run, report)
+        self._report.debug_server.publish(report, self._process.reloader.settings, self._pause())
 
-    def _tell_withheld(self, planning: DryRunPlanning, report: LoopReport) -> None:
+    def _log_withheld(self, planning: DryRunPlanning, report: LoopReport) -> None:
         plan, withheld = planning.take_withheld()
         for action in withheld:
             self.log.say("would be done", action=action)

@@ -161,8 +161,8 @@ def _make_leadership(
     process: ProcessParts, api: MeteredApi, settings: Settings, is_first: Callable[[], bool]
 ) -> Leadership:
     options = lease_options(settings, is_first)
-    tell = partial(process.conditions.see, "the lease")
-    return Leadership(api, options, process.boot, process.wall, process.random, tell)
+    report_problem = partial(process.conditions.see, "the lease")
+    return Leadership(api, options, process.boot, process.wall, process.random, report_problem)
 
 
 def _make_caches(process: ProcessParts, api: MeteredApi, settings: Settings, *, follows_status: bool) -> Caches:

@@ -55,7 +55,7 @@ class DebugServer:
     def pages(self) -> Pages:
         return {"/snapshotz": self._snapshot, "/explain": self._explain, "/status": self._status}
 
-    def learn(self, report: LoopReport, settings: Settings, pause: Pause | None) -> None:
+    def publish(self, report: LoopReport, settings: Settings, pause: Pause | None) -> None:
         """Remember a loop that has ended."""
         with self._turn:
             self._report, self._settings, self._pause = report, settings, pause

@@ -52,9 +52,9 @@ class ShadowTeller:
             ours = make_document(report.state, plan, self._transitions)
             found += self._health.compare(self._status_text(), ours, report.state.now)
         for one in found:
-            self._tell(one)
+            self._report(one)
 
-    def _tell(self, one: Comparison) -> None:
+    def _report(self, one: Comparison) -> None:
         with self._lock:
             self._found.append(one)
             self._counts[f"{one.what} {one.verdict.value}"] += 1

@@ -113,7 +113,7 @@ _TUNING = (
     _idle("kube-client-burst", Count, 10, _SERVER_LIMITS),
     _idle("check-capacity-provisioning-request-batch-timebox", Duration, 10.0, "planning knows no time limit"),
     _idle("provisioning-request-max-backoff-cache-size", Count, 1000, "every request that waits is remembered"),
-    _idle("node-info-cache-expire-time", Duration, 315_360_000.0, "templates are made anew in every loop"),
+    _idle("node-info-cache-expire-time", Duration, 315_360_000.0, "templates are made again in every loop"),
     _idle("enable-csi-node-aware-scheduling", bool, False, "CSINode objects always limit volumes"),
     _idle(
         "scaleup-simulation-for-skipped-node-groups-enabled",

@@ -130,7 +130,7 @@ class ScaleDownSettings(Section, frozen=True, kw_only=True):
     node_deletion_candidate_ttl: Annotated[
         Duration,
         Help(
-            "At a start without saved state, a mark younger than this says since when its node is unneeded. 0: the time starts anew. "
+            "At a start without saved state, a mark younger than this says since when its node is unneeded. 0: the time starts again. "
             "nodewright saves its state, so that this matters for the profile ca and after a change from cluster-autoscaler.",
             raised="Older marks are believed after a restart.",
         ),

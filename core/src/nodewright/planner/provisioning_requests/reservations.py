@@ -29,7 +29,7 @@ from nodewright.planner.provisioning_requests.arbitration import grant, put_off
 from nodewright.planner.provisioning_requests.pods import consumed_request, is_stand_in, make_pods_or_fail
 from nodewright.planner.provisioning_requests.state import ProvisioningRequestState, RequestChanges, join_changes
 from nodewright.planner.scale_up.pending_pods import take_fitting
-from nodewright.snapshot.pod_class import ask_once
+from nodewright.snapshot.pod_class import map_alike
 from nodewright.snapshot.snapshot import Snapshot
 
 # Seconds after which missing room is lost for good; a node may be unready for a moment.
@@ -312,7 +312,7 @@ def _left_to_come(pods: Sequence[Pod], running: Iterable[Pod], snapshot: Snapsho
     if not came:
         return list(pods)
     left = []
-    for pod, size in ask_once(pods, partial(_size, snapshot)):
+    for pod, size in map_alike(pods, partial(_size, snapshot)):
         if came[size] > 0:
             came[size] -= 1
         else:

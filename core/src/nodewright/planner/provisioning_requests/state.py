@@ -39,7 +39,7 @@ class RequestChanges:
     ProvisioningReport. By the request's key (``reserved``) or id (the others), None means: there is none any more.
     ``missing_since`` says since when room that is reserved has not all been there. ``reservations`` replaces all
     reservations (None: they stay). ``usage`` replaces the class usage, ``prefers_requests`` that of the memory (None: it
-    stays). Something may be decided anew after ``next_change``.
+    stays). Something may be decided again after ``next_change``.
     """
 
     requests: tuple[ProvisioningRequest, ...] = ()

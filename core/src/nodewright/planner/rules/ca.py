@@ -38,7 +38,7 @@ def correct_as_ca(state: ClusterState, settings: CorrectionSettings) -> Correcti
         return Corrections(actions=tuple(forecast.actions), state=state)
     cleaned = [_clean_up(forecast, group, settings.failures) for group in forecast.known]
     cut_short = _fix_sizes(forecast, state.now)
-    after = _foreseen(state, forecast, settings.loop, anew=any(cleaned))
+    after = _foreseen(state, forecast, settings.loop, evaluates_again=any(cleaned))
     return Corrections(actions=tuple(forecast.actions), state=after, cut_short=cut_short)
 
 
@@ -127,16 +127,18 @@ def _lasting_gaps(forecast: _Forecast, now: float) -> Iterator[tuple[GroupState,
             yield group, gap.target - gap.registered
 
 
-def _foreseen(state: ClusterState, forecast: _Forecast, settings: LoopSettings, *, anew: bool) -> ClusterState:
+def _foreseen(
+    state: ClusterState, forecast: _Forecast, settings: LoopSettings, *, evaluates_again: bool
+) -> ClusterState:
     """Return the state with the target sizes after the calls.
 
-    Only after deleting failed machines (``anew``) does CA evaluate the groups again.
+    Only after deleting failed machines (``evaluates_again``) does CA evaluate the groups again.
     """
     groups = dict(state.groups)
     for group in forecast.known:
         target = forecast.targets[group.ref]
         foreseen = replace(group, seen=replace(group.seen, target=target))
-        if anew:
+        if evaluates_again:
             foreseen = with_outlook(foreseen, target, settings, hidden=is_active(group.backoff, state.now))
         groups[group.ref] = foreseen
     return replace(state, groups=groups)

@@ -127,7 +127,7 @@ def fit_into_budgets(
         groups.setdefault(ref, _Group(ref)).drain.append(name)
     budget = _Budget.of(state.observation.removing.values(), settings, policy)
     whole = [group for group in groups.values() if is_atomic(state, group.ref)]
-    chosen = _take_whole(state, whole, budget, as_ca=not policy.completes_atomic_batches)
+    chosen = _take_whole(state, whole, budget, incomplete_batches=not policy.completes_atomic_batches)
     if policy.balances_removals:
         order_empty, order_drain = list(empty), list(drain)
     else:
@@ -148,7 +148,9 @@ def _is_free(removal: NodeRemoval, policy: Policy) -> bool:
     return policy.empty_removals_are_free and not removal.drains and removal.batch == 1
 
 
-def _take_whole(state: ClusterState, groups: Iterable[_Group], budget: _Budget, *, as_ca: bool) -> dict[str, int]:
+def _take_whole(
+    state: ClusterState, groups: Iterable[_Group], budget: _Budget, *, incomplete_batches: bool
+) -> dict[str, int]:
     """Take zero-or-max groups, those with empty nodes first. The first group that does not fit stops all later ones.
 
     CA takes an overspent budget for one that still has something left.
@@ -157,24 +159,26 @@ def _take_whole(state: ClusterState, groups: Iterable[_Group], budget: _Budget, 
     mixed, draining = [group for group in groups if group.empty], [group for group in groups if not group.empty]
 
     def is_spent(left: int) -> bool:
-        return left == 0 if as_ca else left <= 0
+        return left == 0 if incomplete_batches else left <= 0
 
     for group in mixed:
         nodes, drains = len(group.empty) + len(group.drain), len(group.drain)
         exceeds = budget.nodes < nodes or budget.drains < drains
         if exceeds and (is_spent(budget.nodes) or (drains > 0 and is_spent(budget.drains)) or not budget.overflows):
             break
-        _accept(state, group, budget, chosen, as_ca=as_ca)
+        _accept(state, group, budget, chosen, incomplete_batches=incomplete_batches)
     budget.drains = min(budget.nodes, budget.drains)
     for group in draining:
         if budget.drains < len(group.drain) and (is_spent(budget.drains) or not budget.overflows):
             break
-        _accept(state, group, budget, chosen, as_ca=as_ca)
+        _accept(state, group, budget, chosen, incomplete_batches=incomplete_batches)
     budget.drains = min(budget.nodes, budget.drains)
     return chosen
 
 
-def _accept(state: ClusterState, group: _Group, budget: _Budget, chosen: dict[str, int], *, as_ca: bool) -> None:
+def _accept(
+    state: ClusterState, group: _Group, budget: _Budget, chosen: dict[str, int], *, incomplete_batches: bool
+) -> None:
     """Take a group if all its nodes are removable; else leave it out.
 
     CA counts only empty nodes, or only draining ones, and asks for a batch of the target size where both kinds make
@@ -186,7 +190,7 @@ def _accept(state: ClusterState, group: _Group, budget: _Budget, chosen: dict[st
         return
     counted = group.empty or group.drain
     batch = len(nodes)
-    if as_ca and len(counted) != registered:
+    if incomplete_batches and len(counted) != registered:
         batch = target
     chosen.update(dict.fromkeys(nodes, batch))
     budget.spend(len(nodes), len(group.drain))

@@ -45,12 +45,12 @@ PROBLEMS = ("", "it offers no cpu", "it offers no memory")
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """How utilization is measured; ``now`` in epoch seconds; ``as_ca``: as CA also where CA divides by zero."""
+    """How utilization is measured; ``now`` in epoch seconds. ``divides_by_zero``: return what CA does when it divides by zero."""
 
     now: float
     accelerators: Accelerators = NO_ACCELERATORS
     ignore_mirrors: bool = False
-    as_ca: bool = False
+    divides_by_zero: bool = False
 
     @staticmethod
     def of(state: ClusterState, settings: ScaleDownSettings, policy: Policy) -> "Measure":
@@ -59,7 +59,7 @@ class Measure:
             now=state.now,
             accelerators=Accelerators.of(state.observation.providers.values()),
             ignore_mirrors=settings.ignore_mirror_pods_utilization,
-            as_ca=not policy.defines_division_by_zero,
+            divides_by_zero=not policy.defines_division_by_zero,
         )
 
 
@@ -84,22 +84,26 @@ def utilization_of(snapshot: Snapshot, row: int, measure: Measure, *, ignore_dae
         if not offered:
             return Utilization(0.0, name, PROBLEMS[1 + names.index(name)])
         asked, ignored = _sums(snapshot, row, name, measure, ignore_daemonsets=ignore_daemonsets)
-        ratios.append(_ratio(asked, offered - ignored, as_ca=measure.as_ca))
+        ratios.append(_ratio(asked, offered - ignored, divides_by_zero=measure.divides_by_zero))
     if len(ratios) == 1:
         return Utilization(ratios[0], names[0])
     return Utilization(ratios[0], CPU) if ratios[0] > ratios[1] else Utilization(ratios[1], MEMORY)
 
 
-def _ratio(asked: int, room: int, *, as_ca: bool) -> float:
+def _ratio(asked: int, room: int, *, divides_by_zero: bool) -> float:
     """Return the ratio of one resource; numpy divides as Go does."""
-    return float(divide(np.array([asked], dtype=np.float64), np.array([room], dtype=np.float64), as_ca=as_ca)[0])
+    return float(
+        divide(
+            np.array([asked], dtype=np.float64), np.array([room], dtype=np.float64), divides_by_zero=divides_by_zero
+        )[0]
+    )
 
 
-def divide(asked: Ratios, room: Ratios, *, as_ca: bool) -> Ratios:
+def divide(asked: Ratios, room: Ratios, *, divides_by_zero: bool) -> Ratios:
     """Return requested by available; the module's docstring says what a division by zero gives."""
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios: Ratios = asked / room
-    if as_ca:
+    if divides_by_zero:
         return ratios
     return np.where(asked <= 0, 0.0, np.where(room <= 0, np.inf, ratios))
 
@@ -210,7 +214,9 @@ def _column_ratios(
     excluded = ignored.amounts(name, len(rows))
     factor = unit_of(name) // (NANO // 1000)  # thousandths in one of what is counted, as CA divides those
     asked = ((offered - free - excluded) * factor).astype(np.float64)
-    return divide(asked, ((offered - excluded) * factor).astype(np.float64), as_ca=measure.as_ca), offered == 0
+    return divide(
+        asked, ((offered - excluded) * factor).astype(np.float64), divides_by_zero=measure.divides_by_zero
+    ), offered == 0
 
 
 def _measure_gpus(

@@ -22,7 +22,7 @@ from nodewright.planner.scale_up.context import ScaleUpContext
 from nodewright.planner.scale_up.pending_pods import Bought
 from nodewright.planner.scale_up.templates import place_daemons, sanitized
 from nodewright.predicates import explain
-from nodewright.snapshot.pod_class import PodClass, ask_once, kind_of
+from nodewright.snapshot.pod_class import PodClass, kind_of, map_alike
 from nodewright.snapshot.snapshot import Snapshot
 
 # Predicates that depend on the node and the pod alone.
@@ -99,7 +99,7 @@ def note_purchases(
     for report in reports:
         if report.expansions:
             kinds = dict.fromkeys(
-                kind for _, kind in ask_once(report.triggered, lambda pod: kind_of(snapshot.class_of(pod)))
+                kind for _, kind in map_alike(report.triggered, lambda pod: kind_of(snapshot.class_of(pod)))
             )
             bought |= dict.fromkeys((expansion.group, kind) for expansion in report.expansions for kind in kinds)
     return with_asked(held, bought, now) if bought else held
@@ -122,7 +122,7 @@ def find_bought(context: ScaleUpContext) -> Bought | None:
 def _by_kind(snapshot: Snapshot, pods: Iterable[Pod]) -> dict[str, dict[PodClass, Pod]]:
     """Return the classes of pods of each kind, each with one of its pods."""
     found: dict[str, dict[PodClass, Pod]] = {}
-    for pod, pod_class in ask_once(pods, snapshot.class_of):
+    for pod, pod_class in map_alike(pods, snapshot.class_of):
         found.setdefault(kind_of(pod_class), {}).setdefault(pod_class, pod)
     return found
 

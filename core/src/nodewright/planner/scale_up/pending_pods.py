@@ -16,7 +16,7 @@ from nodewright.model.policy import Policy
 from nodewright.model.removal import Removing
 from nodewright.model.settings import PodSettings
 from nodewright.predicates import capacity, feasible, is_countable
-from nodewright.snapshot.pod_class import PodClass, PodClasses, ask_once
+from nodewright.snapshot.pod_class import PodClass, PodClasses, map_alike
 from nodewright.snapshot.snapshot import Snapshot
 
 
@@ -172,7 +172,7 @@ def find_pending(
         delays.update({DELAY_ANNOTATION} & pod.metadata.annotations.keys())
         return alike, pod.is_daemonset_pod
 
-    for pod, (alike, is_daemon) in ask_once(pods, sort):
+    for pod, (alike, is_daemon) in map_alike(pods, sort):
         if alike is not None:
             found.append(pod)
             alike.append(pod)
@@ -269,7 +269,7 @@ def _take_fitting_once(
                 own = bought(pod_class) if bought is not None else ()
                 rows, cursor = _place_in_turn(snapshot, pod_class, alike, cursor, own)
             if hints is not None:
-                _learn(snapshot, alike, rows, hints)
+                _remember(snapshot, alike, rows, hints)
             fitting += alike[: len(rows)]
             left += alike[len(rows) :]
     return fitting, left
@@ -311,7 +311,7 @@ def _room_at(snapshot: Snapshot, pod_class: PodClass, row: int, *, countable: bo
     return int(capacity(snapshot, pod_class, window)[0] if countable else feasible(snapshot, pod_class, window)[0])
 
 
-def _learn(snapshot: Snapshot, pods: Iterable[Pod], rows: Iterable[int], hints: Hints) -> None:
+def _remember(snapshot: Snapshot, pods: Iterable[Pod], rows: Iterable[int], hints: Hints) -> None:
     """Remember where pods were placed; upcoming nodes are left out, because their names change."""
     for pod, row in zip(pods, rows, strict=False):
         name = snapshot.name(row)
