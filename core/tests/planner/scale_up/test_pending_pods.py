@@ -7,10 +7,18 @@ import pytest
 from msgspec import structs
 
 from nodewright.adapters.kube.resources import Resource
-from nodewright.model.meta import LabelSelector
+from nodewright.model.meta import LabelSelector, Requirement
 from nodewright.model.node import ZONE_LABEL
 from nodewright.model.objects import ClusterObjects
-from nodewright.model.pod import Pod, PodCondition, PodStatus, TopologySpreadConstraint
+from nodewright.model.pod import (
+    Affinity,
+    Pod,
+    PodAffinity,
+    PodAffinityTerm,
+    PodCondition,
+    PodStatus,
+    TopologySpreadConstraint,
+)
 from nodewright.model.settings import PodSettings, Settings
 from nodewright.planner.scale_up.pending_pods import (
     DELAY_ANNOTATION,
@@ -170,6 +178,25 @@ def test_pods_wait_for_the_room_of_a_preempted_one_until_it_must_have_ended(cond
     assert grown(world.plan(profile="ca")) == {"g": (1, 2)}
     world.now += 51
     assert grown(world.plan()) == {"g": (1, 2)}, "it did not end, and nobody knows when it does"
+
+
+def test_pods_that_repel_others_are_placed_together() -> None:
+    """Two pods of tenant a on one of two ready nodes leave the other one to tenant b; CA deals them over both."""
+
+    def make_pod(name: str) -> Pod:
+        others = (
+            Requirement(key="tenant", operator="Exists"),
+            Requirement(key="tenant", operator="NotIn", values=(name[0],)),
+        )
+        term = PodAffinityTerm(topology_key=ZONE_LABEL, label_selector=LabelSelector(match_expressions=others))
+        affinity = Affinity(pod_anti_affinity=PodAffinity(required=(term,)))
+        return build_pod(name, cpu="500m", labels={"tenant": name[0]}, affinity=affinity)
+
+    world = World(pending=[make_pod(name) for name in ("a-1", "b-1", "a-2")])
+    for zone in ("one", "two", "three"):
+        world.add_group(f"zone-{zone}", size=int(zone != "three"), zone=zone)
+    assert grown(world.plan()) == {}
+    assert grown(world.plan(profile="ca")) == {"zone-three": (0, 1)}
 
 
 class CountingClasses(PodClasses):

@@ -266,7 +266,7 @@ def _take_fitting_once(
             if is_countable(snapshot, pod_class):
                 rows, cursor = _deal(snapshot, pod_class, alike, cursor)
             else:
-                own = bought(pod_class) if bought is not None else ()
+                own = bought(pod_class) if bought is not None else None
                 rows, cursor = _place_in_turn(snapshot, pod_class, alike, cursor, own)
             if hints is not None:
                 _remember(snapshot, alike, rows, hints)
@@ -369,16 +369,21 @@ def _place_on(snapshot: Snapshot, pod_class: PodClass, pods: Iterable[Pod], turn
 
 
 def _place_in_turn(
-    snapshot: Snapshot, pod_class: PodClass, pods: Sequence[Pod], cursor: int, own: Sequence[int]
+    snapshot: Snapshot, pod_class: PodClass, pods: Sequence[Pod], cursor: int, own: Sequence[int] | None
 ) -> tuple[list[int], int]:
-    """Place pods one by one, on the rows in ``own`` first; stop at the first pod of the class that fits nowhere."""
+    """Place pods one by one; stop at the first pod of the class that fits nowhere.
+
+    They go on the rows in ``own`` first, and together, so that pods that they repel find a node, too. Where ``own`` is None,
+    each pod goes to the next row that takes it, as in CA.
+    """
     turns: list[int] = []
     for pod in pods:
         rows = np.flatnonzero(feasible(snapshot, pod_class) & snapshot.schedulable)
         if not len(rows):
             break
-        rows = preferred if len(own) and len(preferred := np.intersect1d(rows, own)) else rows
-        row = int(rows[int(np.searchsorted(rows, cursor)) % len(rows)])
+        rows = preferred if own and len(preferred := np.intersect1d(rows, own)) else rows
+        stays = own is not None and turns and turns[-1] in rows
+        row = turns[-1] if stays else int(rows[int(np.searchsorted(rows, cursor)) % len(rows)])
         snapshot.place(pod_class, row, pod=pod)
         turns.append(row)
         cursor = row + 1
