@@ -1,11 +1,10 @@
 """Pods that arrive together are planned together: few calls to the cloud, and no node more than one decision buys."""
 
 import math
-import threading
 from collections import Counter
 
 import pytest
-from tests.e2e.cloud import SharedCloud
+from tests.e2e.cloud import RealClock, SharedCloud
 from tests.e2e.conftest import StartDaemon, make_group
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.daemon import wait_until
@@ -46,11 +45,18 @@ def test_a_burst_is_one_decision(clean: ControlPlane, shared: SharedCloud, start
 def test_a_trickle_is_gathered_for_ten_seconds_at_most(
     clean: ControlPlane, shared: SharedCloud, start: StartDaemon
 ) -> None:
-    """Three pods a second for 24 s never pause for the idle second; waiting is bounded all the same."""
-    daemon = start("--scan-interval=10s")
+    """Three pods a second for 24 s never pause for the idle duration; waiting is bounded all the same.
+
+    That duration is 4 s here: on a busy machine pods come, and are tried, in fits and starts. Where they take longer to
+    come than they should, further batches are due.
+    """
+    daemon = start("--scan-interval=10s", "--batch-idle-duration=4s")
     wait_until(lambda: daemon.says("loop"), "first loop")
+    begin = RealClock().now()
     for number in range(72):
         deploy(clean, f"trickle-{number}", 1, nodeSelector={"topology.kubernetes.io/zone": "zone-general"})
-        threading.Event().wait(1 / 3)
+        RealClock().sleep(begin + (number + 1) / 3 - RealClock().now())
     wait_until(lambda: count_running(clean) == 72, "every pod runs")
-    assert 2 <= increases(shared)["general"] <= 5
+    with shared.lock:
+        took = max(shared.call_times) - begin
+    assert 2 <= increases(shared)["general"] <= 2 + took // 10
