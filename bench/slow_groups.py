@@ -44,7 +44,7 @@ def prepare_slow_groups(share: float) -> Prepared:
         events=recorder,
         audit=recorder.audit,
     )
-    engine = Autoscaler(world, clock, Settings(), random)
+    engine = Autoscaler(world, clock, Settings(), random, world.store.load())
 
     def run() -> Result:
         report = engine.run_once()

@@ -71,7 +71,7 @@ class EngineHarness:
             self.saved.append(memory)
         world = Ports(cluster=self, providers=(self,), store=self, events=self, audit=self.audit)
         planning = Planning(make_plan=self._plan, check_actions=self._check, strict=strict)
-        return Autoscaler(world, self.clock, self.settings, Random(1), planning=planning)
+        return Autoscaler(world, self.clock, self.settings, Random(1), self.load(), planning=planning)
 
     def _plan(self, state: ClusterState, settings: Settings, random: Random) -> tuple[Plan, PlanMemory]:
         assert settings == self.settings

@@ -34,7 +34,7 @@ def stack() -> list[FrameType]:
 
 def make(harness: EngineHarness, planning: Planning) -> Autoscaler:
     world = Ports(cluster=harness, providers=(harness,), store=harness, events=harness, audit=harness.audit)
-    return Autoscaler(world, harness.clock, harness.settings, Random(1), planning=planning)
+    return Autoscaler(world, harness.clock, harness.settings, Random(1), harness.load(), planning=planning)
 
 
 def place(codes: list[CodeType], function: Callable[..., Any]) -> int:

@@ -33,7 +33,7 @@ def test_ten_quiet_minutes(server: ApiServer) -> None:
     maps = ConfigMaps(server, "kube-system")
     store, status = ConfigMapStore(maps, lambda: None), StatusMap(maps, "cluster-autoscaler-status")
     world = Ports(cluster=harness, providers=(harness,), store=store, events=harness, audit=harness.audit)
-    engine = Autoscaler(world, harness.clock, settings, Random(1))
+    engine = Autoscaler(world, harness.clock, settings, Random(1), store.load())
 
     def loop() -> None:
         report = engine.run_once()

@@ -202,7 +202,7 @@ class Replica:
             gate=gate,
         )
         try:
-            return Autoscaler(world, self._stage, self._settings, self._random)
+            return Autoscaler(world, self._stage, self._settings, self._random, world.store.load())
         except NodewrightError as error:
             self.problems.append(str(error))
             return None

@@ -288,9 +288,9 @@ class Simulation:
     def make_engine(self) -> Autoscaler:
         """Return a new engine, which starts from what the last one saved."""
         options = self._options
-        return Autoscaler(
-            self._world, self._engine_clock.start(), options.settings, Random(options.seed), planning=options.planning
-        )
+        clock, world = self._engine_clock.start(), self._world
+        saved = world.store.load()
+        return Autoscaler(world, clock, options.settings, Random(options.seed), saved, planning=options.planning)
 
     def started(self, at: float) -> None:
         self._pacing.ran(at, settled=False)

@@ -28,7 +28,7 @@ from nodewright.engine.daemon import BatchWindow
 from nodewright.engine.intent import Covering, machines_of, with_intent, with_removals, without_charge
 from nodewright.engine.last_look import LastLook
 from nodewright.engine.planning import Planning, without_violations
-from nodewright.engine.ports import Ports
+from nodewright.engine.ports import Loaded, Ports
 from nodewright.engine.report import LoopReport
 from nodewright.engine.timers import WakeUps, next_deadline, next_timer
 from nodewright.model.action import Action, DeleteInstances
@@ -59,10 +59,20 @@ class _Step:
 
 
 class Autoscaler:
-    """Runs the loop. Between loops it keeps its memory and the results of calls that are not folded yet."""
+    """Runs the loop. Between loops it keeps its memory and the results of calls that are not folded yet.
+
+    ``saved`` is what the store held when this process began to lead.
+    """
 
     def __init__(
-        self, world: Ports, clock: Clock, settings: Settings, random: Random, *, planning: Planning | None = None
+        self,
+        world: Ports,
+        clock: Clock,
+        settings: Settings,
+        random: Random,
+        saved: Loaded,
+        *,
+        planning: Planning | None = None,
     ) -> None:
         self._world = world
         self._clock = clock
@@ -89,9 +99,8 @@ class Autoscaler:
         )
         self._status_writer = StatusWriter(world.cluster, world.providers, clock, world.audit)
         self._filter = EventFilter(0.0) if settings.cluster.record_duplicated_events else EventFilter()
-        loaded = world.store.load()
-        self._memory: Memory = loaded.memory
-        self._warning = loaded.warning
+        self._memory: Memory = saved.memory
+        self._warning = saved.warning
         self._has_looked = False
         self._name = f"{clock.now():.3f}"
         self._loops = 0

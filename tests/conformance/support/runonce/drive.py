@@ -8,6 +8,7 @@ from nodewright.actuation import AuditLog
 from nodewright.adapters.clocks import VirtualClock
 from nodewright.engine.autoscaler import Autoscaler
 from nodewright.engine.planning import Planning
+from nodewright.engine.ports import Loaded
 from nodewright.engine.ports import Ports as Outside
 from nodewright_simulator.store import MemoryStore
 from runonce.cloud import Cloud
@@ -38,7 +39,7 @@ def drive(given: Mapping[str, Any]) -> list[Record]:
     cloud, cluster = Cloud(world, clock), Cluster(world)
     outside = Outside(cluster=cluster, providers=(cloud,), store=MemoryStore(), events=_Silence(), audit=AuditLog())
     settings = read_flags(given["flags"])
-    autoscaler = Autoscaler(outside, clock, settings, Random(0), planning=Planning(strict=True))
+    autoscaler = Autoscaler(outside, clock, settings, Random(0), Loaded(), planning=Planning(strict=True))
     records: list[Record] = []
     before: Record = {}
     began = clock.now()

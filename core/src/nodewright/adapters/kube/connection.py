@@ -67,14 +67,13 @@ class TokenFile:
 
 
 class Credentials:
-    """``configuration`` is the official client's; for any number of threads."""
+    """``configuration`` is the official client's, ``certificate`` the content of its file; for any number of threads."""
 
-    def __init__(self, configuration: Configuration, token_file: TokenFile | None) -> None:
+    def __init__(self, configuration: Configuration, token_file: TokenFile | None, certificate: bytes) -> None:
         self.configuration = configuration
         self._token_file = token_file
         self._lock = threading.Lock()
-        # Read now: the file may have been replaced by the time it is compared.
-        self._certificate = Path(configuration.cert_file).read_bytes() if configuration.cert_file else b""
+        self._certificate = certificate
 
     def header(self) -> str:
         """Return the Authorization header for one call; empty without a token.
@@ -125,7 +124,13 @@ def load_pod(pod: PodEnvironment) -> Credentials:
     configuration, token = _new_configuration(), pod.folder / "token"
     loader = _make_pod_loader(str(token), str(pod.folder / "ca.crt"), try_refresh_token=False, environ=pod.environ)
     loader.load_and_set(configuration)
-    return Credentials(configuration, TokenFile(token))
+    return _with_certificate(configuration, TokenFile(token))
+
+
+def _with_certificate(configuration: Configuration, token_file: TokenFile | None) -> Credentials:
+    """Return the credentials with their certificate, read now: its file may have been replaced when it is compared."""
+    certificate = Path(configuration.cert_file).read_bytes() if configuration.cert_file else b""
+    return Credentials(configuration, token_file, certificate)
 
 
 def _load_user(kubeconfig: str) -> Credentials:
@@ -134,7 +139,7 @@ def _load_user(kubeconfig: str) -> Credentials:
     user = _find_user(_merge_kubeconfigs(kubeconfig).config)
     token_file = user.safe_get("tokenFile") if user is not None else None
     path = Path(user.path).parent / token_file if token_file else None
-    found = Credentials(configuration, TokenFile(path) if path is not None else None)
+    found = _with_certificate(configuration, TokenFile(path) if path is not None else None)
     # The client only logs that a plugin failed. Without it we would be taken for anonymous, and refused for good.
     if user is not None and "exec" in user and not any(found.proof()):
         raise ConfigException(f"{printable(str(user['exec']['command']))} gave no credentials")
@@ -181,7 +186,7 @@ def connect(
             found.configuration.host = server
         return found
 
-    return Connection(load, user_agent)
+    return Connection(load(), load, user_agent)
 
 
 class _Session(NamedTuple):
@@ -206,11 +211,11 @@ class Connection:
     expiry. ``load`` is then asked again and, if it finds others, the call is sent once more.
     """
 
-    def __init__(self, load: Callable[[], Credentials], user_agent: str) -> None:
+    def __init__(self, credentials: Credentials, load: Callable[[], Credentials], user_agent: str) -> None:
         self._load = load
         self._user_agent = user_agent
         self._lock = threading.Lock()
-        self._session = _open_session(load())
+        self._session = _open_session(credentials)
         self.server: str = self._session.credentials.configuration.host
 
     def send(self, request: Request) -> bytes:

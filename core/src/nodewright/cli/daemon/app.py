@@ -238,9 +238,9 @@ class DaemonApp:
     def _make_autoscaler(self) -> Autoscaler:
         dry_run, process = self._engine.dry_run, self._process
         planning = dry_run.planning if dry_run is not None else None
-        return Autoscaler(
-            self._engine.ports, process.clock, process.reloader.settings, process.random, planning=planning
-        )
+        ports, settings = self._engine.ports, process.reloader.settings
+        saved = ports.store.load()
+        return Autoscaler(ports, process.clock, settings, process.random, saved, planning=planning)
 
     def _may_go_on(self) -> bool:
         if not self._cluster.leader.leads:
