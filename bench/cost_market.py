@@ -25,7 +25,7 @@ from nodewright.adapters.kube.cluster import LiveCluster
 from nodewright.clusterstate.memory import PlanMemory
 from nodewright.clusterstate.state import ClusterState
 from nodewright.engine.planning import Planning
-from nodewright.estimator.binpacking import Template, estimate
+from nodewright.estimator.binpacking import Template
 from nodewright.estimator.pod_group import group_pods
 from nodewright.model.action import IncreaseSize
 from nodewright.model.group import GroupRef, Instance, NodeGroup
@@ -37,6 +37,7 @@ from nodewright.model.quantity import Quantity
 from nodewright.model.settings import Settings
 from nodewright.model.sharing import Sharing
 from nodewright.planner import make_plan
+from nodewright.planner.scale_up.node_group_fit import NodeGroupFit
 from nodewright.planner.scale_up.pending_pods import Hints, hint_key, take_fitting_classes
 from nodewright.snapshot.observation import GroupSeen, Observation, ProviderSeen
 from nodewright.snapshot.snapshot import Snapshot
@@ -73,6 +74,7 @@ class Market:
         self._sold = {_ref(machine): machine for machine in self._prices}
         self._live = LiveCluster()
         self._groups: dict[GroupRef, GroupSeen] = {}
+        self._templates: dict[GroupRef, Template] = {}
         self._loop = Loop(settings, planning=Planning(make_plan=self._plan, strict=True))
         self._begin()
 
@@ -106,13 +108,15 @@ class Market:
             members.setdefault(_ref(machine), []).append(Instance(id=known_as))
         for ref, machine in self._sold.items():
             held = tuple(members.get(ref, ()))
+            template = self._node(f"template-{ref.group_id}", machine)
+            self._templates[ref] = Template(template)
             most = self.case.maxima.get(machine.type, len(held) + self.case.pods)
             self._groups[ref] = GroupSeen(
                 ref=ref,
                 group=NodeGroup(id=ref.group_id, min_size=0, max_size=most),
                 target=len(held),
                 instances=held,
-                template=self._node(f"template-{ref.group_id}", machine),
+                template=template,
                 hourly_price=self._prices[machine],
             )
         self._live.apply_nodes({node.name: node for node in self._nodes_without_room()})
@@ -201,16 +205,20 @@ class Market:
         return planned
 
     def _pack(self, report: ScaleUpReport, before: Snapshot, fresh: Mapping[GroupRef, list[str]]) -> dict[str, str]:
-        """Return the new node of each pod, by hint key, as the estimator packs what was bought for these pods."""
-        left, planned = report.triggered, dict[str, str]()
+        """Return the new node of each pod, by hint key, as the estimator packs what was bought for these pods.
+
+        The estimate of one group is that of the plan: pods that find no place open nodes, too, which others fill.
+        """
+        is_mix = len(report.expansions) > 1
+        left, planned = report.triggered if is_mix else self._live.pending(), dict[str, str]()
         for expansion in report.expansions:
-            own = fresh[expansion.group]
+            ref, own = expansion.group, fresh[expansion.group]
             names, own[: expansion.added] = own[: expansion.added], []
-            template = self._groups[expansion.group].template
-            if template is None:
-                continue
-            found = estimate(before, Template(template), group_pods(left, before), expansion.added)
-            for name, pods in zip(names, found.packing, strict=False):
+            fit = NodeGroupFit(before, {ref: self._templates[ref]}, {})
+            groups = [group for group in group_pods(left, before) if ref in fit.fits(group.pod_class)]
+            most = expansion.added if is_mix else expansion.maximum - expansion.current
+            found = fit.estimate(ref, groups, most, fastpath=False)
+            for name, pods in zip(names, filter(None, found.packing), strict=False):
                 planned |= {hint_key(pod): name for pod in pods}
             left = tuple(pod for pod in left if hint_key(pod) not in planned)
         return planned

@@ -62,6 +62,21 @@ def test_it_goes_on_loop_after_loop_until_no_pod_is_pending() -> None:
     assert (row["loops"], row["price"], row["unplaced"]) == (2, 3 * 1.0 + 3.5, 0)
 
 
+def test_pods_go_where_they_were_planned() -> None:
+    """Dealt to both machines in turn, the pods with the most memory would leave no room for the one with the most CPU."""
+    pods = workload("a", 2, "2"), workload("b", 1, "2400m", requests={"cpu": "2400m", "memory": "64Mi"})
+    row = play(make(*pods, types=[machine_type("small", 1.0)]))
+    assert (row["price"], row["loops"]) == (2.0, 1)
+    assert [node["pods"] for node in row["nodes"]] == [{"a": 2}, {"b": 1}]
+
+
+def test_no_machine_of_a_plan_stays_empty() -> None:
+    """Pods that find no place open nodes, which others fill: an estimate of the others alone needs fewer."""
+    case = next(case for case in read_cases([CASES]) if case.name == "p-shared-060")
+    row = measure(case, load_settings({"expander": "least-nodes", "scale-down-enabled": "false"}, {}))
+    assert all(node["pods"] for node in row["nodes"])
+
+
 def test_what_fits_nowhere_is_left() -> None:
     row = play(make(workload("web", 2), workload("giant", 3, "17")))
     assert (row["price"], row["unplaced"]) == (1.0, 3)
