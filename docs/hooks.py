@@ -9,12 +9,18 @@ from nodewright_fake import FakeProvider
 
 HEAD = """# Every hook of the provider contract
 
-This page is made from the sources: `make generate` writes it, and a test compares. Signatures and
-rules are those of `nodewright.spec`, examples those of the plugin `nodewright-fake`, whose tests are the contract suite.
-In the examples `self.cloud` stands for your cloud's SDK, `self._view(group_id)` answers what the last `refresh` brought
-and raises `NodeGroupNotFound`, and `self._look_again(group_id)` reads a group again after a write of our own.
-`self._calls.counted(…)` counts calls; `self.cloud.faults…` plays what goes wrong, and is nothing that you need.
-How they make one plugin: [plugin guide](plugin-guide.md).
+This page is generated from the sources: `make generate` writes it, and a test fails if it is stale. Signatures and rules come
+from `nodewright.spec`. The examples come from the plugin `nodewright-fake`, which passes the contract suite.
+
+In the examples:
+
+- `self.cloud` stands for your cloud's SDK.
+- `self._view(group_id)` returns what the last `refresh` read of the group; it raises `NodeGroupNotFound`.
+- `self._look_again(group_id)` reads the group again after the plugin's own write.
+- `self._calls.counted(…)` counts calls.
+- `self.cloud.faults…` simulates errors of the cloud. Your plugin does not need it.
+
+The [plugin guide](plugin-guide.md) shows how the hooks make a plugin.
 """
 
 
