@@ -120,5 +120,5 @@ def test_huge_quantities_saturate(command: Command) -> None:
 def test_a_daemon_without_a_cluster(command: Command) -> None:
     """What is missing is said of both places: it may well be a pod, one that was given no token."""
     ended = command("run", "--cloud-provider=fake", env={"KUBECONFIG": "nowhere", "KUBERNETES_SERVICE_HOST": ""})
-    found = "no cluster around this pod (Service host/port is", "and no kubeconfig (Invalid kube-config"
+    found = "this process runs in no pod (Service host/port is", "and there is no kubeconfig (Invalid kube-config"
     assert_refused(ended, "nodewright: --kubeconfig: ", *found)

@@ -31,7 +31,7 @@ def test_all_is_well(command: Command, config: Callable[..., Path]) -> None:
     done = command("doctor", "--config", config())
     assert done.returncode == 0, done.stderr
     assert "no other writer is configured" in done.stdout
-    assert "Looking took 1 call to the cloud's API." in done.stdout
+    assert "Doctor made 1 call to the cloud's API." in done.stdout
 
 
 def test_other_writers_and_lost_capabilities_are_warnings(command: Command, config: Callable[..., Path]) -> None:

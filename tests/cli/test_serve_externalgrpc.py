@@ -91,4 +91,4 @@ def test_a_wrong_address(command: Command, tmp_path: Path, address: str) -> None
 def test_one_provider_is_served(command: Command) -> None:
     done = command("serve-externalgrpc", "--listen", "127.0.0.1:0", "--insecure")
     assert done.returncode == 2
-    assert "--cloud-provider: one provider is served, the settings have 0" in done.stderr
+    assert "--cloud-provider: serve-externalgrpc serves exactly one provider, but the settings have 0" in done.stderr

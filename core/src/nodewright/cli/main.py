@@ -22,19 +22,19 @@ _LONGEST_MESSAGE = 2000
 
 # Each lives in a module of its name in cli/commands, which is imported only when it runs, for a fast start.
 COMMANDS = {
-    "demo": "Watch an autoscaler at work: a simulated cluster, in seconds.",
-    "plan": "What would be done to the cluster in a kubectl dump, and why.",
-    "explain": "Why a node is still there, a pod waits, a group does not grow.",
-    "run": "The daemon: scale the node groups of a live cluster.",
-    "simulate": "Run a scenario or a trace on virtual time, and measure it.",
-    "config": "Check a file of settings, and show what it sets.",
-    "status": "What is under way, what is left alone, and for how long.",
-    "pause": "Stop every write to every cloud for a while.",
+    "demo": "Run a simulated cluster whose cloud runs out of machines.",
+    "plan": "Show what would be done to the cluster in a kubectl dump.",
+    "explain": "Say why a node is kept, a pod waits or a group does not grow.",
+    "run": "Run the daemon: scale the node groups of a live cluster.",
+    "simulate": "Run a scenario or a trace on virtual time.",
+    "config": "Check a settings file, and show what it sets.",
+    "status": "Show scale-ups in progress, backoffs, deletions and pauses.",
+    "pause": "Stop all writes to all clouds for a while.",
     "resume": "End a pause before its time.",
-    "doctor": "May the providers do what is asked of them, and who else writes?",
-    "provider": "Does a plugin keep the provider contract? A certificate.",
-    "serve-externalgrpc": "Offer a provider to the Go cluster-autoscaler, over gRPC.",
-    "providers": "Installed provider plugins and what each can do.",
+    "doctor": "Check permissions of the providers, and find other writers.",
+    "provider": "Check whether a plugin keeps the provider contract.",
+    "serve-externalgrpc": "Serve a provider to the Go cluster-autoscaler, over gRPC.",
+    "providers": "List the installed provider plugins and their capabilities.",
 }
 
 

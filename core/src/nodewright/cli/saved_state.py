@@ -71,20 +71,20 @@ def state_options(command: F) -> F:
             default="kube-system",
             show_default=True,
             envvar=f"{PREFIX}NAMESPACE",
-            help="The daemon's, in that cluster.",
+            help="The namespace of the daemon.",
         ),
         click.option(
             "--kubeconfig",
             metavar="FILE",
             default="",
             envvar=f"{PREFIX}KUBECONFIG",
-            help="The cluster of the daemon. Default: the one around this pod, else kubectl's own choice.",
+            help="The kubeconfig of the daemon's cluster. Default: the cluster of this pod, or else kubectl's default.",
         ),
         click.option(
             "--state",
             metavar="FILE",
             type=click.Path(path_type=Path, dir_okay=False),
-            help="The state file of an engine without a cluster.",
+            help="The state file of an engine that runs without a cluster.",
         ),
     )
     decorated: Any = with_choice
@@ -100,7 +100,7 @@ def warn_without_engine(place: Place) -> None:
     except NodewrightError:
         is_used = True  # it cannot be read, but it exists
     if not is_used:
-        click.echo(f"No engine has saved anything in {place.name} yet: is it the right place?", err=True)
+        click.echo(f"No engine has saved its state in {place.name} yet: check that this is the right place.", err=True)
 
 
 def _open_cluster(kubeconfig: str, namespace: str) -> Place:

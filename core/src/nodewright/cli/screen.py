@@ -23,7 +23,7 @@ output_option = click.option(
     type=click.Choice(["table", "json"]),
     default="table",
     show_default=True,
-    help="For people or for programs.",
+    help="table: for people; json: for programs.",
 )
 
 

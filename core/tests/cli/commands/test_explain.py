@@ -154,7 +154,7 @@ def test_a_daemon_that_shows_nothing_is_not_asked(nodewright: Nodewright) -> Non
     """--debug-address= in the settings that are shared with it: then one loop is run, here without a cluster."""
     ended = nodewright("explain", "group", "a", "--debug-address=", "--kubeconfig=nowhere", "--cloud-provider=fake")
     assert ended.err.splitlines() == [
-        "No daemon answers: this is what one loop without memory would say.",
+        "No daemon answers: this is the result of one loop without memory of earlier loops.",
         "nodewright: --kubeconfig: there is no file nowhere",
     ]
     assert ended.code == 2

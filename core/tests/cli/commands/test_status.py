@@ -121,8 +121,8 @@ def test_a_pause_may_come_before_the_first_engine(nodewright: Nodewright, tmp_pa
     [
         (["pause", "--state", "s"], "Missing option '--for'"),
         (["pause", "--for", "soon", "--state", "s"], "--for: 'soon' is not a duration"),
-        (["pause", "--for", "-5m", "--state", "s"], "--for: -5m: a pause lasts longer than nothing"),
-        (["pause", "--for", "9999h", "--state", "s"], "no longer than 366 days"),
+        (["pause", "--for", "-5m", "--state", "s"], "--for: -5m: a pause must last longer than 0 s"),
+        (["pause", "--for", "9999h", "--state", "s"], "at most 366 days"),
         (["status", "--state", "/no/such/state.json"], "--state: /no/such/state.json: there is no saved state"),
         (["status", "--state", "/"], "File '/' is a directory"),
     ],
@@ -175,6 +175,6 @@ def test_an_order_where_no_engine_ever_was_is_doubted(
 ) -> None:
     new = tmp_path / "new.json"
     assert nodewright(*words, "--state", new).err == (
-        f"No engine has saved anything in {new} yet: is it the right place?\n"
+        f"No engine has saved its state in {new} yet: check that this is the right place.\n"
     )
     assert nodewright(*words, "--state", path).err == ""

@@ -20,12 +20,12 @@ DEFAULT_REPORT = Path("out/demo.html")
 
 
 @click.command("demo")
-@click.option("--report", metavar="FILE.html", help=f"Where the report goes. Default: {DEFAULT_REPORT}")
+@click.option("--report", metavar="FILE.html", help=f"File of the report. Default: {DEFAULT_REPORT}")
 @output_option
 def command(report: str | None, output: str) -> None:
-    """Replay a cut of a production trace on a simulated cloud that runs out of one kind of machine.
+    """Replay a part of a production trace on a simulated cloud that runs out of one machine type.
 
-    Writes a report to open in a browser; if out/ cannot be written here, to the folder for temporary files.
+    Write a report for a browser. If out/ cannot be written in this folder, write it to the folder for temporary files.
 
     Exit codes: 0 done; 2 the fake provider is not installed.
     """

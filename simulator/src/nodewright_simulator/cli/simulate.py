@@ -108,25 +108,28 @@ class SimulateFlags:
 @click.command("simulate")
 @click.argument("source", metavar="SCENARIO|TRACE")
 @click.option("--report", metavar="FILE.html", help="Write one self-contained page with charts over time.")
-@click.option("--seed", type=int, help="Chance of the scenario. Default: what it says.")
+@click.option("--seed", type=int, help="Random seed of the run. Default: the scenario's.")
 @click.option(
-    "--compress", type=click.FloatRange(0, 1_000_000, min_open=True), metavar="N", help="TRACE in 1/N of time."
+    "--compress",
+    type=click.FloatRange(0, 1_000_000, min_open=True),
+    metavar="N",
+    help="Replay TRACE in 1/N of its time.",
 )
-@click.option("--all-at-once", is_flag=True, help="TRACE with all pods pending at the start.")
-@click.option("--set", "given", multiple=True, metavar="FLAG=VALUE", help="A setting, stronger than the scenario's.")
-@click.option("--every-tick", is_flag=True, help="Run every loop, also those that cannot change anything.")
-@click.option("--at", metavar="DURATION", help="End the run there, to look at that moment.")
+@click.option("--all-at-once", is_flag=True, help="Replay TRACE with all pods pending at the start.")
+@click.option("--set", "given", multiple=True, metavar="FLAG=VALUE", help="A setting; replaces the scenario's.")
+@click.option("--every-tick", is_flag=True, help="Run every loop, even those that cannot change anything.")
+@click.option("--at", metavar="DURATION", help="End the run at this time of the scenario.")
 @click.option(
-    "--explain", multiple=True, metavar="KIND=NAME", help="Show at the end what nodewright explain KIND NAME would."
+    "--explain", multiple=True, metavar="KIND=NAME", help="Print at the end the output of nodewright explain KIND NAME."
 )
-@click.option("--status", is_flag=True, help="Show at the end what nodewright status would.")
+@click.option("--status", is_flag=True, help="Print at the end the output of nodewright status.")
 @output_option
 def command(source: str, report: str | None, every_tick: bool, output: str, **given: Any) -> None:
     """Run a scenario (a YAML file) or a trace (a folder with nodes.csv and pods.csv) on virtual time.
 
-    The same engine code as on a real cluster, deterministic under a seed.
+    The simulation runs the same engine code as on a real cluster. The same seed gives the same run.
 
-    Exit codes: 0 simulated, also if pods still wait; 2 bad input; 1 a planned action broke a rule: a bug.
+    Exit codes: 0 simulated, even if pods still wait; 2 bad input; 1 a planned action broke a rule: a bug in nodewright.
     """
     status, questions = given.pop("status"), [_read_question(text) for text in given.pop("explain")]
     flags = SimulateFlags(**given)

@@ -111,7 +111,9 @@ def _load(kubeconfig: str, pod: PodEnvironment) -> Credentials:
         try:
             return _load_user(KUBE_CONFIG_DEFAULT_LOCATION)
         except ConfigException as error:
-            raise ConfigException(f"no cluster around this pod ({no_pod}), and no kubeconfig ({error})") from None
+            raise ConfigException(
+                f"this process runs in no pod ({no_pod}), and there is no kubeconfig ({error})"
+            ) from None
 
 
 def _new_configuration() -> Configuration:

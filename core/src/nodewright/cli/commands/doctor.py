@@ -35,24 +35,24 @@ class Examined(msgspec.Struct, frozen=True, kw_only=True):
 
 @click.command("doctor", cls=SettingsCommand)
 @click.option(
-    "--policy", "policy_only", is_flag=True, help="Print the minimal permissions alone, without asking a cloud."
+    "--policy", "policy_only", is_flag=True, help="Print only the minimal permissions, without calling a cloud."
 )
 @output_option
 @settings_options
 def command(settings: Settings, output: str, policy_only: bool) -> int:
-    """Examine the configured providers: permissions behind each capability, and others that write to their groups.
+    """Examine the configured providers: the permission for each capability, and other writers of their groups.
 
-    Reads only: nothing is changed in any cloud. A capability that does not hold is told with its reason, and the
-    smallest policy that would do is printed.
+    Doctor only reads; it changes nothing in any cloud. It prints why a capability does not work, and the smallest
+    sufficient policy.
 
-    Exit codes: 0 all is well; 3 there are warnings; 4 something will not work; 2 bad input.
+    Exit codes: 0 no problem found; 3 there are warnings; 4 something will not work; 2 bad input.
     """
     if not settings.providers:
         raise ConfigError("--cloud-provider: doctor needs a provider to examine, here or in --config")
     clients = Connector(clock=SystemClock()).connect_all(settings.providers)
     if policy_only:
         for client in clients:
-            click.echo(client.minimal_policy() or f"{client.name} needs no policy that it knows of")
+            click.echo(client.minimal_policy() or f"provider {client.name} names no minimal permissions")
         return ALL_WELL
     idle = _flags_without_effect(settings, clients)
     examined = [examine(client, idle) for client in clients]
@@ -107,8 +107,8 @@ def _without_autoprovisioning(settings: Settings, clients: Sequence[ProviderClie
     if not settings.autoprovisioning.node_autoprovisioning_enabled or any(client.supports(makes) for client in clients):
         return ()
     flag = "--node-autoprovisioning-enabled"
-    message = "it is on, and no provider makes node groups: nothing comes of it"
-    remedy = "switch it off, or tell a provider that can which machine types to make groups of"
+    message = "it is on, but no provider can create node groups: it has no effect"
+    remedy = "switch it off, or configure autoprovisioning in the options of a provider that supports it"
     return (Finding(level=FindingLevel.WARNING, subject=flag, message=message, remedy=remedy, capability=makes),)
 
 
@@ -171,7 +171,7 @@ def _print(console: Console, examined: Iterable[Examined]) -> None:
         if not provider.examines:
             console.print(safe(f"The plugin of {provider.provider} does not examine itself."), soft_wrap=True)
         if provider.policy:
-            console.print(safe("It needs these permissions, and no more:"), soft_wrap=True)
+            console.print(safe("Minimal permissions:"), soft_wrap=True)
             click.echo(provider.policy)
         calls = sum(made.calls for made in provider.api_calls)
-        console.print(safe(f"Looking took {count(calls, 'call')} to the cloud's API."), soft_wrap=True)
+        console.print(safe(f"Doctor made {count(calls, 'call')} to the cloud's API."), soft_wrap=True)

@@ -66,14 +66,14 @@ SCHEMA = 1
 @output_option
 @settings_options
 def command(settings: Settings, kind: str, name: str, dump: str | None, output: str, **given: Any) -> None:
-    """Say why a node stays, what happens to a pod, why a group does not grow, or how a request or buffer stands.
+    """Say why a node is kept, what happens to a pod, why a group does not grow, or the state of a request or buffer.
 
-    NAME is that of a node, NAMESPACE/NAME of a pod, a ProvisioningRequest or a CapacityBuffer, or PROVIDER/ID of a
-    group. With DUMP, the node groups and the settings are those of nodewright plan. Without, the daemon at
-    --debug-address is asked; where none answers, one loop is run on the cluster that --kubeconfig names, or on the one
-    around this pod, without its writes. simulate --explain does the same in a simulation.
+    NAME is the name of a node, NAMESPACE/NAME of a pod, a ProvisioningRequest or a CapacityBuffer, or PROVIDER/ID of a
+    group. With DUMP, node groups and settings work as for nodewright plan. Without DUMP, the answer comes from the
+    daemon at --debug-address. If no daemon answers, explain runs one loop without writes, on the cluster that
+    --kubeconfig names or on the cluster of this pod. simulate --explain does the same in a simulation.
 
-    Exit codes: 0 explained; 2 bad input, or nothing of that name is there.
+    Exit codes: 0 explained; 2 bad input, or the named object does not exist.
     """
     if dump is None:
         told = ask_daemon(settings.serving.debug_address, "/explain", {"kind": kind, "name": name} | page_query(output))
@@ -93,7 +93,7 @@ def command(settings: Settings, kind: str, name: str, dump: str | None, output: 
 def _try_live(settings: Settings, seed: int) -> DryRun:
     address = settings.serving.debug_address
     where = f" at {address}" if address else ""
-    click.echo(f"No daemon answers{where}: this is what one loop without memory would say.", err=True)
+    click.echo(f"No daemon answers{where}: this is the result of one loop without memory of earlier loops.", err=True)
     # The client of the API server is slow to import, and is needed only here.
     dry_run: DryRun = import_module("nodewright.cli.dry_run.on_cluster").plan_cluster(settings, seed)
     return dry_run
@@ -166,7 +166,7 @@ def _print_pod(console: Console, found: PodExplanation) -> None:
     for ref, why in found.groups:
         facts.add_row(safe(ref), safe(why))
     if found.refusals:
-        facts.add_row("nodes that are there", safe(refusals_line(found.refusals)))
+        facts.add_row("existing nodes", safe(refusals_line(found.refusals)))
     if facts.row_count:
         console.print(facts)
     if found.outlook is not None and found.of_node is not None:
@@ -178,7 +178,7 @@ def _print_group(console: Console, found: GroupExplanation) -> None:
     head = f"Group {_group_line(found.facts)}, as of {format_moment(found.now)}"
     console.print(safe(f"{head}: {found.growth}.", "bold"))
     facts = _facts_table()
-    facts.add_row("on their way", safe(count(found.upcoming, "machine")))
+    facts.add_row("upcoming", safe(count(found.upcoming, "machine")))
     if found.backoff_until is not None:
         facts.add_row("backoff", safe(f"until {_when(found.backoff_until, found.now)}"))
     if found.deferred_until is not None:

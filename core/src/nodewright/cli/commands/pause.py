@@ -14,17 +14,17 @@ _LONGEST = 366 * 86_400.0
 
 
 @click.command("pause")
-@click.option("--for", "length", metavar="DURATION", required=True, help="How long, for example 30m or 2h.")
+@click.option("--for", "length", metavar="DURATION", required=True, help="Length of the pause, for example 30m or 2h.")
 @state_options
 def command(length: str, choice: Choice) -> None:
-    """Stop every write to every cloud until the time is over.
+    """Stop all writes to all clouds for the given time.
 
-    The engine goes on observing, planning and reporting, and takes up its work by itself when the pause ends. A new
-    pause replaces an earlier one. It holds for the daemon of the cluster around this pod, of that which --kubeconfig
-    names or else kubectl would choose, also when it is started again in between; with --state, for the engine that
-    keeps its memory in that file.
+    The engine continues to observe, plan and report. When the pause ends it writes again without a further command. A
+    new pause replaces an earlier one. A pause also holds for a daemon that is restarted meanwhile. It applies to the
+    daemon of the cluster that --kubeconfig names, of the cluster of this pod, or else of kubectl's default cluster;
+    with --state, to the engine with that state file.
 
-    Exit codes: 0 paused; 2 bad input, or the pause cannot be written there.
+    Exit codes: 0 paused; 2 bad input, or the pause cannot be written.
     """
     seconds = _read_length(length)
     place, now = choice.open(), SystemClock().now()
@@ -42,7 +42,7 @@ def _read_length(text: str) -> float:
     except ValueError as error:
         raise ConfigError(f"--for: {error}") from None
     if not 0 < seconds <= _LONGEST:
-        raise ConfigError(f"--for: {text}: a pause lasts longer than nothing and no longer than 366 days")
+        raise ConfigError(f"--for: {text}: a pause must last longer than 0 s and at most 366 days")
     return seconds
 
 

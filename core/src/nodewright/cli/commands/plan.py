@@ -65,22 +65,22 @@ NOTHING_TO_DO, GROWTH, UNHELPED = 0, 3, 4
 @click.command("plan", cls=SettingsCommand)
 @click.argument("dump", metavar="DUMP")
 @dump_options
-@click.option("--all-pods", is_flag=True, help="One row per pod: fold none together.")
+@click.option("--all-pods", is_flag=True, help="Show one row per pod; do not merge similar pods.")
 @click.option(
-    "--detailed-exitcode", is_flag=True, help="Exit with 3 if anything would be done, 4 if a pod is unhelped."
+    "--detailed-exitcode", is_flag=True, help="Exit with 3 if the plan has actions, 4 if a pod is not helped."
 )
 @output_option
 @settings_options
 def command(settings: Settings, output: str, all_pods: bool, detailed_exitcode: bool, **given: Any) -> int:
-    """Show what would be done to the cluster in DUMP, and why for every pod. Nothing is written anywhere.
+    """Show what nodewright would do to the cluster in DUMP, and a reason for every pod. Write nothing.
 
     DUMP is the output of kubectl get
     nodes,pods,daemonsets,rs,rc,statefulsets,jobs,pdb,pvc,pv,storageclasses,csinodes,namespaces -A -o json
-    (or -o yaml), or - to read it from stdin. The node groups come from --groups, from --group-by or from a
-    provider (--cloud-provider, or providers: in --config).
+    (or -o yaml); - reads it from stdin. The node groups come from --groups, from --group-by or from a provider
+    (--cloud-provider, or providers: in --config).
 
-    Exit codes: 0 a plan was made, also when there is nothing to do; 2 bad input. With --detailed-exitcode:
-    0 nothing to do, 3 something would be done, 4 a pod is not helped, whatever else is done.
+    Exit codes: 0 a plan was made, even an empty one; 2 bad input. With --detailed-exitcode: 0 the plan is empty,
+    3 it has actions, 4 a pod is not helped, with or without actions.
     """
     dumped = DumpSource(**given)
     dry_run, cluster = plan_dump(settings, dumped)

@@ -50,23 +50,27 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
 def command() -> None:
     """Work with one provider plugin.
 
-    Exit codes: 0 done, 2 bad input; those of each command are in its help.
+    Exit codes: 0 done, 2 bad input; the help of each command lists further ones.
     """
 
 
 @command.command("check")
 @click.argument("name", metavar="NAME")
 @click.option("--settings", "file", metavar="FILE", required=True, help="YAML file of settings with providers.NAME.")
-@click.option("--group", "wanted", metavar="GROUP", help="The node group that checks look at. Default: the first.")
-@click.option("--write", is_flag=True, help="Also run checks that write; they may resize GROUP by two, and back.")
+@click.option("--group", "wanted", metavar="GROUP", help="The node group to check. Default: the first one.")
+@click.option(
+    "--write",
+    is_flag=True,
+    help="Also run checks that write; they may add two machines to GROUP and remove them again.",
+)
 @output_option
 def check(name: str, file: str, wanted: str | None, write: bool, output: str) -> int:
-    """Run the contract suite against a configured provider, and print which promises it kept.
+    """Run the contract suite against a configured provider, and print which promises of the contract it keeps.
 
-    It reads only, unless --write is given. Even then no machine that was there before is ever ended: what needs that
-    is for the plugin's own tests, and is listed as skipped. What will be done is said on stderr first.
+    The suite only reads, unless --write is given. Even then it deletes no machine that existed before: checks that need
+    that belong to the plugin's own tests and are listed as skipped. First it prints to stderr what it will do.
 
-    Exit codes: 0 nothing is broken; 4 a promise is broken; 2 bad input, or a cloud that cannot be read.
+    Exit codes: 0 no promise is broken; 4 a promise is broken; 2 bad input, or the cloud cannot be read.
     """
     settings = _find_settings(name, file)
     client = Connector(clock=SystemClock(), dry_run=not write).connect(name, settings)

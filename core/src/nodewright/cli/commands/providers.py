@@ -33,13 +33,15 @@ class Described(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @click.command("providers")
-@click.option("--config", metavar="FILE", envvar=CONFIG_VARIABLE, help="YAML file of settings: the providers' options.")
+@click.option(
+    "--config", metavar="FILE", envvar=CONFIG_VARIABLE, help="YAML file of settings with the options of providers."
+)
 @output_option
 def command(config: str | None, output: str) -> None:
-    """List the installed provider plugins and what each can do.
+    """List the installed provider plugins and their capabilities.
 
-    Every plugin is loaded, with its options from the settings if they have any; one that is broken is shown
-    with its problem and hides no other. Exit code 0, also then.
+    The command loads every plugin, with its options from the settings if there are any. A plugin that cannot be loaded
+    is listed with its problem. Exit code: 0, even if a plugin cannot be loaded.
     """
     settings = SettingsSource({}, config).load().settings
     found = describe(installed_providers(), settings.providers, Connector(clock=SystemClock()))

@@ -8,9 +8,9 @@ from nodewright.cli.saved_state import Choice, state_options, warn_without_engin
 @click.command("resume")
 @state_options
 def command(choice: Choice) -> None:
-    """End a pause before its time, in the place where ``pause`` would order one. Without a pause nothing changes.
+    """End a pause before its time. The options name the engine as for nodewright pause. Without a pause do nothing.
 
-    Exit codes: 0 not paused; 2 bad input, or the pause cannot be ended there.
+    Exit codes: 0 not paused; 2 bad input, or the pause cannot be ended.
     """
     place = choice.open()
     place.state.save_pause(None)

@@ -16,25 +16,23 @@ LOOP_FAILED, LEADERSHIP_LOST = 3, 4
 
 
 @click.command("run", cls=SettingsCommand, lists_settings=True)
-@click.option(
-    "--dry-run", is_flag=True, help="Look and plan, and write nothing anywhere: no cloud, no object, no lease."
-)
+@click.option("--dry-run", is_flag=True, help="Read and plan, but write nothing: no cloud, no object, no lease.")
 @click.option(
     "--shadow",
     is_flag=True,
-    help="Beside a running cluster-autoscaler: write nothing, and tell what it does that we would not, and why.",
+    help="Run beside a cluster-autoscaler: write nothing, and report where nodewright decides differently, and why.",
 )
-@click.option("--once", is_flag=True, help="One loop and what it begins, then end.")
-@click.option("--seed", type=int, help="Chance of the random expander. Default: a new one each time.")
+@click.option("--once", is_flag=True, help="Run one loop, finish what it begins, then exit.")
+@click.option("--seed", type=int, help="Random seed of the random expander. Default: a new seed at each start.")
 @source_options
 def command(source: SettingsSource, dry_run: bool, shadow: bool, once: bool, seed: int | None) -> int:
-    """Scale the node groups of the cluster that --kubeconfig names, or of the one around this pod, until told to stop.
+    """Scale the node groups of the cluster that --kubeconfig names, or of the cluster of this pod, until a signal comes.
 
-    What it does and why is told in JSON on stderr, in metrics, in events and in the status ConfigMap. SIGTERM, SIGINT
-    and SIGHUP let the action at hand finish, then release the lease.
+    The daemon reports its decisions and their reasons as JSON on stderr, in metrics, in events and in the status
+    ConfigMap. After SIGTERM, SIGINT or SIGHUP it finishes the present action, releases the lease and exits.
 
-    Exit codes: 0 stopped as asked, or with --once the loop was run; 2 bad input or a plugin that cannot be used;
-    3 with --once, the loop could not be run; 4 another process leads by now.
+    Exit codes: 0 stopped by a signal, or with --once the loop succeeded; 2 bad input or an unusable plugin;
+    3 with --once, the loop failed; 4 another process has become the leader.
     """
     loaded = source.load()
     check_daemon(loaded.settings)

@@ -20,20 +20,26 @@ _GRACE_SECONDS = 5.0
 
 
 @click.command("serve-externalgrpc", cls=SettingsCommand)
-@click.option("--listen", metavar="HOST:PORT", required=True, help="Where to listen; port 0 takes a free one.")
-@click.option("--cert", metavar="FILE", default="", help="Certificate of this server, PEM.")
-@click.option("--key", metavar="FILE", default="", help="Its key, PEM.")
-@click.option("--cacert", metavar="FILE", default="", help="Authority whose clients are let in, PEM.")
-@click.option("--insecure", is_flag=True, help="Plaintext, for everybody who reaches the port.")
+@click.option("--listen", metavar="HOST:PORT", required=True, help="Address to listen on; port 0: any free port.")
+@click.option("--cert", metavar="FILE", default="", help="PEM file with the certificate of this server.")
+@click.option("--key", metavar="FILE", default="", help="PEM file with its private key.")
+@click.option("--cacert", metavar="FILE", default="", help="PEM file of the authority that signs client certificates.")
+@click.option(
+    "--insecure", is_flag=True, help="Use plaintext: every client that can reach the port can delete machines."
+)
 @settings_options
 def command(settings: Settings, listen: str, insecure: bool, **files: str) -> None:
-    """Offer the configured provider to the Go cluster-autoscaler: --cloud-provider=externalgrpc there.
+    """Serve the configured provider to the Go cluster-autoscaler, which needs --cloud-provider=externalgrpc.
 
-    TLS with client certificates, unless --insecure asks for plaintext. Ends with SIGTERM or Ctrl-C, after calls in
-    flight. Exit codes: 0 ended; 2 bad input.
+    The server uses TLS with client certificates, unless --insecure is given. After SIGTERM or Ctrl-C it finishes the
+    calls in progress and exits.
+
+    Exit codes: 0 stopped by a signal; 2 bad input.
     """
     if len(settings.providers) != 1:
-        raise ConfigError(f"--cloud-provider: one provider is served, the settings have {len(settings.providers)}")
+        raise ConfigError(
+            f"--cloud-provider: serve-externalgrpc serves exactly one provider, but the settings have {len(settings.providers)}"
+        )
     host, _ = parse_address("--listen", listen)
     address = listen if host else f"[::]{listen}"  # gRPC's name for every address of the machine
     wire = _import("server")

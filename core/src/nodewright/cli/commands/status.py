@@ -25,16 +25,20 @@ SCHEMA = 1
 
 @click.command("status")
 @state_options
-@click.option("--debug-address", metavar="TEXT", help="Ask the daemon there. Default: 127.0.0.1:8086, if one answers.")
+@click.option(
+    "--debug-address",
+    metavar="TEXT",
+    help="Address of the daemon to read from. Default: 127.0.0.1:8086, if a daemon answers there.",
+)
 @output_option
 def command(choice: Choice, debug_address: str | None, output: str) -> None:
-    """Node groups, scale-ups under way and when each is given up, backoffs, deletions and pauses.
+    """Show node groups, scale-ups in progress and their deadlines, backoffs, deletions and pauses. Change nothing.
 
-    From the daemon that answers at --debug-address, which also tells how healthy everything is; without one from what
-    the daemon keeps in the cluster around this pod, or in that which --kubeconfig names or else kubectl would choose;
-    with --state from the file that an engine keeps. Nothing is changed.
+    The status comes from the daemon at --debug-address, which also reports health. If no daemon answers, it comes from
+    the saved state: in the cluster that --kubeconfig names, in the cluster of this pod, or else in kubectl's default
+    cluster. With --state it comes from the state file.
 
-    Exit codes: 0 shown; 2 there is no daemon and no saved state, or it cannot be used.
+    Exit codes: 0 shown; 2 there is neither a daemon nor saved state, or it cannot be read.
     """
     if debug_address is not None or not choice.is_asked_for:
         told = ask_daemon(debug_address or ServingSettings().debug_address, "/status", page_query(output))

@@ -43,13 +43,19 @@ _HOW = (
 
 F = TypeVar("F", bound=Callable[..., Any])
 _OPTIONS = (
-    click.option("--groups", metavar="FILE", help="YAML file of node groups, for a dump without its cloud."),
-    click.option("--group-by", metavar="LABEL", help="One node group per value of this label of the dump's nodes."),
+    click.option("--groups", metavar="FILE", help="YAML file that describes the node groups."),
+    click.option("--group-by", metavar="LABEL", help="Make one node group for each value of this node label."),
     click.option(
-        "--group-max", default=1000, show_default=True, type=click.IntRange(0), help="Max size with --group-by."
+        "--group-max",
+        default=1000,
+        show_default=True,
+        type=click.IntRange(0),
+        help="Maximum size of the groups of --group-by.",
     ),
-    click.option("--now", metavar="TIME", help="When the dump was made (RFC 3339). Default: the newest time in it."),
-    click.option("--seed", default=0, show_default=True, help="Chance of the random expander and of a fake cloud."),
+    click.option("--now", metavar="TIME", help="Time of the dump (RFC 3339). Default: the latest time in it."),
+    click.option(
+        "--seed", default=0, show_default=True, help="Random seed of the random expander and of a fake cloud."
+    ),
 )
 
 

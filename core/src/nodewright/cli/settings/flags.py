@@ -54,7 +54,9 @@ class SettingsCommand(click.Command):
             formatter.write_dl([record for record in own if record is not None])
         if not self._lists_settings:
             with formatter.section("Settings"):
-                formatter.write_text("Every setting is a flag here, too: nodewright run --help lists them by section.")
+                formatter.write_text(
+                    "Every setting is also a flag of this command. nodewright run --help lists them by section."
+                )
             return
         for section, (heading, summary) in _HEADINGS.items():
             with formatter.section(heading):
@@ -115,7 +117,7 @@ def source_options(command: F) -> F:
     for flag, setting in reversed(KNOWN.items()):
         decorated = _make_option(setting, hidden=flag in CA_FLAGS)(decorated)
     option = click.option(
-        "--config", metavar="FILE", envvar=CONFIG_VARIABLE, help="YAML file of settings; flags are stronger."
+        "--config", metavar="FILE", envvar=CONFIG_VARIABLE, help="YAML file of settings; flags have precedence."
     )
     return cast("F", option(decorated))
 
