@@ -58,7 +58,7 @@ def test_a_flag_for_what_no_provider_does_is_a_warning(command: Command, config:
     assert done.returncode == 3, done.stderr
     [finding] = [one for one in json.loads(done.stdout)["providers"][0]["findings"] if one["level"] == "warning"]
     assert finding["subject"] == flags[0]
-    assert "no provider makes node groups" in finding["message"]
+    assert "no provider can create node groups" in finding["message"]
     assert command("doctor", "--config", config(), *flags).returncode == 0, "this one does"
 
 
