@@ -6,7 +6,7 @@ from functools import cached_property
 from itertools import pairwise, product
 from typing import Any
 
-from tests.faults.history import History, Loop, Seen, Write
+from tests.faults.history import History, Loop, Seen, Write, group_of
 
 from nodewright.model.duration import parse_duration
 from nodewright_simulator.journal import What
@@ -119,13 +119,17 @@ class Facts:
         """The nodes that take no pod although their group's template says that they do, with their groups."""
         rules = self.cloud.get("small_machines", ())
         return {
-            fact.name: rule["group"]
-            for fact in (self.history.result.journal if self.history.result is not None else ())
+            machine: rule["group"]
+            for machine, at in self.started.items()
             for rule in rules
-            if fact.what == What.MACHINE_STARTED
-            and fact.where == f"fake/{rule['group']}"
-            and rule["start"] <= fact.at < rule["end"]
+            if group_of(machine) == rule["group"] and rule["start"] <= at < rule["end"]
         }
+
+    @cached_property
+    def started(self) -> Mapping[str, float]:
+        """When each machine started to run."""
+        journal = self.history.result.journal if self.history.result is not None else ()
+        return {fact.name: fact.at for fact in journal if fact.what == What.MACHINE_STARTED}
 
     # When the engine was away, or forgot
 

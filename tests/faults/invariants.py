@@ -21,13 +21,13 @@ from tests.faults.history import Loop, NodeSeen, Seen, Write
 from tests.faults.liveness import check_bystanders, check_reads, check_starvation
 from tests.faults.removals import check_idle_nodes_go, check_left_behind, check_removals
 from tests.faults.schedules import DURATION, MINUTE
+from tests.faults.vain import check_vain_purchases
 
 Findings = Iterator[str]
 
 # By then every backoff has ended and everything has come to rest.
 REST = DURATION - 30 * MINUTE
 RETRY = 5 * MINUTE
-MOST_MISFITS = 3
 # So many machines may be deleted within that time.
 BUDGET, BUDGET_WINDOW = 10, 10 * MINUTE
 
@@ -265,15 +265,6 @@ def check_unhealthy(facts: Facts) -> Findings:
             seen = loop.seen.get(write.group)
             if write.hook != "delete_instances" or (seen is not None and not seen.failed.keys().isdisjoint(write.ids)):
                 yield said(loop, write, f"although {len(sick)} of {nodes} nodes are unready")
-
-
-def check_vain_purchases(facts: Facts) -> Findings:
-    """No pod causes more than three machines that it cannot use in a day, and no run lasts a day."""
-    pods = {pod for loop in facts.loops for pod in loop.waiting}
-    others = sum(max(0, asked.count) for asked in facts.history.asked if not asked.ours)
-    bought = len(facts.small_nodes) - others
-    if bought > MOST_MISFITS * len(pods):
-        yield f"{bought} machines were bought for {len(pods)} pods that do not fit on them"
 
 
 def check_rest(facts: Facts) -> Findings:

@@ -137,6 +137,31 @@ def add_idle_crowd(draw: Draw, world: World) -> None:
         start += 40
 
 
+def add_smaller_machines(draw: Draw, world: World) -> None:
+    """Have the machines of a group take no pod, for a while or for good, once somebody has changed or recreated it.
+
+    Where it is the only one that is for good: two pods wait for it from then on, beside a larger node that is copied.
+    """
+    cloud = world["providers"]["fake"]
+    event = draw(st.sampled_from([event for event in cloud["interference"] if event["do"] in REMAKES]))
+    start = event["start"] + draw(st.sampled_from((0, event.get("gone_for", 0))))
+    lasts = draw(st.sampled_from((1200, 360000)))
+    small = {"group": event["group"], "start": start, "end": start + lasts, "offers": {"cpu": "500m"}}
+    rules(world, "small_machines").append(small)
+    [group, *others] = cloud["groups"]
+    if not others:
+        small["end"] = 360000
+        group["size"] = max(1, group["size"])
+        web = world["deployments"][0]
+        scaled = sorted((event["at"], event["replicas"]) for event in world["timeline"] if event["do"] == "scale")
+        pods = [web["replicas"], *(replicas for at, replicas in scaled if at <= start)][-1]
+        kept = [event for event in world["timeline"] if event["do"] != "scale" or event["at"] <= start]
+        more = {"do": "scale", "at": start + 10, "deployment": "web", "replicas": max(1, pods) + 2}
+        world["timeline"] = [*kept, more]
+
+
+# What somebody does to a group after which its machines may be other ones.
+REMAKES = ("recreate", "change", "vanish")
 LATE_TROUBLES: Mapping[str, Trouble] = {
     "changed_groups": add_changed_groups,
     "vanishing_groups": add_vanishing_groups,

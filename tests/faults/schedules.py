@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hypothesis import strategies as st
-from tests.faults.late_troubles import LATE_TROUBLES
+from tests.faults.late_troubles import LATE_TROUBLES, add_smaller_machines
 from tests.faults.troubles import TROUBLES
 
 MINUTE = 60
@@ -17,6 +17,8 @@ DURATION = 240 * MINUTE
 GROUPS = ("a", "b", "c")
 READS = ("refresh", "node_groups", "target_size", "instances", "failed_instances")
 WRITES = ("increase_size", "decrease_target_size", "delete_instances")
+# Worlds in which somebody changes or recreates groups, whose machines may be smaller from then on.
+REMADE = ("recreated_groups", "changed_groups", "vanishing_groups")
 
 Schedule = Mapping[str, Any]
 Draw = st.DrawFn
@@ -233,6 +235,10 @@ def schedules(draw: Draw) -> Schedule:
     late = draw(st.sampled_from(("", *LATE_TROUBLES, *[""] * (len(LATE_TROUBLES) - 1))))
     if late and not special:
         LATE_TROUBLES[late](draw, schedule)
+    schedule["name"] = special or late or "random"
+    # Drawn after even these, in those worlds alone.
+    if schedule["name"] in REMADE and draw(st.booleans()):
+        add_smaller_machines(draw, schedule)
     return schedule
 
 

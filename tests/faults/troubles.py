@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 MINUTE = 60
 SCOPES = ("group", "zone", "instance_type", "account")
+STATES = ("old", "truncated", "newer", "foreign", "missing")
 REFUSALS = ("quota", "out_of_capacity", "access_denied", "unavailable")
 
 Draw = st.DrawFn
@@ -177,11 +178,12 @@ def add_kills(draw: Draw, world: World) -> None:
 
 
 def add_strange_state(draw: Draw, world: World) -> None:
-    """Add restarts that find no state, or that of before, of another cluster or a later version, or a part of it."""
-    for _ in range(draw(st.integers(1, 2))):
+    """Add restarts that find no state, or that of before, of another cluster or a later version, or a part of it: three
+    of the five, so that each is met as often as the others.
+    """
+    for saved in draw(st.permutations(STATES))[:3]:
         restart: World = {"do": "restart", "at": draw(st.integers(1, 70)) * 30, "down": draw(st.sampled_from((5, 120)))}
-        restart["saved"] = draw(st.sampled_from(("old", "truncated", "newer", "foreign", "missing")))
-        world["timeline"].append(restart)
+        world["timeline"].append({**restart, "saved": saved})
 
 
 def add_full_disk(draw: Draw, world: World) -> None:

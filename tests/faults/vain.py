@@ -1,0 +1,59 @@
+"""What must hold of purchases where machines may be smaller than their template says: few are made in vain."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from tests.faults.facts import Facts
+from tests.faults.history import Loop
+
+Findings = Iterator[str]
+
+MOST_MISFITS = 3
+
+
+def check_vain_purchases(facts: Facts) -> Findings:
+    """No pod causes more than three machines that it cannot use in a day, and no run lasts a day.
+
+    A pod causes a purchase if it waits when the machines are asked for, and still when the first of them is Ready: of one
+    purchase one machine at most. What several such pods cause is shared by them, for they are alike, and nobody can
+    tell for which of them a machine was meant. An engine that forgot everything may try anew.
+    """
+    most = MOST_MISFITS * (1 + len(facts.resets))
+    caused: dict[str, float] = defaultdict(float)
+    for group in sorted({*facts.small_nodes.values()}):
+        for bought, arrived, count in _bought_in_vain(facts, group):
+            waiting = sorted(bought.waiting & arrived.waiting)
+            for pod in waiting:
+                caused[pod] += min(1.0, count / len(waiting))
+                if caused[pod] > most:
+                    yield f"{arrived.at:g} s: {caused[pod]:g} machines were bought for {pod} that it cannot use"
+                    return
+
+
+def _bought_in_vain(facts: Facts, group: str) -> Iterator[tuple[Loop, Loop, int]]:
+    """Yield the loop of each purchase of the group of which machines take no pod, the loop in which the first of these is
+    Ready, and how many they are: those that started before the next purchase, without what others asked for.
+    """
+    started = sorted((facts.started[machine], machine) for machine, of in facts.small_nodes.items() if of == group)
+    purchases = [loop for loop in facts.loops if _buys(loop, group)]
+    for number, bought in enumerate(purchases):
+        end = purchases[number + 1].at if number + 1 < len(purchases) else float("inf")
+        mine = {machine for at, machine in started if bought.at <= at < end}
+        arrived = next((loop for loop in facts.loops if loop.at >= bought.at and _has_ready(loop, mine)), None)
+        others = sum(
+            max(0, asked.count)
+            for asked in facts.history.asked
+            if asked.group == group and not asked.ours and bought.at - facts.patience <= asked.at < end
+        )
+        seen = bought.seen.get(group)
+        refill = max(0, seen.least - seen.target) if seen is not None and facts.enforces_minimum else 0
+        if arrived is not None and len(mine) > others + refill:
+            yield bought, arrived, len(mine) - others - refill
+
+
+def _buys(loop: Loop, group: str) -> bool:
+    return any(write.hook == "increase_size" and write.group == group and write.accepted for write in loop.writes)
+
+
+def _has_ready(loop: Loop, machines: set[str]) -> bool:
+    return any(node.ready for machine, node in loop.nodes.items() if machine in machines)
