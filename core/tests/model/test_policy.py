@@ -1,13 +1,22 @@
 """The table of differences from cluster-autoscaler: it decides alone."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from nodewright.model.policy import PolicyInputs, SizeCorrection, When, differences, make_policy
-from nodewright.model.settings import FailureSettings, LoopSettings, ScaleUpSettings, Settings
+from nodewright.model.policy import PolicyInputs, Profile, SizeCorrection, When, differences, make_policy
+from nodewright.model.settings import (
+    FailureSettings,
+    LoopSettings,
+    ProvisioningSettings,
+    ScaleDownSettings,
+    ScaleUpSettings,
+    Settings,
+)
 
 ROOT = Path(__file__).parents[3]
 # Ways of asking for the profile or the rule past the policy.
@@ -73,3 +82,52 @@ def test_settings_give_their_flags() -> None:
     ca = LoopSettings(profile="ca")
     assert Settings(loop=ca).policy.stops_at_refusal
     assert not Settings(loop=ca, scale_up=ScaleUpSettings(parallel_scale_up=True)).policy.stops_at_refusal
+
+
+_ALL_FLAGS = Settings(
+    failures=FailureSettings(hedging="on"),
+    scale_down=ScaleDownSettings(balance_scale_down=True),
+    provisioning=ProvisioningSettings(enable_provisioning_requests=True, enable_provisioning_classes=True),
+)
+_NO_FLAG = Settings(
+    failures=FailureSettings(probe_after_backoff=False), scale_up=ScaleUpSettings(parallel_scale_up=True)
+)
+_DEFAULTS = {"--probe-after-backoff", "--parallel-scale-up=false"}
+_ADDED = {"--hedging", "--balance-scale-down", "--enable-provisioning-classes"}
+
+
+@pytest.mark.parametrize("profile", ["nodewright", "ca"])
+@pytest.mark.parametrize("rule", ["prompt", "seed", "ca"])
+@pytest.mark.parametrize(
+    ("settings", "flags"),
+    [(Settings(), _DEFAULTS), (_ALL_FLAGS, _DEFAULTS | _ADDED), (_NO_FLAG, set[str]())],
+    ids=["defaults", "all flags", "no flag"],
+)
+def test_the_page_says_when_a_switch_is_on(
+    settings: Settings, flags: set[str], rule: SizeCorrection, profile: Profile
+) -> None:
+    failures = msgspec.structs.replace(settings.failures, size_correction=rule)
+    loop = msgspec.structs.replace(settings.loop, profile=profile)
+    policy = msgspec.structs.replace(settings, failures=failures, loop=loop).policy
+    given = {f"--profile={profile}", f"--size-correction={rule}", *flags}
+    said = {switch: _holds(condition, given) for switch, condition in _page().items()}
+    switches = asdict(policy)
+    del switches["rule"]
+    assert said == switches
+
+
+def test_the_page_names_the_flags_that_are_off_by_default() -> None:
+    told = [re.findall(r"`([^`]+)` \(off by default\)", condition) for condition in _page().values()]
+    assert {flag for flags in told for flag in flags} == _ADDED
+
+
+def _page() -> Mapping[str, str]:
+    """Return the last cell of each row of docs/differences.md, by its switch."""
+    text = (ROOT / "docs/differences.md").read_text()
+    return dict(re.findall(r"^\| `(\w+)` \|.*\| ([^|]+) \|$", text, re.MULTILINE))
+
+
+def _holds(condition: str, given: set[str]) -> bool:
+    """Return whether a condition of the page, such as "with `--a` and `--b`, unless `--c`", holds."""
+    needs, _, bars = condition.partition("unless ")
+    return given >= set(re.findall("`([^`]+)`", needs)) and not given & set(re.findall("`([^`]+)`", bars))

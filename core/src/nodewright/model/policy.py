@@ -1,10 +1,12 @@
 """How nodewright differs from cluster-autoscaler: one switch for each difference, with the reason beside it.
 
 A switch says what holds while it is on. It is built once from the profile, the rule of size correction and a few flags.
-docs/differences.md shows this file as a table. It is one table, so it is one file, however long.
+docs/differences.md shows this file as a table. This file has more than 500 lines because it is one table: all differences
+are read together, each beside its reason.
 """
 
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any, Literal, NamedTuple
@@ -21,12 +23,12 @@ NO_PARALLEL_SCALE_UP = "parallel-scale-up=false"
 
 
 class When(Enum):
-    """When a switch is on."""
+    """When a switch is on: with all of the first options, and without any of the second ones."""
 
-    PROFILE_NODEWRIGHT = "unless --profile=ca"
-    PROFILE_CA = "--profile=ca"
-    RULE_PROMPT = "--size-correction=prompt"
-    RULE_NOT_CA = "unless --size-correction=ca"
+    PROFILE_NODEWRIGHT = ((), ("--profile=ca",))
+    PROFILE_CA = (("--profile=ca",), ())
+    RULE_PROMPT = (("--size-correction=prompt",), ("--profile=ca",))
+    RULE_NOT_CA = ((), ("--profile=ca", "--size-correction=ca"))
 
 
 class Difference(NamedTuple):
@@ -39,6 +41,21 @@ class Difference(NamedTuple):
     why: str
     when: When
     flag: str
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Return the options without which the switch is off."""
+        return (*self.when.value[0], *((f"--{self.flag}",) if self.flag else ()))
+
+    @property
+    def bars(self) -> tuple[str, ...]:
+        """Return the options with which the switch is off."""
+        bars: tuple[str, ...] = self.when.value[1]
+        return bars
+
+    def is_on(self, given: AbstractSet[str]) -> bool:
+        """Return whether the switch is on with the given options."""
+        return given >= set(self.needs) and given.isdisjoint(self.bars)
 
 
 def _row(area: str, nodewright: str, ca: str, why: str, *, when: When = When.PROFILE_NODEWRIGHT, flag: str = "") -> Any:
@@ -492,16 +509,9 @@ class PolicyInputs(NamedTuple):
 
 def make_policy(basis: PolicyInputs) -> Policy:
     """Return the policy for a profile, a rule of size correction and flags."""
-    is_ca = basis.profile == "ca"
-    rule: SizeCorrection = "ca" if is_ca else basis.size_correction
-    holds = {
-        When.PROFILE_NODEWRIGHT: not is_ca,
-        When.PROFILE_CA: is_ca,
-        When.RULE_PROMPT: rule == "prompt",
-        When.RULE_NOT_CA: rule != "ca",
-    }
-    switches = {row.switch: holds[row.when] and (not row.flag or row.flag in basis.flags) for row in differences()}
-    return Policy(rule=rule, **switches)
+    rule: SizeCorrection = "ca" if basis.profile == "ca" else basis.size_correction
+    given = {f"--profile={basis.profile}", f"--size-correction={rule}", *(f"--{flag}" for flag in basis.flags)}
+    return Policy(rule=rule, **{row.switch: row.is_on(given) for row in differences()})
 
 
 def differences() -> Iterator[Difference]:
