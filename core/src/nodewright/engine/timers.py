@@ -17,8 +17,8 @@ from nodewright.model.pod import Pod
 from nodewright.model.policy import Policy
 from nodewright.model.reason import ScaleUpResult
 from nodewright.model.settings import Settings
+from nodewright.planner.growth import YOUNG_SECONDS
 from nodewright.planner.registration_deadline import registration_deadlines, startup_deadlines
-from nodewright.planner.scale_up.growth import YOUNG_SECONDS
 from nodewright.planner.scale_up.pending_pods import DELAY_ANNOTATION
 from nodewright.planner.scale_up.silent_groups import silence_deadlines
 

@@ -19,6 +19,7 @@ from nodewright.model.settings import CorrectionSettings, Settings, SizeCorrecti
 from nodewright.planner.autoprovisioning import delete_empty_groups, offer_groups, with_creations
 from nodewright.planner.capacity_buffers.controller import CapacityBufferState
 from nodewright.planner.capacity_buffers.fill import fill_buffers
+from nodewright.planner.growth import Growth, count_ready_nodes, grow, grow_as_ca, grow_fairly, plan_min_sizes
 from nodewright.planner.provisioning_requests.ca import choose_request, reserve_room
 from nodewright.planner.provisioning_requests.expiry import expire_requests
 from nodewright.planner.provisioning_requests.pods import split_consumers
@@ -35,7 +36,6 @@ from nodewright.planner.rules.corrections import Corrections
 from nodewright.planner.rules.nodewright import correct_as_seed, correct_promptly
 from nodewright.planner.scale_down import forget_unneeded, plan_scale_down
 from nodewright.planner.scale_up.context import ScaleUpContext
-from nodewright.planner.scale_up.growth import Growth, count_ready_nodes, grow, grow_as_ca, grow_fairly, plan_min_sizes
 from nodewright.planner.scale_up.hedging import Doubt, find_doubt, rows_in_doubt, with_hedges, withdraw_surplus
 from nodewright.planner.scale_up.limits import NodeQuota, Quota, ReadQuota, read_quotas, with_status
 from nodewright.planner.scale_up.misfits import evaluate_purchases, find_bought, note_purchases
