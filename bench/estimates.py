@@ -73,7 +73,7 @@ def prepare_distinct(share: float) -> Prepared:
         pods.append(build_pod(f"d{index}", f"{cpu}m", memory, owner=None, labels={"app": f"a{index}"}))
     snapshot = _beside_a_node()
     run = partial(_packed, snapshot, _large_template(), group_pods(pods, snapshot))
-    # At a share of the size nobody has said what CA packs: the pods alone are checked.
+    # At a share of the size CA's result is not known: the pods alone are checked.
     if count == 5_000:
         return Prepared(run=run, expected={"nodes": 632, "pods": 5_000})
     return Prepared(run=lambda: {"pods": run()["pods"]}, expected={"pods": count})

@@ -107,7 +107,7 @@ def _false_failovers(counts: Sequence[Mapping[str, Any]]) -> list[str]:
         "What comes after it was given up is adopted: it counts in limits and serves pods before anything more is bought.",
         "To be given up, after 15 minutes or the learned time, only sends pods elsewhere. A machine that is there and no",
         "node is deleted after an hour, or after half of one if no other machine of its group has joined meanwhile: slow",
-        "or broken, nobody can tell ([ADR 11](adr/0011-late-machines.md)). Hedged are machines that were bought of another",
+        "or broken, cannot be known ([ADR 11](adr/0011-late-machines.md)). Hedged are machines that were bought of another",
         "group because this one was silent: no failover, since its own machines are still awaited, but what they cost if",
         "they come after all. Here nothing is scaled down, so that later pods use them.",
     ]

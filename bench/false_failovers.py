@@ -51,7 +51,7 @@ class _Watch:
     """When each machine of group a was asked for and given up, without taking part.
 
     The cloud numbers machines as they are asked for. Machines that are given up before they are listed are a number
-    only: the oldest ones that nobody has seen.
+    only: the oldest ones that were not seen.
     """
 
     asked: list[float] = field(default_factory=list)

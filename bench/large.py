@@ -85,7 +85,7 @@ def prepare_affinity(share: float) -> Prepared:
         return told if is_small else {"pods": sum(told.values())}
 
     # In a small cluster every node has one of each, and one zone takes five more of ten. How many find room in a large
-    # one nobody has counted by hand: only that all are told of is checked.
+    # the expected number is not known: only that all are told of is checked.
     counted = {"fitting": 0, "helped": waiting // 2, "left": waiting // 2}
     return Prepared(run=run, expected=counted if is_small else {"pods": waiting}, notes=lambda: told)
 

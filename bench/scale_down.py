@@ -1,4 +1,4 @@
-"""What scale-down saves on a production trace, beside what nobody could do better.
+"""What scale-down saves on a production trace, beside the bound that no autoscaler can beat.
 
 ``scale_down.py [NAME…] [--output json]`` replays the openb trace with nodes removed after 1, 5 and 10 minutes, in real
 time and 100 times as fast (``real-1m`` … ``fast-10m``), and once with another expander (``fast-1m-least-nodes``), and

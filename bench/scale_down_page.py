@@ -48,7 +48,7 @@ def _introduction(shown: Mapping[str, Mapping[str, Any]]) -> list[str]:
         "# Scale-down",
         "",
         "What removing nodes saves on a production trace (openb: 8,152 pods, 27 kinds of nodes, 149 days), beside what",
-        "nobody could do better. `python bench/scale_down.py --page` writes this page but for the notes at its end, which it",
+        "no autoscaler can beat. `python bench/scale_down.py --page` writes this page but for the notes at its end, which it",
         "keeps; every figure is of whole loops on virtual time against the fake provider, and the same each time.",
         "",
         "`real` is the trace as it was, `fast` 100 times as fast; 1m, 5m and 10m are both `--scale-down-unneeded-time` and",

@@ -1,4 +1,4 @@
-"""Controllers replace what is lost, and only that."""
+"""Controllers replace pods that are lost, and no others."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The engine can be killed at any write, before it or right after its effect, and at every boundary in turn."""
+"""The engine can be killed at any write, before it or right after its effect, and at each point between two steps."""
 
 from typing import Any, cast
 

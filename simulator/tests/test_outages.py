@@ -1,4 +1,4 @@
-"""Nodes that are not ready for a while, and restarts of the engine, as a scenario file has them."""
+"""Nodes that are not ready for a while, and restarts of the engine, in a scenario file."""
 
 from nodewright_simulator.build import build_simulation
 from nodewright_simulator.journal import What

@@ -1,4 +1,4 @@
-"""Ticks that can matter, and no others."""
+"""The simulation runs exactly the loops that can change something."""
 
 import math
 

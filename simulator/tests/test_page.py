@@ -1,4 +1,4 @@
-"""The report holds the figures, and nothing that comes from outside is markup in it."""
+"""The report contains the figures, and no text from outside is markup in it."""
 
 import re
 from collections.abc import Callable

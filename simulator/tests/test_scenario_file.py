@@ -1,4 +1,4 @@
-"""Scenario files: strict, and errors that name file and key."""
+"""Scenario files are decoded strictly, and errors name file and key."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Every benchmark at a small share of its size reaches the result that it must; how fast is nobody's business here."""
+"""Every benchmark at a small part of its size reaches its expected result; its speed is not tested here."""
 
 import json
 from dataclasses import replace

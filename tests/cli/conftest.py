@@ -1,4 +1,4 @@
-"""Runs the installed command as its users do, with plugins made for the occasion."""
+"""Runs the installed command as users do, with test plugins."""
 
 import os
 import subprocess

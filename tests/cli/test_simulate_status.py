@@ -1,4 +1,4 @@
-"""``simulate`` tells how the engine saw things at the end, and every write that it made."""
+"""``simulate`` reports the engine's status at the end, and every write."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""``simulate`` tells everything that did not go as it should, not only scale-ups that failed."""
+"""``simulate`` reports everything that went wrong, not only failed scale-ups."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""The contract suite's world around a cloud of tests: every cloud has the same hands."""
+"""The contract suite's world around a test cloud: every cloud is changed through the same methods."""
 
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar

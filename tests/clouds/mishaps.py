@@ -1,4 +1,4 @@
-"""What goes wrong with the calls that come next, for the test servers of all clouds."""
+"""Errors for the next calls, for the test servers of all clouds."""
 
 import threading
 from collections.abc import Callable

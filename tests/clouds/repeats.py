@@ -1,4 +1,4 @@
-"""Who repeats calls: the core alone, or an SDK too?"""
+"""Counts repeated calls: only the core may repeat calls, not an SDK."""
 
 from collections import Counter
 from collections.abc import Callable

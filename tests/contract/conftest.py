@@ -1,4 +1,4 @@
-"""A world around any variant of the fake provider, so that the suite can be tried on faulty ones."""
+"""A world around any variant of the fake provider, so that the suite runs on faulty ones."""
 
 from collections.abc import Callable
 from random import Random

@@ -1,4 +1,4 @@
-"""The suite is about every promise, and none of its checks is for show."""
+"""The suite covers every promise, and each of its checks can fail."""
 
 from tests.contract import test_faulty_capabilities, test_faulty_races, test_faulty_reads, test_faulty_writes
 

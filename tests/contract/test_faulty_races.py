@@ -1,4 +1,4 @@
-"""Providers that write well until somebody else does something meanwhile, or until they are asked twice."""
+"""Providers that write correctly until another writer writes meanwhile, or until a call is repeated."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""The suite on a cloud that people use: it asks before it writes, and leaves the group as it was."""
+"""The suite on a cloud in use: it asks before it writes, and leaves the group as it was."""
 
 from collections.abc import Sequence
 from random import Random

@@ -1,4 +1,4 @@
-"""Every expression of the alerts and of the dashboard can be answered, from the metrics that there are."""
+"""Every expression of the alerts and of the dashboard can be evaluated with the existing metrics."""
 
 import json
 import re

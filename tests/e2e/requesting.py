@@ -123,7 +123,7 @@ class Asking:
         self._plane.request(f"{self._requests}/{name}/status", method="PATCH", body=body, content=MERGE_PATCH)
 
     def hold(self, name: str) -> None:
-        """Somebody has to let go of it before it is gone."""
+        """An operator has to let go of it before it is gone."""
         self._finalize(name, ["example.com/hold"])
 
     def let_go(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""What people do by hand to a daemon that runs, and to what it keeps in the cluster."""
+"""What operators do by hand to a running daemon, and to its objects in the cluster."""
 
 import signal
 import urllib.error

@@ -1,4 +1,4 @@
-"""What goes wrong in a real cluster: clouds without machines, machines that never come, connections that break."""
+"""Failures in a real cluster: clouds without machines, machines that never come, connections that break."""
 
 import signal
 from typing import Any

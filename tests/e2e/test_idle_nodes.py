@@ -1,4 +1,4 @@
-"""Pods that depend on others, or that nobody can help, on the real scheduler: no node is bought that stays idle."""
+"""Pods that depend on others, or that cannot be helped, on the real scheduler: no node is bought that stays idle."""
 
 import urllib.error
 from collections import Counter

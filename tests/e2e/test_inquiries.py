@@ -1,4 +1,4 @@
-"""What the running daemon answers, and settings that change under it."""
+"""What the running daemon returns to ``explain`` and ``status``, and settings that change meanwhile."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""What people order and ask of the daemon of a cluster, through the cluster alone."""
+"""Commands and queries of operators for the daemon of a cluster, through the cluster only."""
 
 import json
 from pathlib import Path

@@ -33,7 +33,7 @@ SETTINGS = {
     "provisioning": {"enable-provisioning-requests": True, "enable-provisioning-classes": True},
     "limits": {"capacity-quotas-enabled": True},
 }
-# Nobody else leads here: a successor need not wait for a lease.
+# No other writer leads here: a successor need not wait for a lease.
 ON = (
     "--enable-provisioning-requests",
     "--enable-provisioning-classes",

@@ -1,4 +1,4 @@
-"""Whose fault was it? The failures of each group, as the cloud's log tells them, with the scope that the cloud stated."""
+"""Which group is at fault: the failures of each group from the cloud's log, with the scope that the cloud stated."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

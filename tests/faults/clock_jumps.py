@@ -1,4 +1,4 @@
-"""Schedules in which somebody sets the wall clock of the engine's machine: 30 s, 10 min or a day, forward or back.
+"""Schedules in which the wall clock of the engine's machine is set: by 30 s, 10 min or a day, forward or back.
 
 Half of the pods leave after ten minutes; the nodes without pods go within a bound, whatever the clock says.
 """

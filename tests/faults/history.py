@@ -114,7 +114,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class Asked:
-    """Machines were asked for, by us (``at`` is when the loop began) or by somebody else, who may ask for fewer."""
+    """Machines were asked for, by us (``at`` is when the loop began) or by another writer, who may ask for fewer."""
 
     at: float
     group: str

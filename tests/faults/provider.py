@@ -1,4 +1,4 @@
-"""The fake provider, telling a listener what it is asked and what it answers."""
+"""The fake provider, with a listener for its calls and results."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Whatever can go wrong is printed as a scenario file that says the same, and replays the same."""
+"""Every kind of trouble is printed as a scenario file that means the same and replays the same."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""What an onlooker writes down during a run: the cloud's answers, our writes, and the truth about nodes and pods.
+"""What is recorded during a run from outside: the cloud's results, our writes, and the true state of nodes and pods.
 
 It knows the fake cloud and the simulated cluster, and nothing of how the engine thinks.
 """

@@ -88,7 +88,7 @@ class Story:
             self.simulation.agenda.at(at, partial(deployment.scale, count))
 
     def at(self, moment: float, happening: Moment) -> None:
-        """Somebody else does something to the cloud or the cluster."""
+        """Another writer does something to the cloud or the cluster."""
 
         def happen(_: float) -> None:
             happening()

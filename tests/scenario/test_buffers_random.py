@@ -1,4 +1,4 @@
-"""Whatever comes and goes: pods start no later for a buffer, which has its room again once all is quiet."""
+"""Whatever happens, pods start no later because of a buffer, and the buffer has its room again in the end."""
 
 from dataclasses import dataclass
 

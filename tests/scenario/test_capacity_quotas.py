@@ -26,7 +26,7 @@ def make(*groups: dict[str, Any], minutes: float = 10, settings: dict[str, Any] 
 
 
 def put(story: Story, name: str = "a", *, at: float = 0.0, team: str = "a", **amounts: Any) -> None:
-    """Somebody says what the nodes of a team may have; empty: all nodes."""
+    """An operator says what the nodes of a team may have; empty: all nodes."""
     selector = LabelSelector(match_labels={"team": team}) if team else None
     spec = CapacityQuotaSpec(selector=selector, limits=QuotaAmounts(resources=amounts))
     quota = CapacityQuota(metadata=ObjectMeta(name=name), spec=spec)

@@ -93,7 +93,7 @@ def test_a_request_of_the_same_name_is_another_one() -> None:
 
 @pytest.mark.parametrize("at", [370, 380, 410])
 def test_machines_that_are_taken_back_are_no_room_for_others(at: float) -> None:
-    """Three of five came, and go again after five minutes; somebody else asks in that very loop, and while they go."""
+    """Three of five came, and go again after five minutes; another writer asks in that very loop, and while they go."""
     cloud: dict[str, Any] = {
         "switched_off": ("atomic_resize", "fast_failure_detection"),
         "stock_outs": [{"remaining": 3, "end": 3600}],

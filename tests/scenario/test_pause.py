@@ -1,4 +1,4 @@
-"""A pause stops every write to a cloud, and nothing else; it ends by itself, whatever became of the engine."""
+"""A pause stops every write to a cloud, and nothing else; it ends by itself, even after a restart of the engine."""
 
 from typing import Any
 

@@ -41,7 +41,7 @@ class Marking(Removing):
 
 
 def put(story: Removing, key: str, *names: str, at: float, value: str = "17", cordoned: bool = False) -> None:
-    """Somebody taints nodes."""
+    """An operator taints nodes."""
 
     def write() -> None:
         for name in names:

@@ -43,7 +43,7 @@ def deleted(story: Removing) -> set[str]:
 
 
 def change(story: Removing, name: str, at: float, annotations: dict[str, str], *, cordoned: bool = False) -> None:
-    """Somebody else writes to a node."""
+    """Another writer writes to a node."""
 
     def write() -> None:
         node = story.node(name)

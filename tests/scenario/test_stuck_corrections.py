@@ -1,4 +1,4 @@
-"""Corrections that the cloud refuses, ignores or never answers: the others have their turn, and somebody is told."""
+"""Corrections that the cloud refuses, ignores or never answers: the others get their turn, and an event reports it."""
 
 from collections.abc import Sequence
 from itertools import pairwise

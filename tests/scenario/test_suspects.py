@@ -1,4 +1,4 @@
-"""Which group is asked after one that did not deliver, where no cloud says what it is that ran out."""
+"""Which group is chosen after one that did not deliver, if no cloud reports what is out of stock."""
 
 from typing import Any
 

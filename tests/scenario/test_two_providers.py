@@ -1,4 +1,4 @@
-"""A provider that raises, hangs or cannot be refreshed degrades its own groups and nobody else's."""
+"""A provider that raises, hangs or cannot be refreshed affects only its own groups."""
 
 from typing import Any
 

@@ -22,7 +22,7 @@ def started(story: Story) -> dict[str, float]:
 
 
 def recreate_smaller(story: Story) -> None:
-    """Somebody makes the group again, with machines of half the size."""
+    """An operator makes the group again, with machines of half the size."""
     held = story.cloud.group("a")
     held.config = replace(held.config, cpu=1)
     story.cloud.set_target("a", 0)

@@ -1,4 +1,4 @@
-"""A deadline that pods wait for starts a loop, whatever the scan interval (virtual time)."""
+"""A deadline for which pods wait starts a loop, with any scan interval (virtual time)."""
 
 from itertools import pairwise
 from typing import Any

@@ -1,4 +1,4 @@
-"""Every write leaves a record: before the call, and with what became of it."""
+"""Every write leaves an audit record before the call, and one with its outcome."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What a removal does next, without a cluster: times as in docs/behaviour/scale-down.md#carrying-out-removals."""
+"""The next step of a removal, without a cluster; times as in docs/behaviour/scale-down.md#carrying-out-removals."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

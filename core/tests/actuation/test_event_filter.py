@@ -1,4 +1,4 @@
-"""Which events of a loop are told: each once in five minutes, and those of many pods together."""
+"""Which events of a loop are written: each at most once in five minutes, and one for many pods together."""
 
 from collections.abc import Iterable
 

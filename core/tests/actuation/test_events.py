@@ -1,4 +1,4 @@
-"""Events are drawn from the values of state, plan and outcomes, in CA's words."""
+"""Events are made from state, plan and outcomes, with CA's reasons."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What is planned and waits: deletions beyond the budget, everything in a pause, age known from memory alone."""
+"""What the write gate holds back: deletions beyond the budget, all writes in a pause, ages known from memory alone."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Asking a daemon, or whoever answers in its place."""
+"""Requests to a daemon, or to another process that listens at its address."""
 
 import threading
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""How a command ends: exit codes, and one sentence whatever went wrong."""
+"""How a command ends: exit codes, and one sentence for every error."""
 
 from collections.abc import Callable
 from importlib.metadata import version

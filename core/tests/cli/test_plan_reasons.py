@@ -1,4 +1,4 @@
-"""Every pending pod gets exactly one fate, and one that is passed over says why."""
+"""Every pending pod gets exactly one outcome, and one that is not helped gets reasons."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""A node that should have accelerators is not up before they are (docs/behaviour/loop.md)."""
+"""A node without its accelerators is not ready yet (docs/behaviour/loop.md)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A clock that was set back, or a file from elsewhere, makes nothing wait for ever."""
+"""After the clock was set back, or with a state file of another machine, nothing waits for ever."""
 
 from core.tests.store.memories import memories
 from hypothesis import given

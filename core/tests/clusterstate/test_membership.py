@@ -1,4 +1,4 @@
-"""What is kept of a former loop never changes what a loop concludes."""
+"""Values kept from an earlier loop never change the result of a loop."""
 
 from dataclasses import replace
 

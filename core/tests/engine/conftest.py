@@ -1,4 +1,4 @@
-"""An engine whose world and planning a test can bend."""
+"""An engine whose ports and planning a test can replace."""
 
 from collections.abc import Callable, Iterator, Sequence
 from random import Random

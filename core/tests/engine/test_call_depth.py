@@ -1,4 +1,4 @@
-"""How deep the calls of a loop go: to the packing of pods, and into the actuation room."""
+"""The number of call frames of a loop: to the packing of pods, and into actuation."""
 
 import sys
 from collections.abc import Callable

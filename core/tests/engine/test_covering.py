@@ -1,4 +1,4 @@
-"""What is about to be written is saved before, and again when that was too long ago."""
+"""State is saved before a write, and again if the save is too old by then."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""What is read back never authorises a deletion by itself: observation must agree (docs/adr/0005-durable-state.md)."""
+"""Saved state alone never permits a deletion: the observation must agree (docs/adr/0005-durable-state.md)."""
 
 from random import Random
 

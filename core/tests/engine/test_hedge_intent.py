@@ -1,4 +1,4 @@
-"""What a restart finds of hedges: how much of a request is one, and that we wanted it withdrawn."""
+"""What a restarted engine knows of hedges: how many machines of a request are one, and that they are to be withdrawn."""
 
 from dataclasses import replace
 

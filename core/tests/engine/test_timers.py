@@ -1,4 +1,4 @@
-"""The next moment at which time alone may change a decision."""
+"""The next time at which a decision may change without an event."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""Deadlines start loops right after they pass, and never in a tight circle."""
+"""A deadline starts a loop right after it passes, and never a busy loop."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The closed form of dealing identical pods in turn, against dealing them one by one."""
+"""The closed form of placing identical pods in turn equals placing them one by one."""
 
 import numpy as np
 from hypothesis import given

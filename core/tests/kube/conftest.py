@@ -91,7 +91,7 @@ class ApiServer:
     # As others see it
 
     def put(self, path: str, held: Stored) -> None:
-        """Somebody creates or changes an object."""
+        """An operator creates or changes an object."""
         with self._lock:
             kind = "MODIFIED" if path in self.objects else "ADDED"
             self._store(path, held)

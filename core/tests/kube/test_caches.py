@@ -1,4 +1,4 @@
-"""The threads that keep the snapshot, together."""
+"""The threads that keep the caches up to date, together."""
 
 import threading
 from contextlib import AbstractContextManager

@@ -1,4 +1,4 @@
-"""What the engine sees of the caches, and when it must not act on it."""
+"""What the engine reads from the caches, and when it must not act on it."""
 
 import threading
 from collections.abc import Iterator, Mapping

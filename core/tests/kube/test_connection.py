@@ -1,4 +1,4 @@
-"""What of a call goes over the wire, held against a server that notes it."""
+"""Which parts of a call are sent, checked on a server that records requests."""
 
 import json
 import threading
@@ -163,7 +163,7 @@ def test_a_kubeconfig_that_is_broken_when_it_is_needed_costs_that_call(
 
 
 def test_credentials_of_another_cluster_are_not_sent_to_this_one(connect_as: MakeConnection, tmp_path: Path) -> None:
-    """Somebody has chosen another context since."""
+    """An operator has chosen another context since."""
     connection = connect_as({"token": "first"})
     Notes.refused = {"Bearer first"}
     (tmp_path / "kubeconfig").write_text(KUBECONFIG.replace("user: {}", "user: {token: of-the-other}"))

@@ -1,4 +1,4 @@
-"""Nothing that may outlast the lease is sent to the API server."""
+"""No request that could outlast the lease is sent to the API server."""
 
 import pytest
 from core.tests.kube.conftest import ApiServer

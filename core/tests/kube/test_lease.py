@@ -1,4 +1,4 @@
-"""Never two leaders, and never none for long."""
+"""There are never two leaders, and never none for long."""
 
 import threading
 from collections.abc import Callable
@@ -244,7 +244,7 @@ def test_a_lease_may_have_been_taken_and_deleted_between_two_looks(server: ApiSe
 
 
 def test_a_lease_that_is_missing_may_be_held_by_one_that_was_never_seen(server: ApiServer) -> None:
-    """Somebody deleted it, and its holder has not written it again yet."""
+    """An operator deleted it, and its holder has not written it again yet."""
     clock = VirtualClock(1000.0)
     a, b = candidate(server, "a", clock), candidate(server, "b", clock, is_first=False)
     assert a.attempt()

@@ -1,4 +1,4 @@
-"""Requests to the API server, counted by what they ask for."""
+"""Requests to the API server are counted by resource and verb."""
 
 import pytest
 from core.tests.kube.conftest import ApiServer

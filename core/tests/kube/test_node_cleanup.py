@@ -1,4 +1,4 @@
-"""Node objects are deleted when everything agrees that their machines are gone, and never else."""
+"""A Node object is deleted only if all sources agree that its machine is gone."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""What ten minutes cost in which nothing happens: no write of the memory, and one of the status a minute."""
+"""The writes in ten minutes without changes: none of the memory, and one of the status per minute."""
 
 from random import Random
 

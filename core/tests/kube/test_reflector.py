@@ -1,4 +1,4 @@
-"""A cache is like the API server: after a list, through a watch, and after whatever goes wrong."""
+"""A cache equals the API server: after a list, during a watch, and after errors."""
 
 import threading
 from collections.abc import Callable, Iterator

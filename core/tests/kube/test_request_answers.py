@@ -1,4 +1,4 @@
-"""What is written to requests for capacity, whatever the API server and the providers answer."""
+"""Status writes of requests for capacity, with any response of API server and providers."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime

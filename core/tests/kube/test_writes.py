@@ -1,4 +1,4 @@
-"""Evictions and edits of nodes: what the API server answers, and what becomes of it."""
+"""Evictions and edits of nodes: responses of the API server, and their outcomes."""
 
 from typing import Any
 

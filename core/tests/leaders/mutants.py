@@ -1,4 +1,4 @@
-"""Replicas that lack one of the rules that keep two of them apart."""
+"""Replicas without one of the rules that prevent two leaders."""
 
 import math
 from dataclasses import replace

@@ -161,7 +161,7 @@ class Schedule:
     # What must hold
 
     def wrote(self, replica: Replica, group_id: str) -> None:
-        """A write to a cloud leaves: its process leads, nobody else did and it was not frozen for as long as a lease
+        """A write to a cloud leaves: its process leads, no other writer did and it was not frozen for as long as a lease
         lasts since it looked, and it has saved that it writes.
         """
         now = self.stage.now()

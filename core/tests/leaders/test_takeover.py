@@ -1,4 +1,4 @@
-"""How long nobody scales after the leader is gone."""
+"""How long no replica scales after the leader is gone."""
 
 from collections.abc import Callable
 from random import Random

@@ -1,4 +1,4 @@
-"""What the daemon says: one JSON object a line, whatever becomes of the stream."""
+"""The daemon writes one JSON object per line, even if the stream breaks."""
 
 import io
 import threading

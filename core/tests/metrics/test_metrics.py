@@ -1,4 +1,4 @@
-"""The metrics that dashboards of CA know, with what a loop was like in them."""
+"""The metrics of CA's dashboards have the values of the loop."""
 
 from prometheus_client.parser import text_string_to_metric_families
 

@@ -1,4 +1,4 @@
-"""Dumps become values; what is wrong in one becomes one sentence."""
+"""Dumps are decoded to values; an error in one becomes one sentence."""
 
 import json
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Whatever a dump holds, it is objects or a refusal in one line; never anything else."""
+"""Any dump is decoded to objects or refused with one line."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The table of differences from cluster-autoscaler: it decides alone."""
+"""The table of differences from cluster-autoscaler decides alone."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Equal parts of pods are one object, for as long as that saves memory."""
+"""Equal parts of pods are one object, as long as that saves memory."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""A provider whose every answer a test can bend."""
+"""A provider whose results a test can replace."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""One group's error degrades that group alone; what cannot be read is Unknown, never zero."""
+"""An error of one group affects that group only; what cannot be read is Unknown, never zero."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Whatever the cluster: buffers take nothing from pods and requests, and no room is counted twice."""
+"""In any cluster, buffers take nothing from pods and requests, and no room is counted twice."""
 
 from dataclasses import dataclass
 

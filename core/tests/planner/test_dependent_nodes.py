@@ -1,4 +1,4 @@
-"""The dependent nodes of seed 003: what moves first takes the room."""
+"""The dependent nodes of seed 003: the pods that move first take the room."""
 
 from nodewright.predicates import feasible
 from nodewright.snapshot.snapshot import Snapshot

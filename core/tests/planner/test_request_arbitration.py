@@ -1,4 +1,4 @@
-"""Which requests for capacity are looked at in a loop: however many and large they are, each has its turn."""
+"""Which requests for capacity are examined in a loop: each gets its turn, even among many and large ones."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""The predicates that count pods, from scratch and without numpy: what the counts kept must agree with."""
+"""The predicates that count pods, without kept counts and without numpy: the reference for the fast ones."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Random small clusters: few names, so that things meet.
+"""Random small clusters with few names, so that objects refer to each other.
 
 Strategies are built once: building them costs more than drawing from them.
 """

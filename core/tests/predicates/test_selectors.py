@@ -1,4 +1,4 @@
-"""What is a legal selector, and what it matches; hostile ones neither raise nor match."""
+"""Which selectors are valid and what they match; hostile ones neither raise nor match."""
 
 import pytest
 from hypothesis import given

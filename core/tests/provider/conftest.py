@@ -1,4 +1,4 @@
-"""A small provider whose answers a test can bend, and clients of it."""
+"""A small provider whose results a test can replace, and clients of it."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

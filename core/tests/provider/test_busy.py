@@ -1,4 +1,4 @@
-"""A cloud that is busy: it is asked again for a moment, then left alone for as long as it asks."""
+"""A busy cloud: the call is repeated for a moment, then the group waits for as long as the cloud asks."""
 
 from collections.abc import Callable
 from typing import Any

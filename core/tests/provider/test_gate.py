@@ -1,4 +1,4 @@
-"""A write to a cloud starts only while the gate lets it; reads always do."""
+"""A write to a cloud starts only if the gate permits it; reads always start."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Loading: the named plugin only, and every way in which it can be unfit is one clear sentence."""
+"""Only the named plugin is loaded, and each way in which it can be unusable is one clear sentence."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

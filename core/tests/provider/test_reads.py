@@ -1,4 +1,4 @@
-"""Reads: retried while the trouble passes, checked, timed, and absent where not supported."""
+"""Reads are repeated after temporary errors, checked, measured, and absent if not supported."""
 
 from collections.abc import Callable
 from typing import Any

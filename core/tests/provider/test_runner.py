@@ -1,4 +1,4 @@
-"""Calls run one at a time, hang no longer than their deadline, and hung ones are bounded in number."""
+"""Calls run one at a time and end at their deadline, and the number of hung calls is bounded."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""What becomes of a write that did not answer: it is settled by looking."""
+"""A write without a response is settled by reading the cloud."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""What another autoscaler did, beside our own plan."""
+"""Compares what another autoscaler did with our own plan."""
 
 from dataclasses import replace
 from random import Random
@@ -15,7 +15,7 @@ from nodewright.testkit.world import NOW, World, ref, settings_with
 
 
 class Site:
-    """A cluster in which somebody else acts, seen loop by loop."""
+    """A cluster in which another writer acts, seen loop by loop."""
 
     def __init__(self, sizes: dict[str, int], settings: Settings | None = None) -> None:
         self.world = World()

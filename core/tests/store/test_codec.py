@@ -1,4 +1,4 @@
-"""What is saved comes back, whatever it is; what was not saved by this version is refused or passed over."""
+"""Saved memory is decoded unchanged; memory of another version is refused or ignored."""
 
 import json
 import zlib

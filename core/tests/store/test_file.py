@@ -1,4 +1,4 @@
-"""The file is whole or as it was, for its owner alone, and never lost."""
+"""The file is complete or unchanged, readable by its owner only, and never lost."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A pause lives next to the state, in a file of its own, and is never lost to an engine that saves."""
+"""A pause is in a separate file beside the state, and an engine that saves never loses it."""
 
 from pathlib import Path
 

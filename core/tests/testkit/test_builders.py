@@ -1,4 +1,4 @@
-"""Builders say what a test means and nothing else."""
+"""Builders set what a test names, and leave the rest at its defaults."""
 
 from nodewright.model.quantity import Quantity
 from nodewright.testkit import build_node, build_pod, build_taint, build_template

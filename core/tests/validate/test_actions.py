@@ -1,4 +1,4 @@
-"""The independent check finds what a faulty planner would do, and nothing in a sound plan."""
+"""The independent check finds the wrong actions of a faulty planner, and none in a sound plan."""
 
 from random import Random
 

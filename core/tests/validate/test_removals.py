@@ -1,4 +1,4 @@
-"""The independent check of removals finds what a faulty planner would take away."""
+"""The independent check finds the wrong removals of a faulty planner."""
 
 from dataclasses import replace
 from typing import Any

@@ -28,7 +28,7 @@ def settings(most: int = 3, **flat: object) -> Settings:
 
 
 def observed() -> Observation:
-    """Two groups that were made, one of them in use, and an empty one of somebody else."""
+    """Two groups that were made, one of them in use, and an empty one of another writer."""
     world = World()
     world.add_group("made", size=0)
     world.add_group("used", size=1)

@@ -1,4 +1,4 @@
-"""Health by CA's rules, and a server that only tells."""
+"""Health by CA's rules, and a server that only reads."""
 
 import http.client
 import socket

@@ -91,7 +91,7 @@ label:cluster-autoscaler-enabled=true,cluster-autoscaler-name={{ $name }}
 {{- end -}}
 {{- end -}}
 
-{{/* A setting that the chart must know, wherever somebody gave it: flag, variable, file, then default. */}}
+{{/* A setting that the chart must know, from the place where it is set: flag, variable, file, then default. */}}
 {{- define "nodewright.setting" -}}
 {{- $root := index . 0 -}}{{- $flag := index . 1 -}}{{- $default := index . 2 -}}
 {{- $settings := default dict $root.Values.settings -}}

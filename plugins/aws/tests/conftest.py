@@ -1,4 +1,4 @@
-"""moto's server, once for all tests, and an account of its own for each."""
+"""moto's server, once for all tests, and a separate account for each."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""``nodewright doctor`` on AWS: what it finds, what it prints, and that it touches nothing."""
+"""``nodewright doctor`` on AWS: its findings and its output, and that it changes nothing."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Launches that fail: what is told of them, for how long, and what happens when nothing may be told."""
+"""Launches that fail: what is reported, for how long, and what happens without the permission."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Groups made on demand: like the group that is named, marked, and deleted only when they are empty and our own."""
+"""Groups created on demand: like the named group, marked, and deleted only if they are empty and our own."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What the next node of a group looks like, asked of moto's own tables."""
+"""The template of a group's next node, from moto's own tables."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which groups are found, when Azure is asked, and for how much."""
+"""Which groups are found, when Azure is called, and how many calls that takes."""
 
 from collections.abc import Callable
 from typing import Any

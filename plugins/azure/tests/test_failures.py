@@ -1,4 +1,4 @@
-"""Creations that fail: what is told of them, for how long, and what happens when nothing can be told."""
+"""Creations that fail: what is reported, for how long, and what happens if nothing can be reported."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is held against the SDK's models can fail: otherwise the server of these tests would prove nothing."""
+"""The check against the SDK's models can fail: otherwise the server of these tests would prove nothing."""
 
 from typing import Any
 

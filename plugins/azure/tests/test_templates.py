@@ -1,4 +1,4 @@
-"""What the next node of a set looks like, asked of Azure's list of sizes."""
+"""The template of a set's next node, from Azure's list of sizes."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Calls go wrong as told, and the client makes the best of it."""
+"""Calls fail as configured, and the client handles it."""
 
 from typing import Any
 

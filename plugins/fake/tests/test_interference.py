@@ -1,4 +1,4 @@
-"""What somebody else does to a group at a time, and machines that are slow for a while."""
+"""What another writer does to a group at a given time, and machines that are slow for a while."""
 
 from typing import Any
 

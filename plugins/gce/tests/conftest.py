@@ -1,4 +1,4 @@
-"""A cloud of its own for each test, and credentials that come from it."""
+"""A separate cloud for each test, and credentials for it."""
 
 from collections.abc import Iterator
 from pathlib import Path

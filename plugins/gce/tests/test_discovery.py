@@ -1,4 +1,4 @@
-"""Which groups are found, when Compute Engine is asked, and for how much."""
+"""Which groups are found, when Compute Engine is called, and how many calls that takes."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""``nodewright doctor`` on Compute Engine: what it finds, what it prints, and that it touches nothing."""
+"""``nodewright doctor`` on Compute Engine: its findings and its output, and that it changes nothing."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Machines that cannot be created: what is told of them, for how long, and how they are cleaned up."""
+"""Machines that cannot be created: what is reported, for how long, and how they are deleted."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""The cloud of these tests is held to the SDK's own types: what is not of the API is found."""
+"""The test server is checked against the SDK's types: a wrong member is found."""
 
 import pytest
 

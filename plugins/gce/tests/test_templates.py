@@ -1,4 +1,4 @@
-"""What the next node of a group looks like, what it costs, and that no secret comes along."""
+"""The template and the price of a group's next node, and that it contains no secret."""
 
 from collections.abc import Callable
 from typing import Any

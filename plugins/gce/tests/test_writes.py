@@ -1,4 +1,4 @@
-"""Writes: nothing healthy dies, nothing is sent twice, and every refusal is one of nodewright's errors."""
+"""Writes: no healthy machine is lost, no write is sent twice, and every refusal is one of nodewright's errors."""
 
 from collections.abc import Callable
 from typing import Any

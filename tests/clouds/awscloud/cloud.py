@@ -1,4 +1,4 @@
-"""One AWS account: moto behind the proxy, and the hands that steer it from outside.
+"""One AWS account: moto behind the proxy, and methods that change it from outside.
 
 What moto lacks is played here: capacity that is asked for and does not come, launches that fail with an activity,
 instances that take their time, sizes outside the limits, refusals by name, throttling, lost answers.
@@ -118,7 +118,7 @@ class AwsCloud:
         self._room[group] = machines
 
     def set_target(self, group: str, size: int) -> None:
-        """Somebody else resizes the group."""
+        """Another writer resizes the group."""
         with self._lock:
             self._resize(group, size)
 

@@ -1,4 +1,4 @@
-"""One Azure resource group, and the hands that steer it from outside.
+"""One Azure resource group, and methods that change it from outside.
 
 Operations take their time on a clock that is given. What can go wrong is played here: sizes that are sold out,
 quotas, throttling, answers that are lost, listings that lag behind, tokens that are refused.
@@ -147,7 +147,7 @@ class AzureCloud:
         one.shortage = trouble or one.shortage
 
     def set_target(self, name: str, size: int) -> None:
-        """Somebody else resizes the set."""
+        """Another writer resizes the set."""
         with self._lock:
             self.set(name).resize(size)
             self.set(name).settle()

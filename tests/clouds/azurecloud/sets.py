@@ -151,7 +151,7 @@ class ScaleSet:
     # What happens
 
     def resize(self, capacity: int) -> None:
-        """Somebody writes the capacity. Azure picks who goes when it falls below what is there."""
+        """An operator writes the capacity. Azure picks who goes when it falls below what is there."""
         self.trouble = None
         now = self._now()
         there = [vm for vm in self.vms if vm.counts(now)]
@@ -200,7 +200,7 @@ class ScaleSet:
         self._revise()
 
     def touch(self, **properties: Any) -> None:
-        """Somebody changes something else than the capacity."""
+        """An operator changes something else than the capacity."""
         self._body["properties"] |= properties
         self._revise()
 

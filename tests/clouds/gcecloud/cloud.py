@@ -125,7 +125,7 @@ class GceCloud:
         group.room, group.complaint = machines, complaint
 
     def set_target(self, group_id: str, size: int) -> None:
-        """Somebody else resizes the group; what is on its way goes first."""
+        """Another writer resizes the group; what is on its way goes first."""
         with self._lock:
             mig = self.group(group_id)
             while mig.target < size:
@@ -150,7 +150,7 @@ class GceCloud:
         return mig.instance(slot).provider_id
 
     def vanish(self, provider_id: str) -> None:
-        """A machine leaves its group for good, by somebody else's hand."""
+        """A machine leaves its group for good, by another writer's hand."""
         for mig in self.state.migs.values():
             mig.slots = {
                 name: slot for name, slot in mig.slots.items() if mig.instance(slot).provider_id != provider_id

@@ -1,4 +1,4 @@
-"""Kind ``drain``: what becomes of the pods of a node that goes, and what disruption budgets say to that."""
+"""Kind ``drain``: what happens to the pods of a removed node, and what disruption budgets allow."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime

@@ -172,7 +172,7 @@ class PodClasses:
 
 @per_class
 def kind_of(pod_class: PodClass) -> str:
-    """Return a name for all pods with this namespace and spec, whatever their labels; the same in every process.
+    """Return a name for all pods with this namespace and spec and any labels; the same in every process.
 
     A Job's pods, and a StatefulSet's, have labels of their own each.
     """

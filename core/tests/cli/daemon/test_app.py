@@ -1,4 +1,4 @@
-"""The daemon as it is put together, beside an API server in memory and the fake cloud."""
+"""The whole daemon, with an API server in memory and the fake cloud."""
 
 import io
 import json

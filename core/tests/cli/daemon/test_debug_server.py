@@ -1,4 +1,4 @@
-"""What the daemon answers about its last loop, page by page."""
+"""What the debug server returns about the last loop, page by page."""
 
 import json
 import threading

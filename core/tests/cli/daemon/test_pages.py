@@ -1,4 +1,4 @@
-"""What anybody may read of the daemon, and when it says that it is not ready or not well."""
+"""The public pages of the daemon, and when they report that it is not ready or not healthy."""
 
 import http.client
 from random import Random

@@ -1,4 +1,4 @@
-"""What a dump says of its cluster, and of its own age."""
+"""What is read from a dump: its cluster and its age."""
 
 from typing import Any
 

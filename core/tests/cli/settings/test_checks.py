@@ -1,4 +1,4 @@
-"""What is given for nothing is told; what has an effect is not."""
+"""A setting without effect is reported; one with an effect is not."""
 
 import pytest
 

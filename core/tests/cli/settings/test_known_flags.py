@@ -1,4 +1,4 @@
-"""Every flag that cluster-autoscaler has: taken with its meaning and default, or refused with the reason."""
+"""Every flag of cluster-autoscaler is accepted with its meaning and default, or refused with a reason."""
 
 from pathlib import Path
 

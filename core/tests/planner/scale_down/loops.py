@@ -1,4 +1,4 @@
-"""Loop after loop in a small world, each with what the one before left to remember."""
+"""Several loops in a small world, each with the memory of the loop before."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any

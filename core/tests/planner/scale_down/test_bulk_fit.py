@@ -1,4 +1,4 @@
-"""Pods that are said to have room together have it one after the other, whoever comes first."""
+"""Pods for which the bulk check finds room have it one after the other, in any order."""
 
 from itertools import chain
 from typing import Any

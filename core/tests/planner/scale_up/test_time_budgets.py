@@ -1,4 +1,4 @@
-"""Groups that there was no time for; whole loops are in tests/scenario/test_time_budgets.py."""
+"""Groups for which there was no time; whole loops are in tests/scenario/test_time_budgets.py."""
 
 from dataclasses import replace
 from itertools import count

@@ -216,7 +216,8 @@ class Surroundings(Collector):
         renewals.add_metric(("failed",), counts.failed)
         yield renewals
         remaining = GaugeMetricFamily(
-            f"{_OWN}_lease_remaining_seconds", "For how long nobody else may lead; absent where nobody is elected."
+            f"{_OWN}_lease_remaining_seconds",
+            "Seconds for which no other replica may lead; absent without leader election.",
         )
         if counts.remaining is not None:
             remaining.add_metric((), counts.remaining)

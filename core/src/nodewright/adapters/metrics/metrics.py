@@ -162,7 +162,7 @@ class Metrics:
         self._cache_age = self._gauge("cache_age_seconds", "Age of what is known of the cluster.", prefix=_OWN)
         self._leader = self._gauge("leader", "1 while this process leads.", prefix=_OWN)
         self._held = self._gauge("held_back_writes", "Cloud writes that wait for a pause or a budget.", prefix=_OWN)
-        self._paused = self._gauge("paused", "1 while somebody has paused all cloud writes.", prefix=_OWN)
+        self._paused = self._gauge("paused", "1 while all cloud writes are paused.", prefix=_OWN)
         self._unhealthy_for = self._gauge(
             "cluster_unhealthy_seconds", "For how long too many nodes have not been ready; 0: they are.", prefix=_OWN
         )

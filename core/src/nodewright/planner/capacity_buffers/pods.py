@@ -50,7 +50,7 @@ def make_pods(buffer: CapacityBuffer, shape: PodTemplateSpec, count: int) -> Ite
 
 
 def is_virtual(pod: Pod) -> bool:
-    """Return whether this is a virtual pod of a buffer. A pod on a node never is, whatever its owner references say."""
+    """Return whether this is a virtual pod of a buffer. A pod on a node never is one, even if its owner references say so."""
     controller = pod.metadata.controller
     return controller is not None and controller.kind == KIND and not pod.spec.node_name
 

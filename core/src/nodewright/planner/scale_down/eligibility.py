@@ -377,7 +377,7 @@ def sort_candidates(names: Sequence[str], context: ScaleUpContext, balance: Simi
 
 
 def _is_ordinary(kinds: Iterable[PodKind]) -> bool:
-    """Return whether some pod must be moved or blocks, whatever the time and the settings, and no pod is awaited."""
+    """Return whether some pod must be moved or blocks, at any time and with any settings, and no pod is awaited."""
     found = False
     for kind in kinds:
         pod, annotations = kind.pod, kind.pod.metadata.annotations
