@@ -142,7 +142,7 @@ def broken_promises(measured: Sequence[Measured]) -> Iterator[str]:
 
 
 def _more_than_one_decision(measured: Sequence[Measured]) -> Iterator[str]:
-    """The burst buys no node more than one decision over all its pods."""
+    """Yield runs of the burst that bought more nodes than one decision over all its pods."""
     planned = _values(measured, "planned", "nodewright", "decided_nodes")
     for nodes in _values(measured, "burst", "nodewright", "decided_nodes"):
         if planned and nodes > max(planned):

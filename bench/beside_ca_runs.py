@@ -84,7 +84,7 @@ def _burst(bench: Bench, system: str, folder: Path) -> Figures:
 
 
 def _planned(bench: Bench, system: str, folder: Path) -> Figures:
-    """The same 300 pods are there before the process starts, so that its first decision is about all of them."""
+    """Measure 300 pods that exist before the process starts, so that its first decision is about all of them."""
     with open_stage(bench, system, folder, CloudOptions(groups=_families())) as stage:
         begin = CLOCK.now()
         _deploy_shapes(stage)
@@ -94,7 +94,7 @@ def _planned(bench: Bench, system: str, folder: Path) -> Figures:
 
 
 def _failure(bench: Bench, system: str, folder: Path) -> Figures:
-    """The cloud says at once that the first group has no machines."""
+    """Measure a first group without machines, which the cloud reports at once."""
     options = CloudOptions(groups=_zones("first", "second", "third"), stock_outs=(StockOut(zone="first"),))
     with open_stage(bench, system, folder, options) as stage:
         _prefer(stage, "first", "second", "third")
@@ -104,7 +104,7 @@ def _failure(bench: Bench, system: str, folder: Path) -> Figures:
 
 
 def _silence(bench: Bench, system: str, folder: Path) -> Figures:
-    """The first group has no machines, and the cloud says nothing about it."""
+    """Measure a first group without machines, which the cloud does not report."""
     options = CloudOptions(
         groups=_zones("first", "second"),
         stock_outs=(StockOut(zone="first"),),
@@ -119,7 +119,7 @@ def _silence(bench: Bench, system: str, folder: Path) -> Figures:
 
 
 def _restart(bench: Bench, system: str, folder: Path) -> Figures:
-    """kill -9 a fifth of a second after the first request for 50 machines, which take half a minute."""
+    """Kill the process (SIGKILL) 0.2 s after its first request for 50 machines, which take 30 s to start."""
     options = CloudOptions(groups=_zones("first", "second", boots=30))
     with open_stage(bench, system, folder, options) as stage:
         _prefer(stage, "first", "second")
@@ -270,7 +270,7 @@ def _watch_next_group(stage: Stage) -> Figures:
 
 
 def _describe_writes(stage: Stage, begin: float, last_pod: float | None) -> Figures:
-    """What was asked of the cloud since ``begin``; ``last_pod`` is when the last pod was tried, None for never.
+    """Return what was asked of the cloud since ``begin``; ``last_pod`` is when the last pod was tried; None: never.
 
     ``decided`` is what was asked for before the first machine was ready. What is asked for later may be due to where
     kube-scheduler put the pods, which no autoscaler knows before.
@@ -362,7 +362,7 @@ def _pod_spec(cpu: str, memory: str) -> dict[str, Any]:
 
 
 def _prefer(stage: Stage, *names: str) -> None:
-    """What the expander priority reads, of both systems: the first of the groups is the best."""
+    """Write what both systems' expander priority reads: the first of the groups is the best."""
     priorities = "".join(f"{100 - number}: ['.*{name}.*']\n" for number, name in enumerate(names))
     body = {"metadata": {"name": "cluster-autoscaler-priority-expander"}, "data": {"priorities": priorities}}
     stage.plane.request("/api/v1/namespaces/kube-system/configmaps", method="POST", body=body)

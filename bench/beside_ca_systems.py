@@ -61,7 +61,7 @@ class Autoscaler:
         self._wait("wait for the lease", self._waits)
 
     def _wait(self, what: str, probe: Callable[[], bool]) -> None:
-        """Raises Ended."""
+        """Wait until the probe succeeds; raise Ended if the process ends before."""
         late = CLOCK.now() + _STARTS_WITHIN
         while not probe():
             if self.process.poll() is not None:
@@ -169,7 +169,7 @@ class Stage:
 
 @contextmanager
 def open_stage(bench: Bench, system: str, folder: Path, options: CloudOptions) -> Iterator[Stage]:
-    """An empty cluster beside a cloud of its own."""
+    """Open an empty cluster with a cloud for it."""
     empty_cluster(bench.plane)
     folder.mkdir(parents=True)
     with tempfile.TemporaryDirectory() as short:  # the address of a socket has at most 107 characters

@@ -93,7 +93,7 @@ class Course:
 
 
 def prepare_small(share: float) -> Prepared:
-    """Requests for room for 2 pods each; for half of them there is room on nodes of 4 cpu."""
+    """Prepare requests for room for 2 pods each; half of them find room on nodes of 4 cpu."""
     count, nodes = int(5000 * share), int(1000 * share)
     world = World()
     world.add_group("pool", nodes, max_size=3 * nodes, cpu="4", memory="16Gi")

@@ -1,5 +1,7 @@
-"""Draws docs/images/performance.svg: ``run.py idle-loop --output json | chart.py``, the time of a loop over the size of
-the cluster, beside the Go figures for the same loop (docs/performance.md: scale-down off, 40 pods a node).
+"""Draws docs/images/performance.svg: ``run.py idle-loop --output json | chart.py``.
+
+It shows the time of a loop over the size of the cluster, beside the Go figures for the same loop (docs/performance.md:
+scale-down off, 40 pods a node).
 """
 
 import json

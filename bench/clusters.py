@@ -33,7 +33,7 @@ class Cluster:
     snapshot_seconds: float = 0.0
 
     def add_group(self, group_id: str, size: int, max_size: int, **shape: Any) -> None:
-        """A group with so many ready nodes, named ``<group>-<n>``; ``unneeded`` is after how many seconds they go."""
+        """Add a group with ``size`` ready nodes ``<group>-<n>``. ``unneeded``: seconds until unneeded nodes are removed."""
         options = GroupOptions(scale_down_unneeded_seconds=shape.pop("unneeded", 600.0))
         ref, ids = GroupRef(PROVIDER, group_id), [f"cloud:///{group_id}/{n}" for n in range(size)]
         nodes = [build_node(f"{group_id}-{n}", provider_id=known_as, **shape) for n, known_as in enumerate(ids)]
@@ -60,11 +60,11 @@ class Cluster:
         return {pod.key: self.sharing.pod(pod) for pod in pods}
 
     def notes(self) -> dict[str, float]:
-        """What was made before the clock started."""
+        """Return what was made before the clock started."""
         return {"snapshot ms": round(1000 * self.snapshot_seconds, 1)}
 
     def look(self) -> Observation:
-        """What a loop would observe; ten seconds pass."""
+        """Advance ten seconds and return what a loop would observe."""
         self.now += 10
         return Observation(
             now=self.now,

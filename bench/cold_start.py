@@ -43,7 +43,7 @@ def _node_json(group: int, number: int) -> dict[str, object]:
 
 
 def _pod_json(number: int, node: str) -> dict[str, object]:
-    """A pod as an API server tells it: with a token of its own, environment, probes and statuses."""
+    """Return a pod as an API server sends it: with its own token, environment, probes and statuses."""
     app, token = number % 500, f"kube-api-access-{number:05x}"
     owner = {"kind": "ReplicaSet", "name": f"rs{app}", "uid": f"uid-{app}", "apiVersion": "apps/v1", "controller": True}
     tainted = [f"node.kubernetes.io/{condition}" for condition in ("not-ready", "unreachable")]
@@ -154,7 +154,7 @@ def prepare_cold_start(size: int, share: float) -> Prepared:
 
 
 def _resident_mib() -> float:
-    """What the process holds now; its peak includes the making of the input."""
+    """Return the memory of the process in MiB; its peak, which is measured elsewhere, includes making the input."""
     gc.collect()
     status = Path("/proc/self/status").read_text()
     return round(int(status.split("VmRSS:")[1].split()[0]) / 1024, 1)
@@ -166,7 +166,7 @@ def _read(resource: Resource[T], pages: Sequence[Path]) -> Iterator[T]:
 
 
 def _measured(size: int, limit: float, peak_limit_mib: float) -> dict[str, Benchmark]:
-    """The start of a cluster of so many nodes, and what the process holds after it."""
+    """Return the benchmarks of a cluster with ``size`` nodes: the time to its first decision, and the memory after it."""
     prepare, name = partial(prepare_cold_start, size), "" if size == _USUAL else f"-{size}"
     return {
         f"cold-start{name}": Benchmark(

@@ -1,4 +1,4 @@
-"""What nodewright pays for pending pods, beside Karpenter and a bound that nobody can beat.
+"""What nodewright pays for pending pods, beside Karpenter and a bound that no autoscaler can beat.
 
 ``cost.py [FILE…] [--expander NAME] [--output json]`` plays cases of the schema of tests/data/karpenter/README.md (without
 FILE: the 75 there) through the engine's own planning, and checks each placement independently. A row of the JSON holds

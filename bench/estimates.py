@@ -15,7 +15,7 @@ from nodewright.testkit.builders import build_node, build_pod
 
 
 def numbers(seed: int = 1) -> Iterator[int]:
-    """The generator of the distinct workload: x ← x·1664525 + 1013904223 mod 2³²."""
+    """Yield the numbers of the distinct workload: x ← x·1664525 + 1013904223 mod 2³²."""
     while True:
         seed = (seed * 1664525 + 1013904223) % 2**32
         yield seed >> 8

@@ -72,7 +72,7 @@ def main() -> int:
 
 
 def clouds() -> Any:
-    """The vendors' servers and plugins, which the table of the fake cloud does not need."""
+    """Import the vendors' servers and plugins, which the table of the fake cloud does not need."""
     sys.path.append(str(DOCS.parent / "tests" / "clouds"))
     return import_module("failover_clouds")
 

@@ -21,7 +21,7 @@ def cells(row: Mapping[str, Any]) -> list[str]:
 
 
 def write_document(rows: Sequence[Mapping[str, Any]], counts: Sequence[Mapping[str, Any]]) -> str:
-    """The whole page."""
+    """Return the whole page."""
     return "\n".join([*_introduction(), *_results(rows), *_false_failovers(counts)]) + "\n"
 
 

@@ -49,7 +49,7 @@ class Case:
 
 
 def build(name: str, mode: Mode, seed: int = 1) -> Scenario:
-    """The case of that name under a mode, as a scenario that could stand in a file."""
+    """Return the named case under a mode, as a scenario that could be in a file."""
     case = CASES[name]()
     cloud = {**case.cloud} if mode.tells else {**case.cloud, "switched_off": ["fast_failure_detection"]}
     warm = tuple(_pods(f"warm-{step}", 12, step * 10 * MINUTE) for step in range(4)) if case.warm else ()

@@ -30,9 +30,11 @@ PLACES: Mapping[str, str] = {"unlisted": "request_delay", "booting": "provision_
 
 
 class FalseFailovers(TypedDict):
-    """Counts of machines, each told by its id. ``slow`` took longer than the ordinary provision time, ``given_up`` were
-    backed off for or withdrawn, ``early`` of them before that time was over; ``adopted`` of those given up became
-    nodes, ``killed`` were deleted before they could. ``hedged`` are the machines that were bought elsewhere besides.
+    """Counts of machines, each identified by its id.
+
+    ``slow`` took longer than the ordinary provision time. ``given_up`` were withdrawn, or their group backed off;
+    ``early`` of them before that time was over. Of those given up, ``adopted`` became nodes and ``killed`` were deleted
+    before they could. ``hedged`` are machines that were bought elsewhere in addition.
     """
 
     mode: str

@@ -34,7 +34,7 @@ def _running(name: str, node: str, deployment: int) -> Pod:
 
 
 def prepare_idle(nodes: int, changes: int, share: float) -> Prepared:
-    """A third loop, which takes up so many changes: each a pod that went and one that came in its place."""
+    """Prepare a third loop that takes up this many changes: for each, one pod went and another one came."""
     cluster, pods = _idle_cluster(_GROUPS * scaled(nodes // _GROUPS, share))
     loop = Loop(Settings())
     for _ in range(2):
@@ -118,7 +118,7 @@ def _choosy(name: str, deployment: int, node: str) -> Pod:
 
 
 def prepare_backlog(share: float) -> Prepared:
-    """A hundred pods of each of 400 ReplicaSets wait beside a full cluster; every tenth keeps its pods apart."""
+    """Prepare 100 waiting pods of each of 400 ReplicaSets beside a full cluster; every tenth keeps its pods apart."""
     cluster, sets = Cluster(), scaled(400, share)
     for group in range(_GROUPS):
         cluster.add_group(f"g{group}", 2 * sets // _GROUPS, 5000, cpu="8", memory="32Gi", zone=f"z{group % 3}")

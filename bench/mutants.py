@@ -58,7 +58,7 @@ def load_mutants() -> list[Mutant]:
 
 
 def mutated(mutant: Mutant, root: Path) -> tuple[Path, str]:
-    """The file below ``root`` and what it says with the bug in it; raises StaleMutant."""
+    """Return the file below ``root`` and its text with the bug in it; raise StaleMutant."""
     file = root / "core" / "src" / "nodewright" / mutant.file
     text = file.read_text()
     if text.count(mutant.old) != 1:
@@ -68,7 +68,7 @@ def mutated(mutant: Mutant, root: Path) -> tuple[Path, str]:
 
 @contextmanager
 def frozen(root: Path) -> Iterator[Path]:
-    """A copy of all that runs, for as long as it is needed."""
+    """Yield a copy of everything that runs, and delete it afterwards."""
     with tempfile.TemporaryDirectory() as folder:
         for part in SOURCES:
             shutil.copytree(root / part, Path(folder) / part, ignore=shutil.ignore_patterns("__pycache__"))
@@ -105,7 +105,7 @@ def _row(mutant: Mutant, told: dict[str, object]) -> Row:
 
 
 def show(rows: Iterator[Row]) -> list[Row]:
-    """Prints each as it is found."""
+    """Print each result when it is known."""
     console, shown = Console(), []
     table = Table("mutant", "caught after", "by", box=None)
     for row in rows:

@@ -35,7 +35,7 @@ class Moment(NamedTuple):
 
 
 def moments(changes: Sequence[tuple[float, Amounts, int]]) -> Iterator[Moment]:
-    """What runs when, from pods that start (+1) and end (-1); what changes at one instant is one moment."""
+    """Return the pods that run at each moment, from starts (+1) and ends (-1); changes at one instant are one moment."""
     running: Counter[Amounts] = Counter()
     ordered = sorted(changes, key=lambda change: change[0])
     for place, (at, asked, count) in enumerate(ordered):
@@ -74,7 +74,7 @@ class NodeBound:
         return self._known[key]
 
     def node_hours(self, history: Sequence[Moment], end: float) -> float:
-        """The bound over all moments, the last of which lasts until ``end``."""
+        """Return the bound over all moments; the last one lasts until ``end``."""
         ends = [moment.at for moment in history[1:]] + [end]
         spans = ((until - moment.at) * self.nodes(moment.running) for moment, until in zip(history, ends, strict=True))
         return sum(spans) / _HOUR

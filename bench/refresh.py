@@ -85,7 +85,7 @@ def azure(groups: int, machines: int) -> Iterator[Stage]:
 
 @contextmanager
 def gce(groups: int, machines: int) -> Iterator[Stage]:
-    """Groups at rest, and pages of 500: of groups, and of machines; one template, one machine type."""
+    """Prepare groups at rest, in pages of 500 groups and 500 machines, with one template and one machine type."""
     clock = FakeClock()
     with tempfile.TemporaryDirectory() as folder:
         cloud = GceCloud(clock.now)

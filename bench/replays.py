@@ -60,7 +60,7 @@ class Waits:
 
 
 def prepare_replay(compression: float, share: float) -> Prepared:
-    """The trace; a share of its size is a share of the time that its packaged cut takes."""
+    """Prepare a replay of the trace; a share of its size is a share of the time of the packaged part."""
     scenario = trace_scenario(_WHOLE if share == 1 else _CUT, compression=compression / share)
     waits = Waits()
     simulation = build_simulation(scenario, BuildOptions(planning=waits.planning))

@@ -156,7 +156,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _named(name: str) -> list[str]:
-    """The benchmark of a name, or all whose names begin so: ``idle-loop`` has many sizes."""
+    """Return the benchmark of this name, or all whose names begin with it: ``idle-loop`` has many sizes."""
     return [name] if name in BENCHMARKS else [known for known in BENCHMARKS if known.startswith(f"{name}-")]
 
 
@@ -174,7 +174,7 @@ def _figures(rows: list[Row]) -> Table:
 
 
 def _results(rows: list[Row]) -> Table:
-    """What was done in each, and what came of it."""
+    """Return the results of each."""
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("benchmark", no_wrap=True)
     table.add_column("workload, from: result")

@@ -69,7 +69,7 @@ def replay(name: str, folder: Path = FOLDER) -> SimulationResult:
 
 
 def measure(name: str, result: SimulationResult, trace: Trace) -> dict[str, Any]:
-    """The row of one run; hours are node-hours, waits in seconds."""
+    """Return the row of one run; hours are node-hours, waits are in seconds."""
     ran = _read(result.journal, {f"default/{p.name}": (p.cpu_milli, p.memory_mib, p.gpus) for p in trace.pods})
     shapes = {f"fake/{s.name}": Shape((s.cpu_milli, s.memory_mib, s.gpus), n) for s, n in trace.shapes.items()}
     history = averaged(list(moments(ran.everywhere)), result.end, WINDOWS)
@@ -129,7 +129,7 @@ def _note(ran: Ran, place: Place, at: float, count: int) -> None:
 
 
 def _hours_in_one_group(changes: Sequence[tuple[float, Amounts, int]], shape: Shape, end: float) -> float:
-    """The fewest hours of nodes of one shape: the resource of which most is asked decides, moment by moment."""
+    """Return the fewest node-hours with one shape: at each moment the scarcest resource decides."""
     history = list(moments(changes))
     ends = [*(moment.at for moment in history[1:]), end]
     return (

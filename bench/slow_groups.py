@@ -26,7 +26,7 @@ _SLOW = ("refresh", "increase_size")
 
 
 def prepare_slow_groups(share: float) -> Prepared:
-    """The groups and pods of many-groups, in a cloud where a refresh and a write take 200 ms each."""
+    """Prepare groups and pods of many-groups, in a cloud where a refresh and a write take 200 ms each."""
     clock, random = SystemClock(), Random(1)
     groups = [GroupConfig(name=name, max_size=MOST_OF_MANY, **shape) for name, shape in many_shapes(50, share).items()]
     faults = tuple(Slow(hook=hook, seconds=_SECONDS) for hook in _SLOW)

@@ -32,7 +32,7 @@ class Axes:
         return f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.5"/>'
 
     def picture(self, title: str, parts: Sequence[str]) -> str:
-        """The whole of it, with ``parts`` drawn over the axes."""
+        """Return the whole picture, with ``parts`` drawn over the axes."""
         size = f'viewBox="0 0 {RIGHT + 30} {self.floor + 50}"'
         lines = [
             f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif">',

@@ -106,7 +106,7 @@ def settings_page() -> str:
 
 
 def _entry(setting: Setting, *, is_flag: bool = True) -> str:
-    """A setting under a heading of its own, so that it can be linked to."""
+    """Return a setting under its own heading, so that links can point to it."""
     told = setting.help
     rows = [f"Default: {_default(setting)}."]
     rows.append(f"Form: `{setting.metavar}`." + (f" Variable: `{_variable(setting.flag)}`." if is_flag else ""))

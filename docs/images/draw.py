@@ -27,7 +27,7 @@ def main() -> None:
 
 
 def _without_web_fonts(svg: str) -> str:
-    """The picture fetches nothing: any monospaced font will do."""
+    """Return the picture without web fonts, so that it loads nothing: any monospaced font works."""
     plain = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
     return "\n".join(line.rstrip() for line in plain.splitlines()) + "\n"
 
