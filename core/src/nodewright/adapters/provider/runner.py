@@ -98,7 +98,11 @@ class ThreadRunner:
 
     def _take_worker(self) -> "_Worker":
         with self._lock:
-            return self._idle.pop() if self._idle else _Worker(self._name)
+            if self._idle:
+                return self._idle.pop()
+        worker = _Worker()
+        worker.start(self._name)
+        return worker
 
     def _give_back(self, worker: "_Worker") -> None:
         with self._lock:
@@ -149,8 +153,10 @@ class _Job:
 
 
 class _Worker:
-    def __init__(self, name: str) -> None:
+    def __init__(self) -> None:
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+
+    def start(self, name: str) -> None:
         threading.Thread(target=self._loop, name=f"provider-{name}", daemon=True).start()
 
     def submit(self, job: _Job) -> None:
