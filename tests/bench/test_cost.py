@@ -13,6 +13,7 @@ from cost_cases import Case, read_cases
 from cost_check import Bought, Row
 from nodewright.cli.settings.load import load_settings
 
+PAGE = Path(__file__).parents[2] / "docs" / "cost.md"
 SMALL = {"cpu": "4", "memory": "8Gi", "pods": "10"}
 LARGE = {"cpu": "16", "memory": "64Gi", "pods": "100"}
 
@@ -272,3 +273,20 @@ def test_the_table_has_sums_of_families(capsys: pytest.CaptureFixture[str], tmp_
 def test_a_bound_of_nothing_has_no_ratio() -> None:
     row = play(make(workload("web", 1), lp_bound=0.0))
     assert sums([row])[0][5] == ""
+
+
+def test_the_page_is_about_these_cases() -> None:
+    """Bounds and Karpenter's prices are those of the cases, and each column ends with its sum."""
+    cases = read_cases([CASES])
+    table = [line.strip("| ").split(" | ") for line in PAGE.read_text().splitlines() if line.startswith("| ")]
+    heads = next(line for line in table if line[0] == "family")
+    families = dict.fromkeys(case.family for case in cases)
+    lines = table[table.index(heads) + 1 :][: len(families) + 1]
+    assert [line[0] for line in lines] == [*families, "all"]
+    for line in lines:
+        held = [case for case in cases if line[0] in (case.family, "all")]
+        bound, karpenter = sum(case.lp_bound for case in held), sum(case.karpenter.price for case in held)
+        assert line[1:4] == [str(len(held)), f"{bound:,.2f}", f"{karpenter:,.2f}"]
+    for column in range(4, len(heads)):
+        prices = [float(line[column].replace(",", "")) for line in lines]
+        assert sum(prices[:-1]) == pytest.approx(prices[-1], abs=0.1)
