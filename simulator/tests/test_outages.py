@@ -1,5 +1,8 @@
-"""Nodes that are not ready for a while, and restarts of the engine, in a scenario file."""
+"""Nodes that are not ready for a while or touched by hand, and restarts of the engine, in a scenario file."""
 
+import pytest
+
+from nodewright.model.node import HOSTNAME_LABEL, Node
 from nodewright_simulator.build import build_simulation
 from nodewright_simulator.journal import What
 from nodewright_simulator.result import SimulationResult
@@ -31,3 +34,43 @@ def test_the_engine_restarts() -> None:
     result = run("{at: 5m, do: restart, down: 1m}")
     times = [(fact.at, fact.what) for fact in result.journal if fact.what.startswith("engine")]
     assert times == [(0, What.ENGINE_STARTED), (300, What.ENGINE_CRASHED), (360, What.ENGINE_STARTED)]
+
+
+def nodes_at(minutes: int, how: str) -> dict[str, Node]:
+    """Return the nodes of two machines so long after the start, of which one is touched after 5 minutes, for 3."""
+    text = (
+        SCENARIO.replace("duration: 20m", f"duration: {minutes}m") % f"{{at: 5m, do: touch_nodes, how: {how}, for: 3m}}"
+    )
+    simulation = build_simulation(read_scenario(text, "test"))
+    simulation.run()
+    return {node.name: node for _, node in simulation.cluster.live.nodes()}
+
+
+def is_ready(node: Node) -> bool:
+    return any(condition.type == "Ready" and condition.status == "True" for condition in node.status.conditions)
+
+
+def test_a_renamed_node_is_gone_and_its_machine_registers_under_another_name() -> None:
+    before, meanwhile, after = (nodes_at(minutes, "rename") for minutes in (4, 7, 9))
+    [old] = before.keys() - meanwhile.keys()
+    [new] = after.keys() - meanwhile.keys()
+    assert new != old
+    assert after[new].spec.provider_id == before[old].spec.provider_id
+    assert after[new].metadata.labels[HOSTNAME_LABEL] == new
+
+
+@pytest.mark.parametrize(("how", "ready"), [("double", False), ("twin", True)])
+def test_a_machine_has_a_second_node_object_for_a_while(how: str, *, ready: bool) -> None:
+    before, meanwhile, after = (nodes_at(minutes, how) for minutes in (4, 7, 9))
+    [second] = meanwhile.keys() - before.keys()
+    assert is_ready(meanwhile[second]) == ready
+    machine = meanwhile[second].spec.provider_id
+    assert [node.spec.provider_id for node in meanwhile.values()].count(machine) == 2
+    assert after.keys() == before.keys()
+
+
+def test_a_label_is_set_by_hand_and_taken_off() -> None:
+    before, meanwhile, after = (nodes_at(minutes, "label") for minutes in (4, 7, 9))
+    [changed] = [name for name in before if before[name].metadata.labels != meanwhile[name].metadata.labels]
+    assert meanwhile[changed].metadata.labels["example.com/by-hand"] == "true"
+    assert after[changed].metadata.labels == before[changed].metadata.labels

@@ -13,6 +13,7 @@ from nodewright_simulator.journal import What
 from nodewright_simulator.scenario import (
     Crash,
     FullDisk,
+    JumpClock,
     Kill,
     Misread,
     PauseWrites,
@@ -80,6 +81,11 @@ class Facts:
     def seconds(self, flag: str) -> float:
         """Return the duration that the flag gives, by its default where the scenario says nothing."""
         return parse_duration(str(self.history.scenario.settings.get(flag, DEFAULTS.get(flag))))
+
+    @cached_property
+    def has_clock_jumps(self) -> bool:
+        """Return whether the engine may take durations for others: by a tenth, or by anything where it restarts."""
+        return any(isinstance(event, JumpClock) for event in self.history.scenario.timeline)
 
     @property
     def enforces_minimum(self) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import yaml
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from tests.faults.facts import Facts
-from tests.faults.invariants import INVARIANTS
+from tests.faults.invariants import invariants_for
 from tests.faults.schedules import Schedule, schedules
 from tests.faults.shrink import shrink
 from tests.faults.witness import Witness
@@ -45,7 +45,7 @@ def examine(schedule: Schedule, planning: Planning | None = None) -> None:
         facts = Facts(Witness(scenario, planning or Planning()).watch())
     except Exception as error:  # whatever it is, a schedule made the engine fall over
         raise Broken("running", [f"{type(error).__name__}: {error}"], schedule) from error
-    for name, check in INVARIANTS.items():
+    for name, check in invariants_for(facts).items():
         findings = list(check(facts))
         if findings:
             raise Broken(name, findings, schedule)

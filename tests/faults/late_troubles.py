@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 
 from hypothesis import strategies as st
-from tests.faults.troubles import MINUTE, Draw, Trouble, World, pair, rules
+from tests.faults.troubles import DAY, MINUTE, Draw, Trouble, World, pair, rules
 
 
 def add_changed_groups(draw: Draw, world: World) -> None:
     """Add people who change the limits of a group's size, or its template, while something is under way."""
-    group = _without_minimum(draw, world)
+    group = _chosen(draw, world)
     for _ in range(draw(st.integers(1, 3))):
         event: World = {"do": "change", "group": group["name"], "start": draw(st.integers(0, 80)) * 30}
         rules(world, "interference").append(event | _change(draw, group))
@@ -16,7 +16,7 @@ def add_changed_groups(draw: Draw, world: World) -> None:
 
 def add_vanishing_groups(draw: Draw, world: World) -> None:
     """Add groups that are not listed for a while, although their machines run on, and come back with other limits."""
-    group = _without_minimum(draw, world)
+    group = _chosen(draw, world)
     start = 0
     for _ in range(draw(st.integers(1, 2))):
         start += draw(st.integers(0, 30)) * 30
@@ -26,11 +26,13 @@ def add_vanishing_groups(draw: Draw, world: World) -> None:
         rules(world, "interference").append(event | _change(draw, group))
 
 
-def _without_minimum(draw: Draw, world: World) -> World:
-    """Return one group, without a minimum that is enforced: which one holds when is another trouble."""
-    world["settings"].pop("enforce-node-group-min-size", None)
-    groups = world["providers"]["fake"]["groups"]
-    group: World = draw(st.sampled_from(groups))
+def _chosen(draw: Draw, world: World) -> World:
+    """Return one group. In half of the worlds minima are enforced, if only one that it gets later."""
+    if draw(st.booleans()):
+        world["settings"]["enforce-node-group-min-size"] = True
+    else:
+        world["settings"].pop("enforce-node-group-min-size", None)
+    group: World = draw(st.sampled_from(world["providers"]["fake"]["groups"]))
     return group
 
 
@@ -158,6 +160,28 @@ def add_smaller_machines(draw: Draw, world: World) -> None:
         kept = [event for event in world["timeline"] if event["do"] != "scale" or event["at"] <= start]
         more = {"do": "scale", "at": start + 10, "deployment": "web", "replicas": max(1, pods) + 2}
         world["timeline"] = [*kept, more]
+
+
+def add_clock_jumps(draw: Draw, world: World) -> None:
+    """Have somebody set the wall clock of the engine's machine: 30 s, 10 min or a day, forward or back, for a while or for
+    good, with or without a restart meanwhile or afterwards. Back by a day it goes where it was a day ahead before.
+
+    No engine starts with a clock that is a day ahead: see "Not covered" in docs/faults.md.
+    """
+    is_ahead, dies = False, any(event["do"] in ("crash", "kill", "restart") for event in world["timeline"])
+    for _ in range(draw(st.integers(1, 2))):
+        by = draw(st.sampled_from((30, -30, 600, -600, DAY)))
+        by = 600 if by == DAY and dies else by
+        is_ahead |= by == DAY
+        jump: World = {"do": "jump_clock", "at": 600 + draw(st.integers(0, 80)) * 30, "by": by}
+        lasts = draw(st.sampled_from((0, 30, 600)))
+        if lasts:
+            jump["for"] = lasts
+        world["timeline"].append(jump)
+        after = draw(st.sampled_from((0, 20, 700)))
+        if after and not is_ahead:
+            dies = True
+            world["timeline"].append({"do": "restart", "at": jump["at"] + after, "down": 5})
 
 
 # What somebody does to a group after which its machines may be other ones.

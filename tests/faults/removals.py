@@ -25,7 +25,8 @@ def check_removals(facts: Facts) -> Findings:
                     yield said(loop, write, f"{doomed} is removed although scale-down is off")
                 if doomed in write.occupied:
                     yield said(loop, write, f"pods run on {doomed}")
-                yield from _needed(facts, number, write, doomed)
+                if not facts.has_clock_jumps:
+                    yield from _needed(facts, number, write, doomed)
 
 
 def _needed(facts: Facts, number: int, write: Write, doomed: str) -> Findings:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.faults.facts import Facts
 from tests.faults.history import Loop
-from tests.faults.invariants import INVARIANTS
+from tests.faults.invariants import invariants_for
 from tests.faults.witness import Witness
 
 from nodewright.engine.planning import Planning
@@ -20,7 +20,7 @@ def replay(file: Path) -> Facts:
 
 def findings(facts: Facts) -> list[str]:
     """What is broken, named after the invariant."""
-    return [f"{name}: {finding}" for name, check in INVARIANTS.items() for finding in check(facts)]
+    return [f"{name}: {finding}" for name, check in invariants_for(facts).items() for finding in check(facts)]
 
 
 def story(facts: Facts) -> Iterator[str]:

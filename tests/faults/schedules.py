@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hypothesis import strategies as st
-from tests.faults.late_troubles import LATE_TROUBLES, add_smaller_machines
+from tests.faults.late_troubles import LATE_TROUBLES, add_clock_jumps, add_smaller_machines
 from tests.faults.troubles import TROUBLES
 
 MINUTE = 60
@@ -239,6 +239,9 @@ def schedules(draw: Draw) -> Schedule:
     # Drawn after even these, in those worlds alone.
     if schedule["name"] in REMADE and draw(st.booleans()):
         add_smaller_machines(draw, schedule)
+    # Drawn last of all: beside any other trouble.
+    if draw(st.integers(0, 9)) == 9:
+        add_clock_jumps(draw, schedule)
     return schedule
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-MINUTE = 60
+MINUTE, DAY = 60, 86400
 SCOPES = ("group", "zone", "instance_type", "account")
 STATES = ("old", "truncated", "newer", "foreign", "missing")
 REFUSALS = ("quota", "out_of_capacity", "access_denied", "unavailable")
@@ -195,10 +195,13 @@ def add_full_disk(draw: Draw, world: World) -> None:
 
 
 def add_hands(draw: Draw, world: World) -> None:
-    """Add people who cordon or taint nodes, or delete their objects."""
+    """Add people who cordon, taint or label nodes, or delete their objects."""
     for _ in range(draw(st.integers(1, 3))):
         touch: World = {"do": "touch_nodes", "at": draw(st.integers(1, 30)) * MINUTE}
-        touch |= {"how": draw(st.sampled_from(("cordon", "taint", "delete"))), "nodes": draw(st.integers(1, 3))}
+        touch |= {
+            "how": draw(st.sampled_from(("cordon", "taint", "label", "delete"))),
+            "nodes": draw(st.integers(1, 3)),
+        }
         # A machine that is no node for as long as its provision time is another trouble.
         touch["for"] = draw(st.sampled_from((20, 120) if touch["how"] == "delete" else (20, 120, 600)))
         world["timeline"].append(touch)

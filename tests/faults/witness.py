@@ -28,7 +28,7 @@ from nodewright.model.provisioning_request import (
 from nodewright.model.settings import Settings
 from nodewright.spec import NodeGroup, ProviderContext
 from nodewright_simulator.build import BuildOptions, build_simulation
-from nodewright_simulator.scenario import Scenario
+from nodewright_simulator.scenario import JumpClock, Scenario
 
 LOOPS_AT_A_TIME = 50
 _SILENT = "fast_failure_detection"
@@ -48,6 +48,7 @@ class Witness:
         self._answers: dict[str, dict[str, Any]] = {}
         self._limits: dict[str, tuple[int, int]] = {}
         self._has_groups = False
+        self._has_jumps = any(isinstance(event, JumpClock) for event in scenario.timeline)
         groups = scenario.providers["fake"]["groups"]
         self._telling = {group["name"] for group in groups if _SILENT not in group.get("switched_off", {})}
         self._last_ready: dict[str, float] = {}
@@ -129,11 +130,13 @@ class Witness:
 
     def _plan(self, state: ClusterState, settings: Settings, random: Random) -> tuple[Plan, PlanMemory]:
         nodes = self._nodes()
+        # The engine's own clock may be wrong; the true one goes on while it reads.
+        began = self._clock.now() if self._has_jumps else state.now
         joined = set(nodes)
         seen = {group: found for group in self._answers if (found := self._seen(group, joined)) is not None}
         self.history.loops.append(
             Loop(
-                at=state.now,
+                at=began,
                 ends_reads=self._clock.now(),
                 pending=self._simulation.cluster.count_pending(),
                 nodes=nodes,
@@ -144,8 +147,8 @@ class Witness:
             )
         )
         self._has_groups = False
-        if sum(loop.at == state.now for loop in self.history.loops[-LOOPS_AT_A_TIME:]) == LOOPS_AT_A_TIME:
-            raise Endless(f"{state.now:g} s: {LOOPS_AT_A_TIME} loops at once")
+        if sum(loop.at == began for loop in self.history.loops[-LOOPS_AT_A_TIME:]) == LOOPS_AT_A_TIME:
+            raise Endless(f"{began:g} s: {LOOPS_AT_A_TIME} loops at once")
         plan, after = self._planning.make_plan(state, settings, random)
         for action in plan.actions:
             if isinstance(action, IncreaseSize) and action.hedged:

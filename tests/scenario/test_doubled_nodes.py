@@ -1,6 +1,8 @@
 """A machine with two Node objects, of which no kubelet looks after the second, is there once."""
 
-from tests.scenario.story import LOOP, MINUTE, Story
+from tests.scenario.story import LOOP, MINUTE, SOON, Story
+
+from nodewright_simulator.journal import What
 
 DOUBLED = 2 * MINUTE
 LASTS = 30 * MINUTE
@@ -24,3 +26,25 @@ def test_a_group_is_not_to_blame_for_a_double_that_never_becomes_ready() -> None
     assert [(at > DOUBLED + STARTUP) for at in story.asked("pool")] == [False, True]
     assert not story.asked("dear")
     assert not story.writes("delete")
+
+
+def test_a_machine_with_two_ready_nodes_stays_while_one_of_them_holds_pods() -> None:
+    """Also where the idle one is unneeded for long enough; the machine that is idle as a whole goes."""
+    story = Story({"name": "pool", "size": 3, "max_size": 5}, settings=SOON, minutes=40)
+    story.deploy("web", (1.0, 2))
+    story.simulation.touch_nodes(DOUBLED, "twin", 1, LASTS)
+    first = next(fact.name for fact in story.result.journal if fact.what == What.MACHINE_STARTED)
+    gone = [fact.name for fact in story.result.journal if fact.what == What.MACHINE_GONE]
+    assert len(gone) == 1
+    assert first not in gone
+    assert story.result.final.running == 2
+    assert not story.asked("pool")
+
+
+def test_two_ready_nodes_are_one_machine() -> None:
+    """The group is as large as its target says: nothing is missing, and nothing is given up or taken back."""
+    story = Story({"name": "pool", "size": 2, "max_size": 5}, minutes=60)
+    story.deploy("web", (1.0, 2))
+    story.simulation.touch_nodes(DOUBLED, "twin", 1, LASTS)
+    assert not story.writes()
+    assert all(state.groups[ref].seen.target == 2 for state in story.states() for ref in state.groups)

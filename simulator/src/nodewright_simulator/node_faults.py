@@ -1,6 +1,6 @@
 """Faults of nodes: a silent kubelet, and what an operator does by hand.
 
-Operators cordon, taint and delete Node objects, or create a second object for a machine.
+Operators cordon, taint, label and delete Node objects, or create a second object for a machine.
 """
 
 from collections.abc import Iterable
@@ -44,7 +44,7 @@ def _age(node: Node) -> tuple[float, str]:
     return (created.timestamp() if created is not None else 0.0, node.name)
 
 
-CORDON, TAINT, DELETE, RENAME, DOUBLE = "cordon", "taint", "delete", "rename", "double"
+CORDON, TAINT, LABEL, DELETE, RENAME, DOUBLE, TWIN = "cordon", "taint", "label", "delete", "rename", "double", "twin"
 BY_HAND = Taint(key="example.com/by-hand", value="true", effect="NoSchedule")
 
 
@@ -55,26 +55,36 @@ def touch(cluster: SimulatedCluster, names: Iterable[str], how: str, at: float) 
         if how in (DELETE, RENAME):
             cluster.remove_node(name, at)
             deleted.append(node)
-        elif how == DOUBLE:
+        elif how in (DOUBLE, TWIN):
             if cluster.live.find_row(_double_of(name)) is None:
-                cluster.add_node(turned(named_anew(node, _double_of(name), at), ready=False, at=at), at)
+                cluster.add_node(turned(named_anew(node, _double_of(name), at), ready=how == TWIN, at=at), at)
         elif how == CORDON:
             cluster.change_node(replace(node, spec=replace(node.spec, unschedulable=True)))
+        elif how == LABEL:
+            cluster.change_node(_labelled(node, {**node.metadata.labels, BY_HAND.key: BY_HAND.value}))
         else:
             cluster.change_node(replace(node, spec=replace(node.spec, taints=(*node.spec.taints, BY_HAND))))
     return deleted
 
 
 def undo(cluster: SimulatedCluster, names: Iterable[str], how: str, at: float) -> None:
-    """Take the cordon or the taint from those of the nodes that are still there, or delete what doubles them."""
-    for name, node in _present(cluster, map(_double_of, names) if how == DOUBLE else names):
-        if how == DOUBLE:
+    """Take the cordon, taint or label from those of the nodes that are still there, or delete what doubles them."""
+    is_doubled = how in (DOUBLE, TWIN)
+    for name, node in _present(cluster, map(_double_of, names) if is_doubled else names):
+        if is_doubled:
             cluster.remove_node(name, at)
         elif how == CORDON:
             cluster.change_node(replace(node, spec=replace(node.spec, unschedulable=False)))
+        elif how == LABEL:
+            kept = {key: value for key, value in node.metadata.labels.items() if key != BY_HAND.key}
+            cluster.change_node(_labelled(node, kept))
         else:
             left = tuple(taint for taint in node.spec.taints if taint.key != BY_HAND.key)
             cluster.change_node(replace(node, spec=replace(node.spec, taints=left)))
+
+
+def _labelled(node: Node, labels: dict[str, str]) -> Node:
+    return replace(node, metadata=replace(node.metadata, labels=labels))
 
 
 def named_anew(node: Node, name: str, at: float) -> Node:

@@ -266,13 +266,13 @@ class TouchNodes(Happening, frozen=True, kw_only=True, tag="touch_nodes"):
     """A person changes the oldest ready nodes, and undoes it after a time.
 
     Deleted nodes register again, under another name for ``rename``. ``double`` creates a second Node object for each
-    machine, which no kubelet makes ready.
+    machine, which no kubelet makes ready; for ``twin`` a kubelet does.
     """
 
     how: Annotated[
         str,
-        Meta(pattern="^(cordon|taint|delete|rename|double)$"),
-        Help("What is done: cordon, taint, delete, rename or double."),
+        Meta(pattern="^(cordon|taint|label|delete|rename|double|twin)$"),
+        Help("What is done: cordon, taint, label, delete, rename, double or twin."),
     ]
     nodes: Annotated[Count, Help("How many nodes.")] = 1
     lasts: Annotated[TimeSpan, Help("After what time it is undone.")] = msgspec.field(name="for")
