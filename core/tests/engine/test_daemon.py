@@ -25,9 +25,9 @@ class Script:
         self.deadlines: list[float] = []
         self._clock = clock
 
-    def run_once(self) -> LoopReport:
+    def run_once(self, *, known_pods_only: bool = False) -> LoopReport:
         started = self._clock.now()
-        self.told.append(("loop", started))
+        self.told.append(("look" if known_pods_only else "loop", started))
         self._clock.sleep(2)
         grown = tuple(GROWN for at in self.growth if at == started)
         wake_at = min((at for at in self.deadlines if at > started), default=math.inf)
@@ -64,7 +64,7 @@ def run(
     prepare(script)
     reports: list[LoopReport] = []
     way(Daemon(script, clock, script, may_go_on=lambda: clock.now() < until, on_report=reports.append))
-    assert len(reports) == sum(what == "loop" for what, _ in script.told)
+    assert len(reports) == sum(what != "step" for what, _ in script.told)
     return script.told
 
 
@@ -136,12 +136,29 @@ def test_a_group_that_grew_is_looked_at_after_the_idle_second() -> None:
     assert loops(run(lambda script: script.growth.append(10), 24)) == [0, 10, 13, 23]
 
 
-def test_pods_that_follow_growth_are_gathered_as_others() -> None:
+def test_pods_that_follow_growth_do_not_put_that_look_off_and_are_gathered_as_others() -> None:
     def prepare(script: Script) -> None:
         script.growth.append(0)
         script.rings.extend(2.5 + 0.5 * number for number in range(60))
 
-    assert loops(run(prepare, 9)) == [0, 7]
+    assert run(prepare, 9) == [("loop", 0), ("look", 3), ("loop", 7.5)]
+
+
+def test_a_batch_that_ends_during_that_look_is_planned_right_after_it() -> None:
+    def prepare(script: Script) -> None:
+        script.growth.append(0)
+        script.rings.append(2.5)
+
+    assert run(prepare, 6) == [("loop", 0), ("look", 3), ("loop", 5)]
+
+
+def test_growth_in_that_look_is_looked_at_too() -> None:
+    def prepare(script: Script) -> None:
+        script.window = BatchWindow(1.0, 10.0)
+        script.growth.extend([0, 3])
+        script.rings.extend(2.5 + 0.5 * number for number in range(60))
+
+    assert run(prepare, 13) == [("loop", 0), ("look", 3), ("look", 6), ("loop", 12.5)]
 
 
 def test_without_a_window_growth_alone_starts_no_loop() -> None:

@@ -313,8 +313,9 @@ class Simulation:
         waits = _WorldAlarm(self._clock, end, self._world_due, self._let_happen, lambda: self.cluster.found_no_place)
         Daemon(hosted, self._clock, waits, may_go_on=lambda: self._clock.now() < end, on_report=lambda _: None).run()
 
-    def _loop(self) -> LoopReport | None:
-        report, engine = self.engine.work(lambda engine: engine.run_once()), self.engine.alive
+    def _loop(self, *, known_pods_only: bool = False) -> LoopReport | None:
+        report = self.engine.work(lambda engine: engine.run_once(known_pods_only=known_pods_only))
+        engine = self.engine.alive
         if report is None or engine is None:
             return None
         self._update_templates(report)
@@ -397,7 +398,7 @@ class Simulation:
 class _HostedEngine:
     """Implements Engine of the Daemon; the simulation records what each loop and step did."""
 
-    def __init__(self, engine: Autoscaler, loop: Callable[[], LoopReport | None], step: Callable[[], object]) -> None:
+    def __init__(self, engine: Autoscaler, loop: Callable[..., LoopReport | None], step: Callable[[], object]) -> None:
         self._loop = loop
         self.next_loop_at, self.next_step_at, self.batch_window = (
             engine.next_loop_at,
@@ -406,8 +407,8 @@ class _HostedEngine:
         )
         self.step_removals = step
 
-    def run_once(self) -> LoopReport:
-        report = self._loop()
+    def run_once(self, *, known_pods_only: bool = False) -> LoopReport:
+        report = self._loop(known_pods_only=known_pods_only)
         assert report is not None, "an engine that runs as the daemon cannot crash"
         return report
 

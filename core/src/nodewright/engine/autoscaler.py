@@ -36,9 +36,11 @@ from nodewright.model.clock import Clock
 from nodewright.model.errors import InvariantError, NodewrightError
 from nodewright.model.group import Machine
 from nodewright.model.plan import HeldBack, Plan, PlannedAction
+from nodewright.model.pod import Pod
 from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalResult, Removing
 from nodewright.model.settings import Settings, default_options
 from nodewright.observe import Observer
+from nodewright.snapshot.observation import Observation
 from nodewright.validate import PlanViolation
 
 # How soon to see whether what holds removals up is over.
@@ -120,6 +122,8 @@ class Autoscaler:
         # Ended removals that the current loop has taken from the inbox.
         self._ended_removals: tuple[RemovalEnded, ...] = ()
         self._is_halted = False
+        # The pending pods of the last loop.
+        self._last_pending: tuple[Pod, ...] = ()
 
     def use(self, settings: Settings) -> None:
         """Use other settings from the next loop on. The profile, the providers and the ports stay."""
@@ -127,20 +131,25 @@ class Autoscaler:
         self._observer.use(default_options(settings))
         self._settings = settings
 
-    def run_once(self) -> LoopReport:
-        """Run one loop. If the cluster or the store fails, the loop ends; an InvariantError also ends the process."""
+    def run_once(self, *, known_pods_only: bool = False) -> LoopReport:
+        """Run one loop. If the cluster or the store fails, the loop ends; an InvariantError also ends the process.
+
+        With ``known_pods_only`` pods that were not pending in the last loop are left to a later one, which also makes all
+        writes unless a group has failed.
+        """
         now = self._clock.now()
         self._loops += 1
         step = _Step(without_future_times(self._memory, now))  # the clock may be set back at any time
         try:
-            state, step.problem = self._look(now, step.memory)
+            state, step.problem = self._look(now, step.memory, known_pods_only=known_pods_only)
             step.memory, step.state, self._is_halted = state.memory, state, state.is_halted
             begun = self._clock.now()
             timed = replace(state, elapsed=lambda: self._clock.now() - begun)
             plan, memory = self._planning.make_plan(timed, self._settings, self._random)
             step.violations = self._check(state, plan, memory)
             plan = without_violations(plan, step.violations)
-            step.plan, step.memory = self._restrain(plan, memory, state, step.problem)
+            waits = known_pods_only and not any(group.failures for group in state.groups.values())
+            step.plan, step.memory = self._restrain(plan, memory, state, forbidden=waits or bool(step.problem))
             step.state = replace(state, memory=step.memory)
             self._covering.save(_with_intent(step.memory, state, step.plan), step.plan.actions, self._settings)
             step.plan = plan = self._write(step, step.plan)
@@ -291,9 +300,9 @@ class Autoscaler:
         soon = [removal.instance_id for removal in going if removal.group == action.group]
         self._covering.cover(action, self._settings, soon)
 
-    def _restrain(self, plan: Plan, after: PlanMemory, state: ClusterState, problem: str) -> tuple[Plan, Memory]:
+    def _restrain(self, plan: Plan, after: PlanMemory, state: ClusterState, *, forbidden: bool) -> tuple[Plan, Memory]:
         """Return the plan with only the writes that may be made now, and the memory after it."""
-        if problem:
+        if forbidden:
             return plan.without_writes(), state.memory
         paused, until = self._find_pause(state.now)
         has_looked = self._has_looked or not self._settings.policy.looks_twice_before_deleting
@@ -320,7 +329,7 @@ class Autoscaler:
             raise InvariantError(f"a plan breaks its rules: {violations}")
         return violations
 
-    def _look(self, now: float, before: Memory) -> tuple[ClusterState, str]:
+    def _look(self, now: float, before: Memory, *, known_pods_only: bool) -> tuple[ClusterState, str]:
         """Return the new state, and why it must not be acted upon (empty: it may).
 
         If the cluster cannot be read, the results of calls wait for the next loop.
@@ -332,6 +341,8 @@ class Autoscaler:
 
         def look() -> tuple[ClusterState, str]:
             seen, problem = self._observer.observe(now, memory, outcomes, removing)
+            if known_pods_only:
+                seen = _with_known_pods(seen, self._last_pending)
             writes = unsettled(memory.writes_in_flight, seen)
             believed = with_evidence(seen, memory) if self._settings.policy.spares_machines_that_ran else seen
             known = as_if_made(memory.last_known, believed, writes)
@@ -353,10 +364,17 @@ class Autoscaler:
                 self._inbox.post_ended(over)
             self._ended_removals = ()
             raise
+        self._last_pending = state.observation.pending
         if not problem:
             settled = self._startup_cleanup.take_settled(state)
             state = replace(state, memory=without_charge(state.memory, settled))
         return state, problem
+
+
+def _with_known_pods(seen: Observation, known: tuple[Pod, ...]) -> Observation:
+    """Return the observation without pending pods that are not among the known ones."""
+    uids = {pod.metadata.uid for pod in known}
+    return replace(seen, pending=tuple(pod for pod in seen.pending if pod.metadata.uid in uids))
 
 
 def _with_intent(memory: Memory, state: ClusterState, plan: Plan) -> Memory:

@@ -111,7 +111,7 @@ class SlowEngine:
     def __init__(self) -> None:
         self.entered, self.may_end = threading.Event(), threading.Event()
 
-    def run_once(self) -> LoopReport:
+    def run_once(self, *, known_pods_only: bool = False) -> LoopReport:  # noqa: ARG002 - as Engine
         self.entered.set()
         assert self.may_end.wait(10)
         return LoopReport(started=NOW, finished=NOW)

@@ -150,9 +150,9 @@ class _InTurn:
         self.next_step_at = engine.next_step_at
         self.batch_window = engine.batch_window
 
-    def run_once(self) -> LoopReport:
+    def run_once(self, *, known_pods_only: bool = False) -> LoopReport:
         with self._turn:
-            return self._engine.run_once()
+            return self._engine.run_once(known_pods_only=known_pods_only)
 
     def step_removals(self) -> object:
         with self._turn:
