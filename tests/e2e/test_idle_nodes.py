@@ -50,10 +50,11 @@ def namespaces(clean: ControlPlane) -> Iterator[ControlPlane]:
         account = f"/api/v1/namespaces/{name}/serviceaccounts/default"  # no pod can be created without it
         wait_until(partial(exists, clean, account), "a service account")
     yield clean
-    clean.request(pod_path("held", ENDING), method="PATCH", body={"metadata": {"finalizers": None}}, content=MERGE)
+    if exists(clean, held := pod_path("held", ENDING)):
+        clean.request(held, method="PATCH", body={"metadata": {"finalizers": None}}, content=MERGE)
     for name in (OTHER_TEAM, ENDING):
         clean.request(f"/api/v1/namespaces/{name}/pods", method="DELETE", body={"gracePeriodSeconds": 0})
-        if name != ENDING:
+        if exists(clean, f"/api/v1/namespaces/{name}"):
             clean.request(f"/api/v1/namespaces/{name}", method="DELETE")
 
 
