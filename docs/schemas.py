@@ -179,11 +179,14 @@ def chart_schema(held: dict[str, Any]) -> dict[str, Any]:
     } | made
     found = _settings_object(home)
     providers = found["properties"]["providers"] | {"type": "object"}
+    told = {
+        "description": "The file of --config: any setting, by section or by flag. Most take effect without a restart."
+    }
     # The template refuses it, in better words.
     found["properties"]["providers"] = {"description": "Not here: providers is a value of its own, beside settings."}
     return held | {
         "definitions": definitions,
-        "properties": held["properties"] | {"settings": found | {"type": "object"}, "providers": providers},
+        "properties": held["properties"] | {"settings": told | found | {"type": "object"}, "providers": providers},
     }
 
 

@@ -156,3 +156,45 @@ def test_a_file_of_settings_fits_its_schema_and_the_charts() -> None:
 )
 def test_what_nodewright_refuses_the_schema_refuses(text: str, where: str) -> None:
     assert _check("settings.schema.json", yaml.safe_load(text)) == [where]
+
+
+@pytest.mark.parametrize("path", [generate.CHART, SCHEMAS / "settings.schema.json"], ids=lambda path: path.name)
+def test_every_key_of_a_schema_has_a_description(path: Path) -> None:
+    schema = json.loads(path.read_text())
+    keys = dict(_keys(schema, "$"))
+    assert len(keys) > 150
+    assert [key for key, found in keys.items() if not _description(found, schema)] == []
+
+
+def test_a_key_without_a_description_is_found() -> None:
+    schema = {
+        "definitions": {"a": {"properties": {"b": {}}}},
+        "items": {"properties": {"c": {"$ref": "#/definitions/a"}}},
+    }
+    keys = dict(_keys(schema, "$"))
+    assert list(keys) == ["$.definitions.a.b", "$.items.c"]
+    assert [_description(found, schema) for found in keys.values()] == ["", ""]
+
+
+def _keys(node: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the schema of each key that an object of the schema may have, with its path."""
+    if isinstance(node, list):
+        for index, part in enumerate(node):
+            yield from _keys(part, f"{path}[{index}]")
+    if not isinstance(node, dict):
+        return
+    for name, part in node.items():
+        if name == "properties":
+            yield from ((f"{path}.{key}", found) for key, found in part.items())
+            for key, found in part.items():
+                yield from _keys(found, f"{path}.{key}")
+        elif name != "default":
+            yield from _keys(part, f"{path}.{name}")
+
+
+def _description(found: dict[str, Any], schema: dict[str, Any]) -> str:
+    """Return the description of a key, or that of the definition which it names."""
+    if "$ref" in found:
+        found = schema["definitions"][found["$ref"].rpartition("/")[2]]
+    text: str = found.get("description", "")
+    return text

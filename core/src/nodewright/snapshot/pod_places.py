@@ -12,11 +12,11 @@ class PodPlaces(Mapping[str, str]):
     Stored per NodePods, in the order of its pods (empty: no place), so that unchanged nodes need no pass over their pods.
     """
 
-    def __init__(self, rolls: Mapping[NodePods, Sequence[str]] | None = None) -> None:
-        self._rolls = rolls or {}
+    def __init__(self, places: Mapping[NodePods, Sequence[str]] | None = None) -> None:
+        self._by_node = places or {}
 
     def __bool__(self) -> bool:
-        return any(any(places) for places in self._rolls.values())
+        return any(any(places) for places in self._by_node.values())
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -29,22 +29,22 @@ class PodPlaces(Mapping[str, str]):
 
     def of(self, node_pods: NodePods) -> Sequence[str]:
         """Return the place of each pod of a node; empty: no place."""
-        found = self._rolls.get(node_pods)
+        found = self._by_node.get(node_pods)
         return found if found is not None else [self._by_id.get(known_as, "") for known_as in node_pods.ids]
 
     def updated(self, later: "PodPlaces") -> "PodPlaces":
         """Return these places, updated with later ones."""
-        rolls = {
+        both = {
             node_pods: [new or old for new, old in zip(later.of(node_pods), self.of(node_pods), strict=True)]
-            for node_pods in self._rolls
+            for node_pods in self._by_node
         }
-        return PodPlaces({**later._rolls, **rolls})
+        return PodPlaces({**later._by_node, **both})
 
     @cached_property
     def _by_id(self) -> dict[str, str]:
         return {
             known_as: place
-            for node_pods, places in self._rolls.items()
+            for node_pods, places in self._by_node.items()
             for known_as, place in zip(node_pods.ids, places, strict=True)
             if place
         }

@@ -113,7 +113,7 @@ class SimulateFlags:
     "--compress",
     type=click.FloatRange(0, 1_000_000, min_open=True),
     metavar="N",
-    help="Replay TRACE in 1/N of its time.",
+    help="Replay TRACE N times as fast.",
 )
 @click.option("--all-at-once", is_flag=True, help="Replay TRACE with all pods pending at the start.")
 @click.option("--set", "given", multiple=True, metavar="FLAG=VALUE", help="A setting; replaces the scenario's.")
