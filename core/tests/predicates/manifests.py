@@ -73,7 +73,7 @@ def refusals(snapshot: Snapshot, asked: Pod) -> dict[str, str]:
 
 
 def assert_agreement(
-    predicate: Predicate, snapshot: Snapshot, pod_class: PodClass, reference: Reference | None = None
+    predicate: Predicate[Any], snapshot: Snapshot, pod_class: PodClass, reference: Reference | None = None
 ) -> None:
     """The mask is true exactly where the explanation is None; asked over the whole and over a part.
 
@@ -83,7 +83,7 @@ def assert_agreement(
         return  # neither is asked about a pod that is turned away
     size = len(snapshot)
     for window in (slice(0, size), slice(size // 3, size - size // 4), slice(size, size)):
-        mask = predicate.mask(snapshot, pod_class, window)
+        mask = predicate.mask(snapshot, predicate.reads(pod_class), window)
         for row in range(window.start, window.stop):
             if snapshot.alive[row]:
                 passes = mask is None or bool(mask[row - window.start])

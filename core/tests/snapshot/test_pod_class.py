@@ -1,11 +1,13 @@
 """Which pods are alike, and how long a class is remembered."""
 
 import gc
+from datetime import UTC, datetime
 from typing import Any
 
 from core.tests.predicates.manifests import pod
 from msgspec.structs import replace
 
+from nodewright.model.meta import ObjectMeta, OwnerReference
 from nodewright.model.pod import (
     Affinity,
     ClaimSource,
@@ -18,6 +20,7 @@ from nodewright.model.pod import (
     Volume,
 )
 from nodewright.model.quantity import Quantity
+from nodewright.model.sharing import Sharing
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.testkit import build_pod
 
@@ -104,3 +107,41 @@ def test_plain_pods() -> None:
     assert not snapshot.class_of(pod(**ports)).is_plain
     assert not snapshot.class_of(pod(**spread)).is_plain
     assert not snapshot.class_of(pod(affinity={"podAntiAffinity": {}})).is_plain
+
+
+def test_a_class_has_only_the_fields_by_which_classes_differ() -> None:
+    """A predicate that reads another field would decide by the first pod of the class: it finds the field empty."""
+    annotated = build_pod("p", annotations={"a": "b"}, owner=("ReplicaSet", "r"), labels={"c": "d"}, created_at=5)
+    seen = Snapshot().class_of(annotated).pod.metadata
+    assert seen == ObjectMeta(name="p", namespace="default", labels={"c": "d"})
+    terminating = replace(annotated.metadata, deletion_timestamp=annotated.metadata.creation_timestamp)
+    assert Snapshot().class_of(replace(annotated, metadata=terminating)).terminating
+
+
+# For each field of a pod's metadata another value than the usual one; True if it makes another class.
+METADATA: dict[str, tuple[Any, bool]] = {
+    "name": ("q", False),
+    "namespace": ("other", True),
+    "uid": ("u", False),
+    "labels": ({"a": "b"}, True),
+    "annotations": ({"a": "b"}, False),
+    "owner_references": ((OwnerReference(kind="Job", name="j"),), False),
+    "creation_timestamp": (datetime(2026, 1, 1, tzinfo=UTC), False),
+    "deletion_timestamp": (datetime(2026, 1, 1, tzinfo=UTC), True),
+    "resource_version": ("7", False),
+    "generation": (7, False),
+}
+
+
+def test_classes_found_by_shared_parts_differ_in_the_same_metadata() -> None:
+    assert set(METADATA) == set(ObjectMeta.__struct_fields__)
+    for field, (value, differs) in METADATA.items():
+        for placed in (True, False):
+            snapshot, sharing = Snapshot(), Sharing()
+            usual = sharing.pod(build_pod("p", node_name="n" if placed else ""))
+            changed = sharing.pod(replace(usual, metadata=replace(usual.metadata, **{field: value})))
+            assert usual.spec.containers is changed.spec.containers
+            first, again = snapshot.class_of(usual, placed=placed), snapshot.class_of(changed, placed=placed)
+            assert (first is not again) == differs, field
+            one, other = snapshot.vocabulary.classes.of_placed([usual, changed])
+            assert (one is not other) == differs, field

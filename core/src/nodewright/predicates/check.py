@@ -1,5 +1,7 @@
 """Check whether pods fit on nodes: all predicates together, in kube-scheduler's default order."""
 
+from typing import Any
+
 import numpy as np
 
 from nodewright.model.reason import Rejection
@@ -18,12 +20,13 @@ from nodewright.predicates import (
     volume_restrictions,
     volume_zone,
 )
+from nodewright.predicates.node_selector import demand_of
 from nodewright.predicates.predicate import Predicate, never
-from nodewright.snapshot.column import Ints, Mask
+from nodewright.snapshot.column import ColumnKey, Ints, Mask
 from nodewright.snapshot.pod_class import PodClass, per_class
 from nodewright.snapshot.snapshot import Snapshot
 
-FILTERS: tuple[Predicate, ...] = (
+FILTERS: tuple[Predicate[Any], ...] = (
     node_unschedulable.PREDICATE,
     node_name.PREDICATE,
     taint_toleration.PREDICATE,
@@ -57,8 +60,8 @@ def feasible(snapshot: Snapshot, pod: PodClass, window: slice | None = None) -> 
 def static_fit(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask:
     """Return a mask of the live rows that pass all static predicates. The caller may change the mask."""
     found: Mask = snapshot.alive[window].copy()
-    for predicate in _static(pod):
-        passing = predicate.mask(snapshot, pod, window)
+    for predicate, read in _static(pod):
+        passing = predicate.mask(snapshot, read, window)
         if passing is not None:
             found &= passing
     return found
@@ -71,17 +74,13 @@ def is_admitted(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask:
     return static_fit(snapshot, pod, window)
 
 
-def static_key(pod: PodClass) -> tuple[object, ...]:
-    """Return a key: plain classes with the same key are admitted to the same nodes."""
-    return _static_key(pod) if pod.has_node_constraints else ()
-
-
 @per_class
-def _static_key(pod: PodClass) -> tuple[object, ...]:
-    spec = pod.spec
-    affinity = spec.affinity.node_affinity if spec.affinity else None
-    selector = tuple(sorted(spec.node_selector.items())) if spec.node_selector else ()
-    return (spec.tolerations, spec.node_name, selector, affinity, bool(spec.resource_claims))
+def static_key(pod: PodClass) -> ColumnKey:
+    """Return a key: plain classes with the same key are admitted to the same nodes.
+
+    It is made of all that static predicates read of the pod, so that it lacks nothing that their masks depend on.
+    """
+    return ColumnKey(*(predicate.reads(pod) for predicate in FILTERS if predicate.is_static))
 
 
 def capacity(snapshot: Snapshot, pod: PodClass, window: slice) -> Ints:
@@ -96,7 +95,7 @@ def explain(snapshot: Snapshot, pod: PodClass, row: int) -> Rejection | None:
         reasons = predicate.refuse_pod(snapshot, pod)
         if reasons is not None:
             return Rejection(predicate=predicate.name, reasons=reasons)
-    names = node_affinity.named_nodes(pod)
+    names = demand_of(pod).names
     if names is not None and snapshot.name(row) not in names:
         return Rejection(predicate=node_affinity.PREDICATE.name)
     for predicate in _concerned(pod):
@@ -107,20 +106,20 @@ def explain(snapshot: Snapshot, pod: PodClass, row: int) -> Rejection | None:
 
 
 @per_class
-def _concerned(pod: PodClass) -> tuple[Predicate, ...]:
+def _concerned(pod: PodClass) -> tuple[Predicate[Any], ...]:
     return tuple(predicate for predicate in FILTERS if predicate.concerns(pod))
 
 
 @per_class
-def _static(pod: PodClass) -> tuple[Predicate, ...]:
-    return tuple(predicate for predicate in _concerned(pod) if predicate.static)
+def _static(pod: PodClass) -> tuple[tuple[Predicate[Any], Any], ...]:
+    return tuple((predicate, predicate.reads(pod)) for predicate in _concerned(pod) if predicate.is_static)
 
 
 @per_class
-def _dynamic(pod: PodClass) -> tuple[Predicate, ...]:
-    return tuple(predicate for predicate in _concerned(pod) if not predicate.static)
+def _dynamic(pod: PodClass) -> tuple[Predicate[Any], ...]:
+    return tuple(predicate for predicate in _concerned(pod) if not predicate.is_static)
 
 
 @per_class
-def _refusing(pod: PodClass) -> tuple[Predicate, ...]:
+def _refusing(pod: PodClass) -> tuple[Predicate[Any], ...]:
     return tuple(predicate for predicate in _concerned(pod) if predicate.refuse_pod is not never)

@@ -12,7 +12,7 @@ def _concerns(pod: PodClass) -> bool:
     return bool(pod.spec.resource_claims)
 
 
-def _mask(_: Snapshot, __: PodClass, ___: slice) -> Mask | None:
+def _mask(_: Snapshot, __: bool, ___: slice) -> Mask | None:
     return None
 
 
@@ -24,4 +24,6 @@ def _refuse_pod(_: Snapshot, pod: PodClass) -> Texts | None:
     return (REASON,) if pod.spec.resource_claims else None
 
 
-PREDICATE = Predicate(name="DynamicResources", mask=_mask, explain=_explain, refuse_pod=_refuse_pod, concerns=_concerns)
+PREDICATE = Predicate(
+    name="DynamicResources", reads=_concerns, mask=_mask, explain=_explain, refuse_pod=_refuse_pod, concerns=_concerns
+)

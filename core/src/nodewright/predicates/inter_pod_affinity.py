@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nodewright.predicates.affinity_terms import NO_LABELS, Namespaces, Term, marks_of_guard, terms_of, with_selected
-from nodewright.predicates.predicate import Predicate, Texts
+from nodewright.predicates.predicate import Predicate, Texts, whole
 from nodewright.snapshot.column import Ids, Mask
 from nodewright.snapshot.domains import DomainQuery, Shortlist
 from nodewright.snapshot.node_table import NodeTable
@@ -186,4 +186,4 @@ def _pods_near(snapshot: Snapshot, labels: Mapping[str, str], counted: Counted) 
     return snapshot.domain_counts(query).pods_in(snapshot.vocabulary.value_id(key, value))
 
 
-PREDICATE = Predicate(name="InterPodAffinity", mask=_mask, explain=_explain, refuse_pod=_refuse_pod)
+PREDICATE = Predicate(name="InterPodAffinity", reads=whole, mask=_mask, explain=_explain, refuse_pod=_refuse_pod)

@@ -14,11 +14,15 @@ def _names_node(pod: PodClass) -> bool:
     return bool(pod.spec.node_name)
 
 
-def _mask(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask | None:
-    if not pod.spec.node_name:
+def _named(pod: PodClass) -> str:
+    return pod.spec.node_name
+
+
+def _mask(snapshot: Snapshot, name: str, window: slice) -> Mask | None:
+    if not name:
         return None
     found = np.zeros(window.stop - window.start, dtype=np.bool_)
-    row = snapshot.find_row(pod.spec.node_name)
+    row = snapshot.find_row(name)
     if row is not None and window.start <= row < window.stop:
         found[row - window.start] = True
     return found
@@ -29,4 +33,4 @@ def _explain(snapshot: Snapshot, pod: PodClass, row: int) -> Texts | None:
     return (REASON,) if wanted and wanted != snapshot.node(row).name else None
 
 
-PREDICATE = Predicate(name="NodeName", mask=_mask, explain=_explain, concerns=_names_node, static=True)
+PREDICATE = Predicate(name="NodeName", reads=_named, mask=_mask, explain=_explain, concerns=_names_node)

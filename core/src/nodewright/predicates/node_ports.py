@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nodewright.model.pod import PodSpec
-from nodewright.predicates.predicate import Predicate, Texts
+from nodewright.predicates.predicate import Predicate, Texts, whole
 from nodewright.snapshot.column import Mask
 from nodewright.snapshot.domains import DomainQuery
 from nodewright.snapshot.node_table import row_numbers
@@ -65,4 +65,4 @@ def _explain(snapshot: Snapshot, pod: PodClass, row: int) -> Texts | None:
     return None
 
 
-PREDICATE = Predicate(name="NodePorts", mask=_mask, explain=_explain, concerns=_concerns)
+PREDICATE = Predicate(name="NodePorts", reads=whole, mask=_mask, explain=_explain, concerns=_concerns)

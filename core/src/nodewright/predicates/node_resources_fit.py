@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from nodewright.predicates.predicate import Predicate, Texts
+from nodewright.predicates.predicate import Predicate, Texts, whole
 from nodewright.snapshot.column import Ints, Mask
 from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.requests import PODS
@@ -61,4 +61,4 @@ def _explain(snapshot: Snapshot, pod: PodClass, row: int) -> Texts | None:
     return tuple(reasons) or None
 
 
-PREDICATE = Predicate(name="NodeResourcesFit", mask=amounts_fit, explain=_explain)
+PREDICATE = Predicate(name="NodeResourcesFit", reads=whole, mask=amounts_fit, explain=_explain)

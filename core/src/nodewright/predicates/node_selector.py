@@ -1,7 +1,7 @@
 """Node selectors, as columns over many nodes and as a test of one node (as in component-helpers' nodeaffinity)."""
 
 from collections.abc import Iterable
-from functools import reduce
+from functools import cached_property, reduce
 
 import numpy as np
 
@@ -21,17 +21,37 @@ _UNKNOWN = -2
 class NodeDemand:
     """A pod's nodeSelector and required terms; equal demands share one column."""
 
-    __slots__ = ("equal", "key", "selector")
-
     def __init__(self, equal: dict[str, str] | None, selector: NodeSelector | None) -> None:
         self.equal = tuple(sorted(equal.items())) if equal else ()
         self.selector = selector
         self.key = ColumnKey("node demand", self.equal, selector)
 
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NodeDemand) and self.key == other.key
+
     @property
     def is_free(self) -> bool:
         """Return whether every node meets the demand."""
         return not self.equal and self.selector is None
+
+    @cached_property
+    def names(self) -> frozenset[str] | None:
+        """The names of the only nodes that PreFilter admits; None if a term does not restrict the name.
+
+        A list of several names counts here, although the filter itself then refuses it.
+        """
+        if self.selector is None or not self.selector.node_selector_terms:
+            return None
+        names: set[str] = set()
+        for term in self.selector.node_selector_terms:
+            named = _names_of_term(term)
+            if named is None:
+                return None
+            names |= named
+        return frozenset(names)
 
     def mask(self, table: NodeTable, window: slice) -> Mask:
         """Return a mask of the rows that meet the demand."""
@@ -67,6 +87,11 @@ def matches_node(selector: NodeSelector, labels: Labels, name: str = "") -> bool
     Without a name, field requirements are ignored (PersistentVolumes).
     """
     return any(_term_holds(term, labels, name) for term in selector.node_selector_terms)
+
+
+def _names_of_term(term: NodeSelectorTerm) -> set[str] | None:
+    lists = [set(r.values) for r in term.match_fields if r.key == NAME_FIELD and r.operator == "In"]
+    return set.intersection(*lists) if lists else None
 
 
 def _term_holds(term: NodeSelectorTerm, labels: Labels, name: str) -> bool:

@@ -16,8 +16,8 @@ def _tolerates_cordon(pod: PodClass) -> bool:
     return any(tolerates(toleration, CORDON) for toleration in pod.spec.tolerations)
 
 
-def _mask(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask | None:
-    if _tolerates_cordon(pod):
+def _mask(snapshot: Snapshot, tolerated: bool, window: slice) -> Mask | None:
+    if tolerated:
         return None
     return snapshot.schedulable[window]
 
@@ -27,4 +27,4 @@ def _explain(snapshot: Snapshot, pod: PodClass, row: int) -> Texts | None:
     return (REASON,) if snapshot.node(row).spec.unschedulable and not tolerated else None
 
 
-PREDICATE = Predicate(name="NodeUnschedulable", mask=_mask, explain=_explain, static=True)
+PREDICATE = Predicate(name="NodeUnschedulable", reads=_tolerates_cordon, mask=_mask, explain=_explain)

@@ -7,7 +7,7 @@ import numpy as np
 
 from nodewright.model.cluster import CsiNode, PersistentVolumeClaim
 from nodewright.model.pod import Volume
-from nodewright.predicates.predicate import Predicate, Texts
+from nodewright.predicates.predicate import Predicate, Texts, whole
 from nodewright.predicates.volumes import claims_of, class_of_claim, per_context
 from nodewright.snapshot.column import Ids, Ints, Mask
 from nodewright.snapshot.context import Context
@@ -163,4 +163,4 @@ def _counted(attachments: frozenset[_Attachment], csi_node: CsiNode | None) -> s
     return {(a.driver, a.handle) for a in attachments if not a.in_tree or a.in_tree in migrated}
 
 
-PREDICATE = Predicate(name="NodeVolumeLimits", mask=_mask, explain=_explain, concerns=_may_attach)
+PREDICATE = Predicate(name="NodeVolumeLimits", reads=whole, mask=_mask, explain=_explain, concerns=_may_attach)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from nodewright.model.pod import TopologySpreadConstraint
 from nodewright.predicates.node_selector import NodeDemand, demand_column, demand_of
-from nodewright.predicates.predicate import Predicate, Texts
+from nodewright.predicates.predicate import Predicate, Texts, whole
 from nodewright.predicates.selectors import Selector, SelectorRequirement, parse_selector
 from nodewright.predicates.taint_toleration import Tolerance, tolerance_column, tolerance_of
 from nodewright.snapshot.column import ColumnKey, Ids, Ints, Mask
@@ -185,5 +185,5 @@ def _concerns(pod: PodClass) -> bool:
 
 
 PREDICATE = Predicate(
-    name="PodTopologySpread", mask=_mask, explain=_explain, refuse_pod=_refuse_pod, concerns=_concerns
+    name="PodTopologySpread", reads=whole, mask=_mask, explain=_explain, refuse_pod=_refuse_pod, concerns=_concerns
 )

@@ -50,6 +50,12 @@ class Tolerance:
         self.tolerations = tolerations
         self.key = ColumnKey("tolerance", tolerations)
 
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Tolerance) and self.key == other.key
+
     def mask(self, table: NodeTable, window: slice) -> Mask:
         """Return a mask of the rows whose hard taints are all tolerated."""
         sets, where = np.unique(_taint_sets(table)[window], return_inverse=True)
@@ -89,12 +95,12 @@ def _taint_set_ids(table: NodeTable, window: slice) -> Ids:
     return ids
 
 
-def _mask(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask | None:
-    return tolerance_column(snapshot, tolerance_of(pod))[window]
+def _mask(snapshot: Snapshot, tolerance: Tolerance, window: slice) -> Mask | None:
+    return tolerance_column(snapshot, tolerance)[window]
 
 
 def _explain(snapshot: Snapshot, pod: PodClass, row: int) -> Texts | None:
     return None if tolerates_all(pod.spec.tolerations, snapshot.node(row).spec.taints) else (REASON,)
 
 
-PREDICATE = Predicate(name="TaintToleration", mask=_mask, explain=_explain, static=True)
+PREDICATE = Predicate(name="TaintToleration", reads=tolerance_of, mask=_mask, explain=_explain)

@@ -10,7 +10,7 @@ from nodewright.model.meta import Requirement
 from nodewright.model.pod import Volume
 from nodewright.model.quantity import ZERO, Quantity
 from nodewright.predicates.node_selector import matches_node, requirement_mask, selector_mask
-from nodewright.predicates.predicate import Predicate, Texts
+from nodewright.predicates.predicate import Predicate, Texts, whole
 from nodewright.predicates.selectors import Labels, Selector, parse_requirement, parse_selector
 from nodewright.predicates.volumes import (
     WAIT_FOR_CONSUMER,
@@ -300,4 +300,6 @@ def _is_free_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool
     return selector is not None and selector.matches(volume.metadata.labels)
 
 
-PREDICATE = Predicate(name="VolumeBinding", mask=_mask, explain=_explain, refuse_pod=_refuse_pod, concerns=has_claims)
+PREDICATE = Predicate(
+    name="VolumeBinding", reads=whole, mask=_mask, explain=_explain, refuse_pod=_refuse_pod, concerns=has_claims
+)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from nodewright.model.pod import Iscsi, Rbd, Volume
-from nodewright.predicates.predicate import Predicate, Texts
+from nodewright.predicates.predicate import Predicate, Texts, whole
 from nodewright.predicates.volumes import claims_of, missing_claim, per_context
 from nodewright.snapshot.column import Ids, Mask
 from nodewright.snapshot.context import Context
@@ -116,5 +116,5 @@ def _refuse_pod(snapshot: Snapshot, pod: PodClass) -> Texts | None:
 
 
 PREDICATE = Predicate(
-    name="VolumeRestrictions", mask=_mask, explain=_explain, refuse_pod=_refuse_pod, concerns=_concerns
+    name="VolumeRestrictions", reads=whole, mask=_mask, explain=_explain, refuse_pod=_refuse_pod, concerns=_concerns
 )

@@ -4,7 +4,7 @@ import numpy as np
 
 from nodewright.model.cluster import PersistentVolume, PersistentVolumeClaim
 from nodewright.model.node import ZONE_LABEL
-from nodewright.predicates.predicate import Predicate, Texts
+from nodewright.predicates.predicate import Predicate, Texts, whole
 from nodewright.predicates.volumes import WAIT_FOR_CONSUMER, class_name_of_claim, missing_claim, per_context
 from nodewright.snapshot.column import Ids, Mask
 from nodewright.snapshot.context import Context
@@ -106,4 +106,6 @@ def _fault(claim: PersistentVolumeClaim, context: Context) -> str | None:
     return None if storage_class.volume_binding_mode == WAIT_FOR_CONSUMER else "PersistentVolume had no name"
 
 
-PREDICATE = Predicate(name="VolumeZone", mask=_mask, explain=_explain, refuse_pod=_refuse_pod, concerns=_concerns)
+PREDICATE = Predicate(
+    name="VolumeZone", reads=whole, mask=_mask, explain=_explain, refuse_pod=_refuse_pod, concerns=_concerns
+)

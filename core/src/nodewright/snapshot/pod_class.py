@@ -4,6 +4,7 @@ Two pods of one class are interchangeable to every predicate, so that each predi
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from hashlib import sha256
 from itertools import count
 from typing import Any, NamedTuple, TypeVar
@@ -21,6 +22,8 @@ T = TypeVar("T")
 # Numbers are never used again, so that a value cached by number is never used for another class.
 _IDS = count()
 _MAX_PARTS = 2**14
+# In a class only whether a pod terminates counts, not since when.
+_TERMINATING = datetime.fromtimestamp(0, tz=UTC)
 # The fields of a spec after nodeName: pods of one class on different nodes share these.
 _BUT_NODE = slice(PodSpec.__struct_fields__.index("node_name") + 1, None)
 
@@ -30,8 +33,8 @@ class PodClass:
 
     ``requests`` are those of an incoming pod, ``placed_requests`` those of a running one (in-place resizes).
     ``is_plain``: on nodes that admit the pod, only amounts of resources decide how many pods of the class fit.
-    ``has_node_constraints``: the pod restricts or extends the nodes that admit it. ``pod`` represents the class: read only its
-    fields for scheduling.
+    ``pod`` represents the class: it has only the fields by which classes differ (``_identity``) and, for messages, the
+    name of the first pod. A predicate that reads other metadata finds it empty.
     """
 
     __slots__ = (
@@ -58,7 +61,6 @@ class PodClass:
         self.requests: Mapping[str, int] = pod_requests(pod, placed=False)
         self.placed_requests = pod_requests(pod, placed=True) if _is_resized(pod) else self.requests
         self.is_plain = _is_plain(pod.spec)
-        self.has_node_constraints = _has_node_constraints(pod.spec)
         self.claims = tuple(claim_key(pod, volume) for volume in pod.spec.volumes if has_claim(volume))
         self.compiled: dict[object, Any] = {}
 
@@ -163,10 +165,13 @@ class PodClasses:
         self._by_pod.pop(uid, None)
 
     def _intern(self, pod: Pod) -> PodClass:
-        key = encode_part(_identity(pod))
+        identity = _identity(pod)
+        key = encode_part(identity)
         found = self._by_key.get(key)
         if found is None:
-            found = self._by_key[key] = PodClass(next(_IDS), pod)
+            meta, spec, _ = identity
+            named = msgspec.structs.replace(meta, name=pod.metadata.name)
+            found = self._by_key[key] = PodClass(next(_IDS), Pod(metadata=named, spec=spec, status=pod.status))
         return found
 
 
@@ -218,11 +223,6 @@ def _is_plain(spec: PodSpec) -> bool:
     return free and not ports and not spec.topology_spread_constraints and not volumes
 
 
-def _has_node_constraints(spec: PodSpec) -> bool:
-    named = spec.node_name or spec.node_selector or spec.affinity
-    return bool(named or spec.tolerations or spec.resource_claims)
-
-
 def has_claim(volume: Volume) -> bool:
     return volume.persistent_volume_claim is not None or volume.ephemeral is not None
 
@@ -251,14 +251,26 @@ def _is_changing(pod: Pod) -> bool:
     return pod.metadata.deletion_timestamp is not None or _is_resized(pod)
 
 
-def _identity(pod: Pod) -> tuple[object, ...]:
+def _identity(pod: Pod) -> tuple[ObjectMeta, PodSpec, dict[str, int] | None]:
+    """Return what tells classes apart: the metadata and the spec that predicates may read, and the requests if resized.
+
+    Metadata that is added here must also be in ``has_only_parts``, and in the keys of parts in ``PodClasses.of`` and
+    ``of_placed``, which find a class without this; and in ``kind_of`` if pods that differ in it need other groups.
+    """
     meta, spec = pod.metadata, pod.spec
     if any(is_content(volume) for volume in spec.volumes):
         # The volume with a pod's token has a name of its own in every pod.
         spec = msgspec.structs.replace(spec, volumes=tuple(v for v in spec.volumes if not is_content(v)))
     requests = pod_requests(pod, placed=True) if _is_resized(pod) else None
-    own_claims = (meta.name, meta.uid) if any(volume.ephemeral for volume in pod.spec.volumes) else None
-    return (meta.namespace, meta.labels, spec, meta.deletion_timestamp is not None, requests, own_claims)
+    has_own_claims = any(volume.ephemeral for volume in pod.spec.volumes)
+    read = ObjectMeta(
+        name=meta.name if has_own_claims else "",
+        uid=meta.uid if has_own_claims else "",
+        namespace=meta.namespace,
+        labels=meta.labels,
+        deletion_timestamp=None if meta.deletion_timestamp is None else _TERMINATING,
+    )
+    return read, spec, requests
 
 
 def _is_resized(pod: Pod) -> bool:

@@ -50,6 +50,13 @@ def test_a_real_node_loses_what_is_its_own() -> None:
     assert not opened.node.spec.unschedulable
 
 
+def test_a_new_node_has_not_the_age_of_the_node_that_it_is_copied_from() -> None:
+    world = World()
+    world.add_group("g", 1, created_at=world.now - 1000)
+    assert world.nodes[0].created
+    assert template(world).node.metadata.creation_timestamp is None
+
+
 def test_a_good_node_wins_over_the_providers_description() -> None:
     world = World()
     world.add_group("g", size=1, cpu="4")

@@ -107,12 +107,13 @@ def _source(group: GroupState, sample: SampleNode | None) -> _Source | None:
 
 
 def sanitized(node: Node, name: str, settings: TemplateSettings) -> Node:
-    """Return the node as it will be once it is up: without taints of starting, failing or being deleted."""
+    """Return the node as it will be once it is up: without taints of starting, failing or being deleted, and of no age."""
     labels = {**node.metadata.labels, HOSTNAME_LABEL: name, TEMPLATE_LABEL: "true"}
     taints = tuple(taint for taint in node.spec.taints if not _is_passing(taint, settings))
     unschedulable = node.spec.unschedulable and not settings.scale_from_unschedulable
     spec = replace(node.spec, taints=taints, unschedulable=unschedulable, provider_id="")
-    return replace(node, metadata=replace(node.metadata, name=name, uid="", labels=labels), spec=spec)
+    meta = replace(node.metadata, name=name, uid="", labels=labels, creation_timestamp=None)
+    return replace(node, metadata=meta, spec=spec)
 
 
 def _is_passing(taint: Taint, settings: TemplateSettings) -> bool:
