@@ -29,8 +29,9 @@ def _introduction() -> list[str]:
     modes = [f"| `{name}` | {mode.title} |" for name, mode in MODES.items()]
     cases = [f"| `{name}` | {make().title} |" for name, make in CASES.items()]
     return [
-        "# Failover",
+        "# Failover: benchmark",
         "",
+        "This page is a benchmark; what happens when a machine fails is in [architecture.md](architecture.md#a-failed-machine-becomes-a-backoff-and-a-new-plan).",
         "How long pods wait when a node group does not deliver. `make bench-failover` writes this page; every figure",
         "is of whole loops on virtual time against the fake provider, and the same each time.",
         "[Through the plugins of AWS, GCE and Azure](failover-clouds.md) it is measured too.",

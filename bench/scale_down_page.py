@@ -45,8 +45,9 @@ def _not_run(missing: Sequence[str]) -> list[str]:
 
 def _introduction(shown: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return [
-        "# Scale-down",
+        "# Scale-down: benchmark",
         "",
+        "This page is a benchmark; what scale-down does is in [behaviour/scale-down.md](behaviour/scale-down.md).",
         "What removing nodes saves on a production trace (openb: 8,152 pods, 27 kinds of nodes, 149 days), beside what",
         "no autoscaler can beat. `python bench/scale_down.py --page` writes this page but for the notes at its end, which it",
         "keeps; every figure is of whole loops on virtual time against the fake provider, and the same each time.",

@@ -41,7 +41,6 @@ class PodClass:
         "__weakref__",
         "claims",
         "compiled",
-        "has_node_constraints",
         "id",
         "is_plain",
         "labels",

@@ -54,7 +54,7 @@ def reason_not_old_enough(state: ClusterState, name: str, since: float) -> Unrem
     ready = is_ready_node(state, name)
     what = "unneeded" if ready else "unready and unneeded"
     code = UnremovableCode.NOT_UNNEEDED_LONG_ENOUGH if ready else UnremovableCode.NOT_UNREADY_LONG_ENOUGH
-    return Unremovable(code=code, message=f"{what} for {state.now - since:g} s, removable after {needed:g} s")
+    return Unremovable(code=code, message=f"{what} for {state.now - since:g} s, must be for more than {needed:g} s")
 
 
 def tainted_at(node: Node, key: str) -> float | None:

@@ -1,0 +1,26 @@
+"""docs/behaviour/reasons.md has every reason why a node is kept, a pod blocks it, and a group is not used."""
+
+import re
+from enum import StrEnum
+from pathlib import Path
+
+import pytest
+
+from nodewright.model.reason import BlockingCode, SkipCode, UnremovableCode
+
+PAGE = Path(__file__).parents[2] / "docs/behaviour/reasons.md"
+
+
+@pytest.mark.parametrize(
+    ("heading", "codes"),
+    [
+        ("Why a node is kept", UnremovableCode),
+        ("Why a pod blocks its node", BlockingCode),
+        ("Why a group is not used for a pod", SkipCode),
+    ],
+)
+def test_every_reason_is_in_its_table(heading: str, codes: type[StrEnum]) -> None:
+    _, _, section = PAGE.read_text().partition(f"## {heading}\n")
+    rows = re.findall(r"^\| ([A-Za-z_, ]+) \|", section.partition("\n## ")[0], re.MULTILINE)
+    listed = [name for row in rows[1:] for name in row.split(", ")]
+    assert sorted(listed) == sorted(codes)
