@@ -30,6 +30,7 @@ from nodewright_simulator.journal import Journal, What
 from nodewright_simulator.result import (
     Decision,
     FinalState,
+    Interrupted,
     NodeHours,
     Series,
     SimulationResult,
@@ -153,6 +154,7 @@ class Recorder:
         self._violations: list[str] = []
         self._problems: list[str] = []
         self._removals = list[RemovalEnded]()
+        self._interrupted = list[Interrupted]()
 
     @property
     def state(self) -> ClusterState | None:
@@ -188,6 +190,13 @@ class Recorder:
     def take_removals(self, ended: Iterable[RemovalEnded]) -> None:
         """How removals ended."""
         self._removals += ended
+
+    def take_interrupted(self, under_way: Iterable[Removing], at: float) -> None:
+        """Record removals that did not end before their engine did; those that a crash ended are known."""
+        known = {(ended.removal.node, ended.started) for ended in self._removals}
+        self._interrupted += [
+            Interrupted(held, at) for held in under_way if (held.removal.node, held.started) not in known
+        ]
 
     def take_crash(self, answer: object, under_way: Iterable[Removing]) -> None:
         """Record what was written before the engine died; ``answer`` is the result of its last call.
@@ -242,6 +251,7 @@ class Recorder:
             violations=tuple(self._violations),
             problems=tuple(self._problems),
             removals=tuple(self._removals),
+            interrupted=tuple(self._interrupted),
             pod_waits=waits,
             journal=journal.facts(),
             audit=self.audit.records(),

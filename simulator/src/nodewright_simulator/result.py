@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from nodewright.actuation import AuditRecord, Event
 from nodewright.engine.report import LoopReport
 from nodewright.engine.status import StatusReport
-from nodewright.model.removal import RemovalEnded
+from nodewright.model.removal import RemovalEnded, Removing
 from nodewright_simulator.journal import Fact
 
 # Reasons of events: a scale-up that failed, and other failures.
@@ -118,6 +119,13 @@ class FinalState:
     ready_nodes: int
 
 
+class Interrupted(NamedTuple):
+    """A removal that was under way when its engine stopped or the run ended, at ``at`` (epoch seconds)."""
+
+    removing: Removing
+    at: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class SimulationResult:
     """Everything a report is drawn from; times in epoch seconds.
@@ -126,7 +134,8 @@ class SimulationResult:
     total of machines accepted. ``violations`` are planned actions that the independent check refused.
     ``pod_waits`` are seconds from creation to start, of each pod that started; ``still_waiting`` is about the pods that wait
     at the end, for as long as they have waited, and ``waiting`` about both. Pods that were deleted before they started
-    are in none of them. ``removals`` are those that ended, ``status`` is how the engine saw things at the end, ``last_loop`` what it saw and
+    are in none of them. ``removals`` are those that ended, ``interrupted`` those whose engine
+    ended before them (the next engine may go on with them, and report them as its own), ``status`` is how the engine saw things at the end, ``last_loop`` what it saw and
     planned last.
     """
 
@@ -147,6 +156,7 @@ class SimulationResult:
     violations: Sequence[str] = ()
     problems: Sequence[str] = ()
     removals: Sequence[RemovalEnded] = ()
+    interrupted: Sequence[Interrupted] = ()
     pod_waits: Mapping[str, float] = field(default_factory=dict)
     journal: Sequence[Fact] = ()
     audit: Sequence[AuditRecord] = ()

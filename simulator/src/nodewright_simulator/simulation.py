@@ -301,6 +301,7 @@ class Simulation:
     def stopped(self, engine: Autoscaler | None, at: float) -> None:
         if engine is not None:
             self._recorder.take_removals(engine.unreported())
+            self._recorder.take_interrupted(engine.under_way(), at)
         self._pacing.ran(math.inf, settled=True)
         self._cloud_due = min(self._cloud_due, at)
 
@@ -369,6 +370,7 @@ class Simulation:
         self._meter.advance(end)
         if self.engine.alive is not None:
             self._recorder.take_removals(self.engine.alive.unreported())
+            self._recorder.take_interrupted(self.engine.alive.under_way(), end)
         self._meter.sample(self.kubelets.machine_counts())
         result = self._recorder.result(
             title=self._options.title,

@@ -50,6 +50,29 @@ def _each(result: SimulationResult) -> Iterator[dict[str, Any]]:
             "message": over.message,
             "evicted": list(over.evicted),
         }
+    for removing, at in result.interrupted:
+        node = removing.removal.node
+        evicted = list(_evicted(result, node, removing.started, at))
+        if any(
+            over.removal.node == node and over.at >= at and {*evicted} <= {*over.evicted} for over in result.removals
+        ):
+            continue  # the next engine went on with it
+        yield {
+            "node": node,
+            "group": str(removing.removal.group),
+            "reason": str(removing.removal.reason),
+            "started": removing.started,
+            "ended": None,
+            "result": "Interrupted",
+            "message": "the engine or the run ended before it did",
+            "evicted": evicted,
+        }
+
+
+def _evicted(result: SimulationResult, node: str, since: float, until: float) -> Iterator[str]:
+    for fact in result.journal:
+        if fact.what == What.POD_EVICTED and fact.where == node and since <= fact.at <= until:
+            yield fact.name
 
 
 def _reasons(removed: list[RemovalEnded]) -> Counter[str]:
