@@ -15,7 +15,7 @@ from nodewright_simulator.agenda import Agenda
 from nodewright_simulator.cluster import SimulatedCluster
 from nodewright_simulator.controllers import start_daemons
 from nodewright_simulator.journal import Journal, What
-from nodewright_simulator.node_faults import named_anew
+from nodewright_simulator.node_faults import renamed_copy
 
 _NOT_READY = Taint(key="node.kubernetes.io/not-ready", effect="NoSchedule")
 
@@ -85,7 +85,7 @@ class Kubelets:
             name = f"{node.name}-renamed" if renamed else node.name
             if machine in self._nodes and self._cluster.live.find_row(self._nodes[machine]) is None:
                 self._nodes[machine] = name
-                self._cluster.add_node(named_anew(node, name, at), at)
+                self._cluster.add_node(renamed_copy(node, name, at), at)
                 start_daemons(self._cluster, name, at)
 
     def _sync_group(self, ref: GroupRef, running: dict[str, NodeStart], at: float) -> bool:

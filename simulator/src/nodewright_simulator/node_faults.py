@@ -57,7 +57,7 @@ def touch(cluster: SimulatedCluster, names: Iterable[str], how: str, at: float) 
             deleted.append(node)
         elif how in (DOUBLE, TWIN):
             if cluster.live.find_row(_double_of(name)) is None:
-                cluster.add_node(turned(named_anew(node, _double_of(name), at), ready=how == TWIN, at=at), at)
+                cluster.add_node(turned(renamed_copy(node, _double_of(name), at), ready=how == TWIN, at=at), at)
         elif how == CORDON:
             cluster.change_node(replace(node, spec=replace(node.spec, unschedulable=True)))
         elif how == LABEL:
@@ -87,7 +87,7 @@ def _labelled(node: Node, labels: dict[str, str]) -> Node:
     return replace(node, metadata=replace(node.metadata, labels=labels))
 
 
-def named_anew(node: Node, name: str, at: float) -> Node:
+def renamed_copy(node: Node, name: str, at: float) -> Node:
     """Return the object that a kubelet registers for the node's machine ``at`` under another name."""
     created = datetime.fromtimestamp(at, tz=UTC)
     labels = {**node.metadata.labels, HOSTNAME_LABEL: name}

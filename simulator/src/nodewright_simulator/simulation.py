@@ -240,7 +240,7 @@ class Simulation:
         while moment <= self._options.end and not self._is_idle(moment):
             self._clock.advance_to(moment)
             if self._world_due() <= moment:
-                self._let_happen(moment)
+                self._run_due_happenings(moment)
             elif self._removals_due() <= moment:
                 self._step_removals()
             elif self._pacing.next_loop() <= moment:
@@ -263,7 +263,7 @@ class Simulation:
     def _world_due(self) -> float:
         return min(self.agenda.next_due(), self._cloud_due)
 
-    def _let_happen(self, at: float) -> None:
+    def _run_due_happenings(self, at: float) -> None:
         """All that the clouds and the cluster do at one moment, then the scheduler."""
         self._meter.advance(at)
         if self._cloud_due <= at:
@@ -311,7 +311,9 @@ class Simulation:
         assert alive is not None
         hosted = _HostedEngine(alive, self._loop, self._step_removals)
         end = self._options.end
-        waits = _WorldAlarm(self._clock, end, self._world_due, self._let_happen, lambda: self.cluster.found_no_place)
+        waits = _WorldAlarm(
+            self._clock, end, self._world_due, self._run_due_happenings, lambda: self.cluster.found_no_place
+        )
         Daemon(hosted, self._clock, waits, may_go_on=lambda: self._clock.now() < end, on_report=lambda _: None).run()
 
     def _loop(self, *, known_pods_only: bool = False) -> LoopReport | None:
@@ -427,13 +429,13 @@ class _WorldAlarm:
         found_no_place: Callable[[], int],
     ) -> None:
         self._clock, self._end = clock, end
-        self._next_due, self._let_happen, self._found_no_place = next_due, let_happen, found_no_place
+        self._next_due, self._run_due_happenings, self._found_no_place = next_due, let_happen, found_no_place
 
     def wait(self, seconds: float) -> bool:
         until, before = min(self._clock.now() + seconds, self._end), self._found_no_place()
         while (due := self._next_due()) <= until:
             self._clock.advance_to(due)
-            self._let_happen(due)
+            self._run_due_happenings(due)
             if self._found_no_place() > before:
                 return True
         self._clock.advance_to(until)

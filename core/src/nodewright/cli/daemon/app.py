@@ -22,7 +22,7 @@ from nodewright.adapters.web import HealthCheck, WebServer
 from nodewright.cli.daemon.debug_server import DebugServer
 from nodewright.cli.daemon.leader_state import LeaderState
 from nodewright.cli.daemon.reload import Reloader
-from nodewright.cli.daemon.shadow import ShadowTeller
+from nodewright.cli.daemon.shadow import ShadowReporter
 from nodewright.engine.autoscaler import Autoscaler
 from nodewright.engine.daemon import Daemon
 from nodewright.engine.planning import DryRunPlanning
@@ -124,7 +124,7 @@ class ReportParts:
     metrics: Metrics
     health: HealthCheck
     debug_server: DebugServer
-    shadow: ShadowTeller | None
+    shadow: ShadowReporter | None
     servers: tuple[WebServer, ...]
 
 
@@ -283,7 +283,7 @@ class DaemonApp:
         if self._cluster.kube_events is not None:
             self._process.conditions.see("events", self._cluster.kube_events.problem)
         if report.state is not None:
-            tell_unreadable(self._process.conditions, report.state.observation)
+            log_unreadable(self._process.conditions, report.state.observation)
         self.log.say(
             report.problem or "loop",
             level="warning" if report.problem else "info",
@@ -324,7 +324,7 @@ class DaemonApp:
         return not self._stopping
 
 
-def tell_unreadable(conditions: ConditionLog, seen: Observation) -> None:
+def log_unreadable(conditions: ConditionLog, seen: Observation) -> None:
     """Log each provider and each group once when it can no longer be read."""
     failing = {name: provider.problem for name, provider in seen.providers.items()}
     for name, problem in failing.items():

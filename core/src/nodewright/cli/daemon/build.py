@@ -33,7 +33,7 @@ from nodewright.cli.daemon.app import CallMeter, ClusterParts, DaemonApp, Engine
 from nodewright.cli.daemon.debug_server import DebugServer
 from nodewright.cli.daemon.leader_state import LeaderState
 from nodewright.cli.daemon.reload import watch_settings
-from nodewright.cli.daemon.shadow import ShadowTeller
+from nodewright.cli.daemon.shadow import ShadowReporter
 from nodewright.cli.settings.flags import SettingsSource
 from nodewright.engine.planning import DryRunPlanning
 from nodewright.engine.ports import Ports
@@ -213,7 +213,7 @@ def _build_report(
     health = HealthCheck(health_limits(settings), process.clock)
     debug_server = DebugServer(process.clock, cluster.leader.excuse)
     name = settings.cluster.status_config_map_name
-    shadow = None if shadow_seed is None else ShadowTeller(cluster.caches, name, process.log, metrics, shadow_seed)
+    shadow = None if shadow_seed is None else ShadowReporter(cluster.caches, name, process.log, metrics, shadow_seed)
     private = {**debug_server.pages(), **(shadow.pages() if shadow is not None else {})}
     return ReportParts(
         meter=meter,

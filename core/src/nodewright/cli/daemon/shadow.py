@@ -27,7 +27,7 @@ _MESSAGES = {
 }
 
 
-class ShadowTeller:
+class ShadowReporter:
     """``status_name`` is the other autoscaler's status ConfigMap, which ``caches`` watch."""
 
     def __init__(self, caches: Caches, status_name: str, log: JsonLog, metrics: Metrics, seed: int) -> None:

@@ -134,9 +134,7 @@ def explain_node(state: ClusterState, plan: Plan, settings: Settings, name: str)
         fate=fate,
         is_ready=is_ready(node, settings.templates),
         reason=told,
-        note=_as_things_are(told, pods)
-        if removing or planned or told
-        else _note(state, plan, settings.scale_down, node),
+        note=_places_now(told, pods) if removing or planned or told else _note(state, plan, settings.scale_down, node),
         removal=removing.removal if removing is not None else planned,
         stage=removing.stage if removing is not None else None,
         group=_group(state, name),
@@ -183,7 +181,7 @@ def _note(state: ClusterState, plan: Plan, settings: ScaleDownSettings, node: No
     return _STARTING if is_starting else _NOT_PLANNED
 
 
-def _as_things_are(reason: Unremovable | None, pods: Iterable[PodAfterDrain]) -> str:
+def _places_now(reason: Unremovable | None, pods: Iterable[PodAfterDrain]) -> str:
     """Return what a new simulation would find for a node that is not simulated again yet; empty for any other node."""
     if reason is None or reason.code != UnremovableCode.RECENTLY_UNREMOVABLE:
         return ""

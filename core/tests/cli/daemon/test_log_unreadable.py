@@ -6,7 +6,7 @@ import msgspec
 
 from nodewright.adapters.clocks import VirtualClock
 from nodewright.adapters.logs import ConditionLog, JsonLog
-from nodewright.cli.daemon.app import tell_unreadable
+from nodewright.cli.daemon.app import log_unreadable
 from nodewright.model.group import GroupRef, NodeGroup
 from nodewright.snapshot.observation import GroupSeen, Observation, ProviderSeen
 from nodewright.snapshot.snapshot import Snapshot
@@ -33,6 +33,6 @@ def test_each_is_told_once_and_a_provider_speaks_for_its_groups() -> None:
     lasting = ConditionLog(JsonLog(stream, VirtualClock(1_800_000_000.0)))
     course = (seen(), seen(b="gone"), seen(b="gone"), seen("no answer", a="no answer", b="no answer"), seen(b="gone"))
     for observation in course:
-        tell_unreadable(lasting, observation)
+        log_unreadable(lasting, observation)
     told = [msgspec.json.decode(line)["message"] for line in stream.getvalue().splitlines()]
     assert told == ["group cloud/b: gone", "provider cloud: no answer", "group cloud/b: gone"]
