@@ -10,13 +10,14 @@ from msgspec.structs import replace
 from nodewright.actuation import AuditLog, CloudWriter, Event, Eviction, EvictionAnswer, Inbox, NodeView
 from nodewright.actuation.actuator import Actuator, ActuatorPorts, find_batches
 from nodewright.actuation.drain import ActiveRemoval, PlacementRecheck
-from nodewright.model.errors import KubeApiError, OutcomeUnknown, ProviderError
+from nodewright.model.errors import CloudBusy, KubeApiError, OutcomeUnknown, ProviderError
 from nodewright.model.group import GroupRef
 from nodewright.model.node import TO_BE_DELETED_TAINT, Node
 from nodewright.model.plan import ScaleDownReport
 from nodewright.model.pod import Pod
+from nodewright.model.policy import Profile
 from nodewright.model.removal import NodeRemoval, RemovalReason, RemovalResult, RemovalStage
-from nodewright.model.settings import DrainSettings, PodSettings, Settings
+from nodewright.model.settings import DrainSettings, LoopSettings, PodSettings, Settings
 from nodewright.testkit import FakeClock, build_pod
 from nodewright.testkit.world import PROVIDER, World, ref
 
@@ -71,17 +72,22 @@ class Cluster:
 
 
 class Cloud:
-    """Implements the part of ProviderWrites that removals use."""
+    """Implements the part of ProviderWrites that removals use. Each call takes ``seconds``."""
 
     name = PROVIDER
 
-    def __init__(self) -> None:
+    def __init__(self, clock: FakeClock) -> None:
+        self._clock = clock
         self.deleted: list[str] = []
         self.error: ProviderError | None = None
+        self.seconds = 0.0
+        self.during_call: Callable[[], object] = lambda: None
 
     def delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> tuple[str, ...]:
         assert group_id
         assert expected_target > 0
+        self._clock.advance_to(self._clock.now() + self.seconds)
+        self.during_call()
         if self.error is not None:
             raise self.error
         self.deleted += instance_ids
@@ -92,16 +98,16 @@ class Cloud:
 
 
 class Stage:
-    """A group of three nodes, and the actuator. Node a is removed, node b takes its pods."""
+    """A group of three or more nodes, and the actuator. Node a is removed, node b takes its pods."""
 
-    def __init__(self, **drain: Any) -> None:
+    def __init__(self, size: int = 3, profile: Profile = "nodewright", **drain: Any) -> None:
         self.world = World()
-        self.world.add_group("g", 3)
+        self.world.add_group("g", size)
         self.clock = FakeClock(START)
-        names = [node.name for node in self.world.nodes]
-        self.a, self.b, self.c = names
+        self.names = [node.name for node in self.world.nodes]
+        self.a, self.b, self.c = self.names[:3]
         self.cluster = Cluster(*self.world.nodes)
-        self.cloud = Cloud()
+        self.cloud = Cloud(self.clock)
         self.inbox = Inbox()
         writer = CloudWriter([self.cloud], self.clock, self.inbox, AuditLog())
         ports = ActuatorPorts(
@@ -112,7 +118,8 @@ class Stage:
             events=self.cluster,
             clock=self.clock,
         )
-        self.actuator = Actuator(ports, Settings(drain=DrainSettings(**drain)).removals, "test")
+        settings = Settings(drain=DrainSettings(**drain), loop=LoopSettings(profile=profile))
+        self.actuator = Actuator(ports, settings.removals, "test")
 
     def add_pod(self, name: str, node: str, **rest: Any) -> Pod:
         pod = build_pod(name, node_name=node, **rest)
@@ -143,6 +150,12 @@ class Stage:
         else:
             pytest.fail("a step is due again and again")
         self.clock.advance_to(moment)
+
+    def start_empty(self) -> dict[str, str]:
+        """Start the removal of all nodes, which are empty; return the id of each node's machine."""
+        removals = [self.removal(node=name) for name in self.names]
+        self.start(*removals)
+        return {removal.node: removal.instance_id for removal in removals}
 
     @property
     def ended(self) -> list[tuple[RemovalResult, str]]:
@@ -306,6 +319,151 @@ def test_a_terminating_pod_needs_no_place() -> None:
     assert recheck.take(stage.removal(pod, places=[stage.b]), [pod]) == ""
     living = build_pod("p", cpu="1", node_name=stage.a)
     assert "not enough cpu" in recheck.take(stage.removal(living, places=[stage.b]), [living])
+
+
+# The last look before the call
+
+
+def all_but(machines: dict[str, str], kept: str) -> list[str]:
+    return [machine for name, machine in machines.items() if name != kept]
+
+
+def given_back(stage: Stage, node: str) -> bool:
+    """Return whether the only removal that failed is that of this node, because of a new pod, and its taint is off."""
+    failed = [over for over in stage.inbox.ended if over.result != RemovalResult.OK]
+    return (
+        [(over.removal.node, over.result) for over in failed] == [(node, RemovalResult.INTERNAL)]
+        and failed[0].message.startswith(("new pods run on the node", "pod default/late blocks the removal"))
+        and not stage.cluster.is_tainted(node)
+    )
+
+
+@pytest.mark.parametrize("place", [1, 9, 17])
+def test_a_pod_that_comes_while_other_calls_take_time_keeps_its_machine(place: int) -> None:
+    stage = Stage(size=18)
+    stage.cloud.seconds = 10.0
+    machines, node = stage.start_empty(), stage.names[place]
+
+    def bind_one() -> None:
+        if len(stage.cloud.deleted) == place - 1:
+            stage.add_pod("late", node)
+
+    stage.cloud.during_call = bind_one
+    stage.run_until(START + 10 * MINUTE)
+    assert stage.cloud.deleted == all_but(machines, node)
+    assert given_back(stage, node)
+    assert max(stage.cluster.reads.values()) <= 2
+
+
+def test_a_pod_that_comes_while_the_cloud_is_busy_keeps_its_machine() -> None:
+    stage = Stage()
+    machines = stage.start_empty()
+    stage.cloud.error = CloudBusy("busy", provider=PROVIDER, retry_after=120.0)
+    stage.run_until(START + MINUTE)
+    stage.cloud.error = None
+    stage.add_pod("late", stage.b)
+    stage.run_until(START + 5 * MINUTE)
+    assert stage.cloud.deleted == all_but(machines, stage.b)
+    assert given_back(stage, stage.b)
+
+
+def test_a_pod_that_comes_while_the_batch_waits_keeps_its_machine() -> None:
+    stage = Stage(node_deletion_batcher_interval=60.0)
+    machines = stage.start_empty()
+    stage.run_until(START + 30)
+    stage.add_pod("late", stage.b)
+    stage.run_until(START + 65)
+    assert stage.cloud.deleted == all_but(machines, stage.b)
+    assert given_back(stage, stage.b)
+
+
+def test_a_pod_that_comes_while_removals_are_held_keeps_its_machine() -> None:
+    stage = Stage(node_deletion_batcher_interval=20.0)
+    machines = stage.start_empty()
+    stage.run_until(START + 10)
+    for _ in range(6 * 60):  # an hour in an unhealthy cluster: nobody knows how long it takes
+        moment = stage.clock.now() + 10
+        stage.run_until(moment, paused_until=moment + 10)
+    assert stage.cloud.deleted == []
+    stage.add_pod("late", stage.b)
+    stage.run_until(stage.clock.now() + MINUTE)
+    assert stage.cloud.deleted == all_but(machines, stage.b)
+    assert given_back(stage, stage.b)
+
+
+@pytest.mark.parametrize("comes_at", [START + 7, START + 30])
+def test_a_pod_that_comes_to_a_drained_node_keeps_its_machine(comes_at: float) -> None:
+    """Also a pod of the same name as one that was evicted, and one that comes while others leave."""
+    stage = Stage(node_deletion_batcher_interval=60.0)
+    stage.start(stage.removal(stage.add_pod("late", stage.a)), stage.removal(node=stage.c))
+    stage.run_until(comes_at)
+    stage.add_pod("late", stage.a)
+    stage.run_until(START + 2 * MINUTE)
+    assert stage.cloud.deleted == [stage.cluster.nodes[stage.c].spec.provider_id]
+    assert given_back(stage, stage.a)
+
+
+def test_a_zero_or_max_group_stays_when_a_pod_comes_to_one_of_its_nodes() -> None:
+    stage = Stage(node_deletion_batcher_interval=20.0)
+    stage.start(*(stage.removal(node=name, batch=3) for name in stage.names))
+    stage.run_until(START + 10)
+    stage.add_pod("late", stage.b)
+    stage.run_until(START + 10 * MINUTE)
+    assert (stage.cloud.deleted, len(stage.ended)) == ([], 3)
+    assert not any(stage.cluster.is_tainted(name) for name in stage.names)
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_a_node_that_cannot_be_read_waits(batch: int) -> None:
+    stage = Stage(node_deletion_batcher_interval=20.0)
+    stage.start(*(stage.removal(node=name, batch=batch) for name in stage.names))
+    stage.run_until(START + 10)
+    stage.cluster.unreadable.add(stage.b)
+    stage.run_until(START + MINUTE)
+    assert len(stage.cloud.deleted) == (2 if batch == 1 else 0)
+    stage.cluster.unreadable.clear()
+    stage.run_until(START + 2 * MINUTE)
+    assert len(stage.cloud.deleted) == 3
+
+
+def test_a_new_machine_under_the_same_name_stays() -> None:
+    stage = Stage(node_deletion_batcher_interval=20.0)
+    stage.start(stage.removal())
+    stage.run_until(START + 10)
+    other = stage.cluster.nodes[stage.a]
+    stage.cluster.nodes[stage.a] = replace(other, spec=replace(other.spec, provider_id="another"))
+    stage.run_until(START + MINUTE)
+    assert stage.ended == [(RemovalResult.INTERNAL, "the node is another machine now: another")]
+    assert stage.cloud.deleted == []
+
+
+def test_pods_that_go_with_the_node_do_not_keep_it() -> None:
+    stage = Stage(node_deletion_batcher_interval=20.0)
+    stage.start(stage.removal(stage.add_pod("p", stage.a)))
+    stage.add_pod("daemon", stage.a, owner=("DaemonSet", "ds"))
+    stage.run_until(START + 10)
+    stage.add_pod("late", stage.a, owner=("DaemonSet", "ds"))
+    stage.add_pod("cheap", stage.a, priority=-11)
+    stage.add_pod("mirror", stage.a, annotations={"kubernetes.io/config.mirror": ""})
+    stage.run_until(START + MINUTE)
+    assert stage.ended == [(RemovalResult.OK, "")]
+
+
+def test_empty_nodes_that_go_at_once_are_read_once() -> None:
+    stage = Stage(size=18)
+    machines = stage.start_empty()
+    stage.run_until(START + MINUTE)
+    assert stage.cloud.deleted == list(machines.values())
+    assert set(stage.cluster.reads.values()) == {1}
+
+
+def test_under_profile_ca_pods_are_not_read_again() -> None:
+    stage = Stage(profile="ca", node_deletion_batcher_interval=20.0)
+    stage.start_empty()
+    stage.run_until(START + 10)
+    stage.add_pod("late", stage.b)
+    stage.run_until(START + MINUTE)
+    assert len(stage.cloud.deleted) == 3
 
 
 # One node fails

@@ -25,6 +25,7 @@ from nodewright.actuation.drain import (
     find_ranks,
     next_step,
     postponed,
+    why_not_delete,
 )
 from nodewright.actuation.events import removal_ended_event, removal_started_events
 from nodewright.actuation.inbox import Inbox
@@ -40,6 +41,8 @@ from nodewright.model.plan import ScaleDownReport
 from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalResult, RemovalStage, Removing
 from nodewright.model.settings import RemovalSettings
 
+# A look at a node's pods serves a deletion that begins within so many seconds. Later the pods are read again.
+LOOK_SECONDS = 2.0
 _GROUP_INCOMPLETE = Finish(
     result=RemovalResult.FAILED_TO_DELETE, message="another node of its zero-or-max group could not be removed"
 )
@@ -332,6 +335,10 @@ class Actuator:
             if batch.due_at + DELETION_SECONDS <= self._clock.now():
                 self._finish_batch(batch, "the target size of its group cannot be read")
             return None
+        confirmed = self._confirm(batch)
+        if not confirmed:
+            return None
+        batch = batch._replace(members=confirmed)
         self._calls += 1
         try:
             outcome = self._deleter.delete(batch, f"{self._name}-removal-{self._calls}")
@@ -341,6 +348,39 @@ class Actuator:
             return None
         self._settle(batch, outcome)
         return outcome
+
+    def _confirm(self, batch: DeletionBatch) -> tuple[ActiveRemoval, ...]:
+        """Return the members whose machines may be deleted now, by a look at their pods that is at most LOOK_SECONDS old.
+
+        A node with new pods is given back. A node that cannot be read waits, and its zero-or-max group with it.
+        """
+        if not self._settings.policy.rereads_pods_before_deleting:
+            return batch.members
+        # One node that is given back may end the removals of the others.
+        confirmed = tuple(
+            self._active[active.name]
+            for active in batch.members
+            if self._is_unchanged(active) and self._is_still_empty(active)
+        )
+        is_whole = len(confirmed) == len(batch.members) or all(active.removal.batch <= 1 for active in batch.members)
+        return confirmed if is_whole else ()
+
+    def _is_still_empty(self, active: ActiveRemoval) -> bool:
+        """Return whether the node has no pods that would be lost with it. Read it again if the last look is too old."""
+        if 0 <= self._clock.now() - active.seen_empty_at <= LOOK_SECONDS:
+            return True
+        try:
+            view = self._reader.get_node_view(active.name)
+        except KubeApiError:
+            self._active[active.name] = replace(active, ready_at=self._clock.now() + POLL_SECONDS)
+            return False
+        now = self._clock.now()
+        problem = why_not_delete(active.removal, view, now, self._settings)
+        if problem:
+            self._finish_one(active, Finish(result=RemovalResult.INTERNAL, message=problem))
+            return False
+        self._active[active.name] = replace(active, seen_empty_at=now)
+        return True
 
     def _settle(self, batch: DeletionBatch, outcome: WriteOutcome) -> None:
         """Finish, postpone or keep the removals of a batch by the outcome of its call.

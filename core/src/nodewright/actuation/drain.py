@@ -62,8 +62,9 @@ class ActiveRemoval(msgspec.Struct, frozen=True, kw_only=True):
     not finished; the first of them is under way. In this wave the API server has not yet accepted the eviction of the
     pods ``unaccepted``. ``terminating`` are evicted pods whose end is awaited since ``accepted_at``. ``refusal`` is the
     API server's last refusal of an eviction. ``may_be_delayed``: the node had a delay-deletion annotation when the
-    removal began. ``ready_at`` is when only the cloud call was left to make (inf: not yet). ``next_at`` is when the next
-    step is due (inf: the deletion batch decides).
+    removal began. ``ready_at`` is when only the cloud call was left to make (inf: not yet). ``seen_empty_at`` is when the
+    node last had no pods that would be lost with it (-inf: not yet seen). ``next_at`` is when the next step is due (inf:
+    the deletion batch decides).
     """
 
     removal: NodeRemoval
@@ -79,6 +80,7 @@ class ActiveRemoval(msgspec.Struct, frozen=True, kw_only=True):
     refusal: str = ""
     evicted: tuple[str, ...] = ()
     ready_at: float = math.inf
+    seen_empty_at: float = -math.inf
 
     @property
     def name(self) -> str:
@@ -148,7 +150,7 @@ def make_waves(pods: Iterable[Pod], settings: DrainSettings, *, is_empty: bool) 
     On a node that counts as empty only DaemonSet pods may be evicted. With configured drain priorities DaemonSet pods
     are awaited like other pods.
     """
-    real = [pod for pod in pods if not pod.is_mirror and pod.metadata.annotations.get(_FAKE_ANNOTATION) != _FAKE]
+    real = [pod for pod in pods if not pod.is_mirror and not _is_fake(pod)]
     daemons = [pod for pod in real if pod.is_daemonset_pod and _may_evict_daemon(pod, settings, is_empty=is_empty)]
     others = [] if is_empty else [pod for pod in real if not pod.is_daemonset_pod]
     awaited = not is_empty and bool(settings.drain_priority_config)
@@ -166,6 +168,10 @@ def make_waves(pods: Iterable[Pod], settings: DrainSettings, *, is_empty: bool) 
 def grace_of(pod: Pod, wave: EvictionWave) -> int:
     """Return the seconds that the pod gets to terminate."""
     return min(pod.grace_seconds, wave.grace_seconds) if wave.grace_seconds > 0 else pod.grace_seconds
+
+
+def _is_fake(pod: Pod) -> bool:
+    return pod.metadata.annotations.get(_FAKE_ANNOTATION) == _FAKE
 
 
 def _may_evict_daemon(pod: Pod, settings: DrainSettings, *, is_empty: bool) -> bool:
@@ -259,7 +265,20 @@ def _recheck(active: ActiveRemoval, view: NodeView, now: float, settings: Remova
         order = {key: position for position, key in enumerate(active.removal.pods)}
         pods = tuple(sorted(pods, key=lambda pod: order.get(pod.key, len(order))))
     waves = make_waves(pods, settings.drain, is_empty=not active.removal.drains)
-    return _next_wave(replace(active, waves=waves), view, now, settings)
+    # Evictions take time, and the pods that come meanwhile are not seen: only a look without evictions proves it empty.
+    seen_empty_at = active.seen_empty_at if waves else now
+    return _next_wave(replace(active, waves=waves, seen_empty_at=seen_empty_at), view, now, settings)
+
+
+def why_not_delete(removal: NodeRemoval, view: NodeView, now: float, settings: RemovalSettings) -> str:
+    """Return why the machine of a node that is ready must not be deleted; empty if it may be.
+
+    All pods that were to be moved are gone. Any other pod but those of DaemonSets, mirror and expendable pods has come
+    since then.
+    """
+    pods = tuple(pod for pod in running_pods(view.pods, settings.pods) if not _is_fake(pod))
+    as_empty = replace(removal, pods=(), places=())
+    return _identity_problem(removal, view) or _why_not(as_empty, pods, view.workloads, settings, now)
 
 
 def _why_not(

@@ -386,6 +386,12 @@ class Policy:
         "Continues them.",
         "Evicted pods may find no healthy node.",
     )
+    rereads_pods_before_deleting: bool = _row(
+        _DOWN,
+        "Reads the pods of a node again right before its machine is deleted, and gives the node back if new pods run on it.",
+        "Deletes the machine, however long ago its pods were read.",
+        "Calls to a cloud wait for each other, for a busy cloud and for their batch.",
+    )
     looks_twice_before_deleting: bool = _row(
         _DOWN,
         "Deletes nothing in the first loop of a process.",
