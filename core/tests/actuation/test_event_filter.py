@@ -69,6 +69,13 @@ def test_of_a_controllers_pods_thirty_are_told_apart_and_the_others_on_it() -> N
     )
 
 
+def test_warnings_are_told_together_too() -> None:
+    events = [replace(event, type=WARNING) for event in of_pods(range(300))]
+    *apart, others = passed(EventFilter(), events)
+    assert apart == events[:30]
+    assert (others.type, others.message) == (WARNING, "m (270 more pods of this ReplicaSet)")
+
+
 @pytest.mark.parametrize(("count", "told"), [(30, []), (31, ["m (1 more pod of this ReplicaSet)"])])
 def test_thirty_need_no_other_event(count: int, told: list[str]) -> None:
     assert [event.message for event in passed(EventFilter(), of_pods(range(count)))[30:]] == told

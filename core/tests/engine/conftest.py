@@ -56,6 +56,7 @@ class EngineHarness:
         self.states: list[ClusterState] = []
         self.target = 1
         self.call_seconds = 0.0
+        self.list_error: KubeApiError | None = None
         self.read_error: NodewrightError | None = None
         self.save_error: NodewrightError | None = None
         self.refusal: ProviderError | None = None
@@ -102,6 +103,8 @@ class EngineHarness:
 
     def list_nodes(self) -> Iterator[Node]:
         self.order.append("list nodes")
+        if self.list_error is not None:
+            raise self.list_error
         return iter(())
 
     def edit_node(self, name: str, edit: Callable[[Node], Node]) -> Node | None:

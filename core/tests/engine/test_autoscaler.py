@@ -7,7 +7,7 @@ import pytest
 from nodewright.clusterstate.memory import Memory, ScaleUpRequest
 from nodewright.engine.daemon import BatchWindow
 from nodewright.engine.report import LoopReport
-from nodewright.model.action import Done, Failed, IncreaseSize
+from nodewright.model.action import DeleteInstances, DeletionCause, Done, Failed, IncreaseSize
 from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.errors import InvariantError, KubeApiError, NodewrightError, OutOfCapacity, ProviderUnavailable
 from nodewright.model.group import GroupRef
@@ -240,3 +240,16 @@ def test_the_status_of_a_quota_is_written_unless_what_is_known_is_too_old(harnes
     assert told == ([] if problem else [("CapacityQuota", "q", "StatusNotWritten")])
     assert bool(report.outcomes) == (not problem)
     assert not report.is_settled
+
+
+@pytest.mark.parametrize("error", [None, KubeApiError("no answer", retryable=True)])
+def test_a_withheld_deletion_costs_no_budget(harness: Any, error: KubeApiError | None) -> None:
+    gone = DeleteInstances(
+        group=A, expected_target=1, instance_ids=("a-0",), cause=DeletionCause.UNREGISTERED, reason=""
+    )
+    harness.plans = [Plan(), Plan(actions=(gone,))]
+    harness.list_error = error
+    engine = harness.engine()
+    reports = [engine.run_once() for _ in range(3)]
+    assert [held.action for held in reports[1].plan.held_back] == ([] if error is None else [gone])
+    assert list(harness.states[-1].memory.deletions) == ([(A, "a-0")] if error is None else [])

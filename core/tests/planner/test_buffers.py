@@ -110,3 +110,11 @@ def test_what_a_request_holds_is_not_the_room_of_a_buffer() -> None:
     plan = world.plan(**ON, enable_provisioning_requests=True)
     assert plan.provisioning.reserved == {"shop/train": 3}
     assert (allocation(plan).held, allocation(plan).missing) == (1, 3)
+
+
+def test_growth_for_a_buffer_counts_towards_the_minimum_size() -> None:
+    world = make_world(0, min_size=3)
+    add_buffer(world, replicas=8)
+    plan = world.plan(**ON, enforce_node_group_min_size=True)
+    increases = [action for action in plan.actions if isinstance(action, IncreaseSize)]
+    assert [(action.expected_target, action.target) for action in increases] == [(0, 2), (2, 3)]

@@ -5,11 +5,13 @@ from dataclasses import replace
 
 import pytest
 from core.tests.planner.scale_down.loops import MINUTE, Loops, codes, gone
+from msgspec.structs import replace as replace_struct
 
 from nodewright.clusterstate.memory import Flapping, Moves, ScaleDownMemory
 from nodewright.clusterstate.scale_down_activity import with_activity
-from nodewright.model.action import Done, IncreaseSize
+from nodewright.model.action import DeleteInstances, Done, IncreaseSize
 from nodewright.model.group import GroupOptions
+from nodewright.model.node import NodeCondition
 from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalReason, RemovalResult
 from nodewright.model.settings import Settings
 from nodewright.testkit.builders import build_controller, build_pod
@@ -176,3 +178,16 @@ def test_what_was_evicted_counts_as_moved_for_an_hour() -> None:
 
 def test_a_node_is_not_marked_as_moved_from_before_its_pods_left() -> None:
     assert not shrinks(ScaleDownMemory(engine_started=1.0), NOW).moves
+
+
+@pytest.mark.parametrize(("age", "deleted", "removed"), [(1500, 0, 1), (30_000, 1, 0)])
+def test_a_machine_that_is_deleted_as_never_ready_is_not_removed_as_well(age: int, deleted: int, removed: int) -> None:
+    loops = Loops(settings={"scale_down_delay_after_add": 0.0})
+    loops.world.add_group("g", 4, options=GroupOptions(scale_down_unready_seconds=0.0), created_at=NOW - age)
+    node = loops.node("g-3")
+    said = NodeCondition(type="Ready", status="Unknown", reason="NodeStatusNeverUpdated")
+    loops.change(replace_struct(node, status=replace_struct(node.status, conditions=(said,))))
+    plan = loops.world.plan(**loops.settings)
+    deletions = [action.instance_ids for action in plan.actions if isinstance(action, DeleteInstances)]
+    assert deletions == [("cloud:///g/3",)] * deleted
+    assert gone(plan.scale_down) == ["g-3"] * removed

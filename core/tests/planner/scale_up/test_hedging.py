@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from nodewright.clusterstate.memory import ArrivalHistory, Bin, Memory, ScaleUpRequest
 from nodewright.model.action import DecreaseTargetSize, IncreaseSize
-from nodewright.model.group import GroupOptions
+from nodewright.model.group import GroupOptions, NodeGroup
 from nodewright.model.plan import Plan
 from nodewright.model.pod import Pod
 from nodewright.planner.scale_up.hedging import HEDGE_IS_OVER
@@ -140,6 +140,25 @@ def test_new_pods_pass_a_silent_group_by_and_share_a_call_with_hedges() -> None:
     found = plan(silent(2, 5))
     assert grown(found) == {"dear": (0, 5)}
     assert hedges(found) == {"dear": 2}
+
+
+def test_a_hedge_is_remembered_as_bought_for_its_pods() -> None:
+    _, memory = silent().plan_and_memory(**ON)
+    (purchase,) = memory.purchases[ref("dear")].values()
+    assert purchase.asked == NOW
+
+
+def test_a_hedge_counts_towards_the_minimum_size() -> None:
+    world = silent()
+    world.groups[ref("dear")] = dataclasses.replace(
+        world.groups[ref("dear")], group=NodeGroup(id="dear", min_size=3, max_size=100)
+    )
+    found = plan(world, enforce_node_group_min_size=True)
+    increases = [action for action in found.actions if isinstance(action, IncreaseSize)]
+    assert [(action.group, action.expected_target, action.target) for action in increases] == [
+        (ref("dear"), 0, 2),
+        (ref("dear"), 2, 3),
+    ]
 
 
 def test_pods_with_no_other_place_get_what_they_need_of_the_silent_group() -> None:
