@@ -68,6 +68,7 @@ def test_every_make_target_is_there() -> None:
     assert {line.split()[1] for line in commands(README, "make")} == {"demo", "test"}
 
 
+@pytest.mark.slow
 def test_the_conformance_numbers_are_current() -> None:
     cases = sorted((ROOT / "tests/conformance/cases").iterdir())
     ended = subprocess.run(

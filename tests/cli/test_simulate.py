@@ -165,6 +165,7 @@ def test_the_demo_writes_its_report_here(command: Command, tmp_path: Path) -> No
     assert "instead" in ended.stdout
 
 
+@pytest.mark.slow
 def test_where_nothing_can_be_written_the_report_goes_to_the_temporary_folder(command: Command, tmp_path: Path) -> None:
     (tmp_path / "home" / "out").write_text("in the way")
     temporary = tmp_path / "temporary"
