@@ -61,7 +61,7 @@ def test_what_else_moves_a_group(cloud: AwsCloud, attach: Attach) -> None:
     assert "process AZRebalance: zone rebalancing over 2 zones terminates running instances" in lines
     assert "NewInstancesProtectedFromScaleIn: off" in lines
     assert "process Launch: Launch is suspended" in lines
-    assert "limits: --nodes says 0:10, AWS 0:5" in lines
+    assert "limits: --nodes says 0:10, AWS has 0:5: the narrower limits apply" in lines
     assert "--nodes: --nodes names this group, but there is no such Auto Scaling group" in lines
 
 

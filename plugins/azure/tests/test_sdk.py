@@ -51,7 +51,7 @@ def test_a_wrong_secret_is_one_clear_error_and_a_right_one_needs_no_restart(clou
     cloud.accepts_logins = False
     with pytest.raises(AccessDenied, match=r"virtualMachineScaleSets\.list: .*AADSTS7000215") as refused:
         stage.client.refresh()
-    assert "see the README of nodewright-azure" in str(refused.value)
+    assert "the README of nodewright-azure lists where credentials come from" in str(refused.value)
     assert "\n" not in str(refused.value)
     assert cloud.calls["list"] == 0
     cloud.accepts_logins = True
