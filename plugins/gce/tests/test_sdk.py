@@ -69,7 +69,9 @@ def test_broken_files_of_credentials_are_named(cloud: GceCloud, attach: Attach, 
         if content is not None:
             (tmp_path / file).write_text(content)
         os.environ[_KEY_FILE] = str(tmp_path / file)
-        with pytest.raises(AccessDenied, match=f"no credentials: .*{file}.*; the README of nodewright-gce lists where "):
+        with pytest.raises(
+            AccessDenied, match=f"no credentials: .*{file}.*; the README of nodewright-gce lists where "
+        ):
             attach(f"0:10:{name}")
     os.environ[_KEY_FILE] = good
 
