@@ -28,7 +28,7 @@ from nodewright.engine.planning import Planning
 from nodewright.estimator.binpacking import Template
 from nodewright.estimator.pod_group import group_pods
 from nodewright.model.action import IncreaseSize
-from nodewright.model.group import GroupRef, Instance, NodeGroup
+from nodewright.model.group import GroupRef, Instance, NodeGroup, Price
 from nodewright.model.meta import LabelSelector
 from nodewright.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node
 from nodewright.model.plan import Plan, ScaleUpReport
@@ -117,7 +117,7 @@ class Market:
                 target=len(held),
                 instances=held,
                 template=template,
-                hourly_price=self._prices[machine],
+                price=Price(per_hour=self._prices[machine], source="the case"),
             )
         self._live.apply_nodes({node.name: node for node in self._nodes_without_room()})
         sharing = Sharing()

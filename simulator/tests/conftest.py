@@ -40,6 +40,7 @@ def make(title: str = "A run", group: str = "fake/small", *, cost: float | None 
         waiting=WaitingTimes.of([0.0, 10.0, 70.0]),
         node_hours=NodeHours(used=2.5, busy=2.0, oracle=3.0),
         cost=cost,
+        price_sources=("assumed list prices",),
         final=FinalState(pending=0, running=5, nodes={group: 2, "fake/large": 1}, ready_nodes=3),
         decisions=(
             Decision(at=60.0, what="increase", group=group, before=0, after=2, pods=3, outcome="done"),

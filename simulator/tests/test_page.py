@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 import pytest
 
 from nodewright_simulator.charts import TimeAxis, pick_points
+from nodewright_simulator.openb import NodeShape, group_options
 from nodewright_simulator.report import summary, table, write_report
 from nodewright_simulator.result import Series, SimulationResult, WaitingTimes
 
@@ -61,6 +62,16 @@ def test_nothing_is_named_that_could_be_fetched(run: SimulationResult) -> None:
 def test_no_cost_chart_without_prices(make_run: Callable[..., SimulationResult]) -> None:
     assert "Cost so far" in write_report(make_run())
     assert "Cost so far" not in write_report(make_run(cost=None))
+
+
+def test_the_cost_says_whose_prices_it_is_by(run: SimulationResult) -> None:
+    assert "by assumed list prices" in write_report(run)
+    assert "the provider" not in write_report(run)
+
+
+def test_the_prices_of_a_trace_are_told_as_assumed() -> None:
+    options = group_options({NodeShape(64000, 262144, 2, "V100"): 3})
+    assert [group["price_source"] for group in options] == ["assumed list prices"]
 
 
 @pytest.mark.parametrize(

@@ -200,10 +200,16 @@ class SwitchesOffWhatItNeverHad(FakeProvider):
         return [replace(group, switched_off={Capability.GPU: "no drivers"}) for group in super().node_groups()]
 
 
-class FlatPrice(FakeProvider):
+class FreeMachines(FakeProvider):
     @hookimpl
-    def node_price(self, group_id: str, start: float, end: float) -> float:
-        return super().node_price(group_id, 0.0, 3600.0) + 0 * (end - start)
+    def node_price(self, group_id: str) -> spec.Price:
+        return replace(super().node_price(group_id), per_hour=0.0)
+
+
+class DatesEveryRead(FakeProvider):
+    @hookimpl
+    def node_price(self, group_id: str) -> spec.Price:
+        return replace(super().node_price(group_id), as_of=self._clock.now())
 
 
 class InventsOptions(FakeProvider):
@@ -235,7 +241,8 @@ REJECTED = [
     (SizesThatAreNoNumbers, "world_is_as_promised"),
     (LabelsThatAreNoText, "templates_parse"),
     (SwitchesOffWhatItNeverHad, "undeclared_capabilities_are_absent"),
-    (FlatPrice, "prices_are_proportional_to_time"),
+    (FreeMachines, "machines_cost_something"),
+    (DatesEveryRead, "prices_change_only_with_a_refresh"),
     (InventsOptions, "group_options_start_from_the_defaults"),
 ]
 

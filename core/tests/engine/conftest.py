@@ -25,6 +25,7 @@ from nodewright.model.group import (
     NewNodeGroup,
     NodeGroup,
     NodeTemplate,
+    Price,
     ProviderInfo,
 )
 from nodewright.model.node import Node
@@ -176,8 +177,8 @@ class EngineHarness:
     def group_options(self, group_id: str, defaults: GroupOptions) -> GroupOptions:
         return defaults if group_id else GroupOptions()
 
-    def node_price(self, group_id: str, start: float, end: float) -> float | None:
-        return (end - start) / 3600 if group_id else None
+    def node_price(self, group_id: str) -> Price | None:
+        return Price(per_hour=1.0, source="a list") if group_id else None
 
     def ignored_labels(self) -> tuple[str, ...] | None:
         return None

@@ -7,7 +7,7 @@ import pytest
 
 from nodewright.model.capability import Capability
 from nodewright.model.errors import ProviderError
-from nodewright.model.group import FailedInstance, GroupOptions, Instance, NodeGroup, NodeTemplate, ProviderInfo
+from nodewright.model.group import FailedInstance, GroupOptions, Instance, NodeGroup, NodeTemplate, Price, ProviderInfo
 from nodewright.testkit import build_group, build_template
 
 
@@ -60,9 +60,9 @@ class BentProvider:
         self._meet("group_options", group_id)
         return defaults
 
-    def node_price(self, group_id: str, start: float, end: float) -> float | None:
+    def node_price(self, group_id: str) -> Price | None:
         self._meet("node_price", group_id)
-        return 0.5 * (end - start) / 3600
+        return Price(per_hour=0.5, source="a list")
 
     def ignored_labels(self) -> tuple[str, ...] | None:
         self._meet("ignored_labels")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nodewright.model.action import CreateNodeGroup
-from nodewright.model.group import MachineType, NewNodeGroup
+from nodewright.model.group import MachineType, NewNodeGroup, Price
 from nodewright.model.meta import Requirement
 from nodewright.model.node import Taint
 from nodewright.model.pod import (
@@ -24,7 +24,9 @@ from nodewright.snapshot.observation import ProviderSeen
 from nodewright.testkit.builders import build_pod, build_template
 from nodewright.testkit.world import PROVIDER, World, settings_with
 
-BIG = MachineType(name="Big_4", template=build_template(cpu="4", labels={"disk": "ssd"}), hourly_price=1.0)
+BIG = MachineType(
+    name="Big_4", template=build_template(cpu="4", labels={"disk": "ssd"}), price=Price(per_hour=1.0, source="a list")
+)
 ON = {"node_autoprovisioning_enabled": True}
 
 

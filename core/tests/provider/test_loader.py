@@ -12,7 +12,7 @@ from nodewright import spec
 from nodewright.adapters.clocks import VirtualClock
 from nodewright.adapters.provider import InlineRunner, installed_providers, load_provider
 from nodewright.model.errors import ConfigError, ContractViolation, PluginError, PluginNotFound
-from nodewright.spec import Capability, ProviderContext, hookimpl
+from nodewright.spec import Capability, Price, ProviderContext, hookimpl
 
 
 @dataclass
@@ -107,8 +107,8 @@ def test_a_missing_hook_is_named(scripted: Any) -> None:
 
 
 def test_a_method_without_the_marker_is_named(scripted: Any) -> None:
-    def node_price(self: Any, group_id: str, start: float, end: float) -> float:
-        return end - start if group_id else self.target
+    def node_price(self: Any, group_id: str) -> Price:
+        return Price(per_hour=self.target, source=group_id)
 
     assert "method node_price lacks @hookimpl" in refused(entry(variant(scripted, node_price=node_price)))
 

@@ -1,5 +1,7 @@
 """Reads are repeated after temporary errors, checked, measured, and absent if not supported."""
 
+import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -7,7 +9,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from nodewright.adapters.provider import InlineRunner, ProviderClient, connect_provider
+from nodewright.adapters.provider import InlineRunner, ProviderClient, checks, connect_provider
 from nodewright.adapters.provider.checks import failures, group_options, verdict
 from nodewright.model.errors import BadAnswer, ContractViolation, ProviderError, ProviderUnavailable, Throttled
 from nodewright.spec import (
@@ -16,7 +18,9 @@ from nodewright.spec import (
     FailedInstance,
     GroupOptions,
     Instance,
+    MachineType,
     NodeGroup,
+    Price,
     ProvisioningVerdict,
     hookimpl,
 )
@@ -150,7 +154,7 @@ def test_answers_that_break_the_contract_are_refused(
 def test_what_is_not_supported_is_not_nothing(client: ProviderClient) -> None:
     defaults = GroupOptions(max_node_provision_seconds=5)
     assert client.failed_instances("g") is None
-    assert client.node_price("g", 0, 1) is None
+    assert client.node_price("g") is None
     assert client.gpu_label() is None
     assert client.group_options("g", defaults) == defaults
     with pytest.raises(ProviderError, match="does not support atomic_resize") as caught:
@@ -165,6 +169,35 @@ def test_group_options_are_plain_numbers_whatever_a_plugin_counts_in() -> None:
     found = group_options(GroupOptions(max_node_provision_seconds=Minutes(720)))
     assert type(found.max_node_provision_seconds) is float
     assert found.max_node_provision_seconds == 720
+
+
+GOOD = Price(per_hour=1, source="a list", currency="EUR", as_of=5)
+
+
+def test_a_price_is_kept_as_it_was_stated() -> None:
+    assert checks.price(GOOD) == GOOD
+    assert type(checks.price(GOOD).per_hour) is float
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        (0.5, "0.5, not a Price"),
+        (replace(GOOD, per_hour=-0.1), "a price of -0.1, not a finite number of at least 0"),
+        (replace(GOOD, per_hour=math.inf), "a price of inf, not a finite number"),
+        (replace(GOOD, per_hour=math.nan), "a price of nan, not a finite number"),
+        (replace(GOOD, per_hour="1"), "a price of '1', not a number"),
+        (replace(GOOD, per_hour=True), "a price of True, not a number"),
+        (replace(GOOD, currency="dollars"), "a price in 'dollars', not a currency's code such as USD"),
+        (replace(GOOD, as_of=math.inf), "a price as of inf, not a moment"),
+        (replace(GOOD, source=""), "'', not a non-empty string"),
+    ],
+)
+def test_a_price_that_makes_no_sense_is_refused(bad: Any, words: str) -> None:
+    with pytest.raises(checks.Unfit, match=re.escape(words)):
+        checks.price(bad)
+    with pytest.raises(checks.Unfit, match=re.escape(words)):
+        checks.machine_types([MachineType(name="m", template=build_template(), price=bad)])
 
 
 def test_a_capability_can_be_switched_off_for_one_group(scripted: Any, clock: Any) -> None:

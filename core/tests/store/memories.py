@@ -35,6 +35,7 @@ from nodewright.model.group import (
     Instance,
     InstanceState,
     NodeGroup,
+    Price,
 )
 from nodewright.model.provisioning_request import Retry
 from nodewright.snapshot.observation import GroupSeen
@@ -234,5 +235,5 @@ def _groups(ref: GroupRef, machines: st.SearchStrategy[str]) -> st.SearchStrateg
         failed=st.none() | st.lists(_failures, max_size=1).map(tuple),
         template=st.none() | st.sampled_from(TEMPLATES),
         options=st.sampled_from(_OPTIONS),
-        hourly_price=st.none() | st.just(1.5),
+        price=st.none() | st.just(Price(per_hour=1.5, source="a list")),
     )

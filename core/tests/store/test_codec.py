@@ -40,7 +40,7 @@ def test_memory_survives_its_bytes(memory: Memory) -> None:
     for ref, held in memory.last_known.items():
         machines = {"instances": None, "failed": None, "template": None}
         kept = held if is_in_flight(memory, ref) else replace(held, **machines)  # type: ignore[arg-type]  # no TypedDict
-        assert found.last_known[ref] == replace(kept, hourly_price=None)
+        assert found.last_known[ref] == replace(kept, price=None)
 
 
 @given(memories())

@@ -56,7 +56,7 @@ def exists(cloud: AwsCloud, name: str) -> bool:
 
 def test_machine_types_are_those_that_are_named(stage: Stage[AwsCloud]) -> None:
     kinds = stage.client.machine_types() or ()
-    assert [(kind.name, kind.hourly_price, kind.id_prefix) for kind in kinds] == [
+    assert [(kind.name, kind.price and kind.price.per_hour, kind.id_prefix) for kind in kinds] == [
         ("m5.xlarge", 0.19, "nap-blue-"),
         ("c5.large", None, "nap-blue-"),
     ]

@@ -7,10 +7,12 @@ import pytest
 from nodewright.testkit.contract import ContractOutcome, ContractWorld, ProviderContract, run_contract
 
 MakeWorld = Callable[..., ContractWorld]
+NO_PRICES = "pricing is switched off for a: the server does not offer PricingNodePrice"
 SWITCHED_OFF = {
     "group_options_start_from_the_defaults": "group_options is switched off for a: the server does not offer"
     " NodeGroupGetOptions",
-    "prices_are_proportional_to_time": "pricing is switched off for a: the server does not offer PricingNodePrice",
+    "machines_cost_something": NO_PRICES,
+    "prices_change_only_with_a_refresh": NO_PRICES,
 }
 
 

@@ -139,7 +139,7 @@ def test_calls_that_are_not_offered_are_switched_off(foreign: ServeAnswers) -> N
     client.refresh()
     [group] = client.node_groups()
     assert {capability.value for capability in group.switched_off} == {"group_options", "pricing"}
-    assert client.node_price("g", 0, 1) is None
+    assert client.node_price("g") is None
     with pytest.raises(ProviderError, match="NodeGroupTemplateNodeInfo"):
         client.template_node("g")
     assert {f.subject for f in client.diagnose() or () if f.level != "ok"} == {

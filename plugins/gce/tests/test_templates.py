@@ -9,6 +9,7 @@ from gcecloud import GceCloud
 from gcecloud.cloud import SECRET
 from nodewright.spec import Capability, GroupOptions, ProviderContext, ProviderError, Quantity
 from nodewright.testkit import FakeClock
+from nodewright_gce.prices import AS_OF, SOURCE
 from nodewright_gce.provider import GceProvider
 
 Attach = Callable[..., Any]
@@ -105,7 +106,11 @@ def test_prices(cloud: GceCloud, attach: Attach) -> None:
     own = {"e2-medium": {"regular": 1.0}}
     client = attach(*(f"0:10:{name}" for name in names), prices_per_hour=own).client
     disk = 100 * 0.1 / 720
-    assert [client.node_price(name, 0, 3600) for name in names] == pytest.approx([0.19 + disk, 0.04 + disk, 1.0 + disk])
+    prices = [client.node_price(name) for name in names]
+    assert [price and price.per_hour for price in prices] == pytest.approx([0.19 + disk, 0.04 + disk, 1.0 + disk])
+    assert [price and price.spot for price in prices] == [False, True, False]
+    assert [price and price.as_of for price in prices] == [AS_OF, AS_OF, None]
+    assert [price and price.source for price in prices] == [SOURCE, SOURCE, "prices_per_hour"]
 
 
 def test_accelerators_that_are_in_the_price_of_an_unknown_machine_leave_it_without_one(
@@ -118,7 +123,7 @@ def test_accelerators_that_are_in_the_price_of_an_unknown_machine_leave_it_witho
             variables="node_labels=cloud.google.com/gke-accelerator=nvidia-l4",
         )
     )
-    assert attach(f"0:10:{name}").client.node_price(name, 0, 3600) is not None
+    assert attach(f"0:10:{name}").client.node_price(name) is not None
     dear = cloud.add_group(
         template=cloud.add_template(
             machine_type="c2-standard-4-of-its-own",
@@ -128,11 +133,13 @@ def test_accelerators_that_are_in_the_price_of_an_unknown_machine_leave_it_witho
     )
     machine = {"c2-standard-4-of-its-own": {"cpu": 4, "memory_mib": 16384}}
     stage = attach(f"0:10:{dear}", machine_types=machine)
-    assert stage.client.node_price(dear, 0, 3600) is None
+    assert stage.client.node_price(dear) is None
     [group] = stage.client.node_groups()
     assert group.switched_off == {Capability.PRICING: "prices_per_hour has no c2-standard-4-of-its-own"}
     priced = attach(f"0:10:{dear}", machine_types=machine, prices_per_hour={"c2-standard-4-of-its-own": {"regular": 9}})
-    assert priced.client.node_price(dear, 0, 3600) > 9
+    found = priced.client.node_price(dear)
+    assert found is not None
+    assert found.per_hour > 9
 
 
 def test_bootstrap_secrets_are_read_past(cloud: GceCloud, attach: Attach) -> None:

@@ -107,6 +107,7 @@ def group_options(shapes: Mapping[NodeShape, int]) -> list[dict[str, Any]]:
             "resources": {GPU_RESOURCE: shape.gpus} if shape.gpus else {},
             "instance_type": shape.name,
             "price_per_hour": shape.price_per_hour,
+            "price_source": "assumed list prices",
         }
         for shape, count in shapes.items()
     ]

@@ -21,7 +21,7 @@ from nodewright.model.action import (
     IncreaseSize,
 )
 from nodewright.model.clock import Clock
-from nodewright.model.group import GroupRef, NodeGroup
+from nodewright.model.group import GroupRef, NodeGroup, Price
 from nodewright.model.plan import Plan
 from nodewright.model.removal import RemovalEnded, RemovalResult, Removing
 from nodewright.model.settings import TemplateSettings
@@ -45,7 +45,7 @@ class UsageMeter:
     """Takes a sample after every change. Amounts between two samples are as at the first."""
 
     def __init__(self, cluster: SimulatedCluster, start: float, resources: tuple[str, ...]) -> None:
-        self.prices: dict[GroupRef, float] = {}
+        self.prices: dict[GroupRef, Price] = {}
         self._cluster = cluster
         self._resources = resources
         self._machines: Mapping[GroupRef, int] = {}
@@ -67,7 +67,7 @@ class UsageMeter:
         seconds = max(0.0, at - self._at)
         self._used_seconds += seconds * sum(self._machines.values())
         self._busy_seconds += seconds * sum(self._busy.values())
-        rate = sum(count * self.prices.get(ref, 0.0) for ref, count in self._machines.items())
+        rate = sum(count * self.prices[ref].per_hour for ref, count in self._machines.items() if ref in self.prices)
         self._spent += rate * seconds / _HOUR
         self._at = max(self._at, at)
 
@@ -107,6 +107,10 @@ class UsageMeter:
     def cost(self) -> float | None:
         """USD spent; None where no group has a price."""
         return self._spent if self.prices else None
+
+    def price_sources(self) -> tuple[str, ...]:
+        """Return where the prices come from, each source once."""
+        return tuple(sorted({price.source for price in self.prices.values()}))
 
     def _sample_nodes(self) -> None:
         """Every group's list is as long as ``times``; a group that appears starts with zeros."""
@@ -245,6 +249,7 @@ class Recorder:
             still_waiting=WaitingTimes.of(still),
             node_hours=meter.node_hours(),
             cost=meter.cost(),
+            price_sources=meter.price_sources(),
             final=_final(cluster),
             decisions=tuple(self._decisions),
             events=tuple(self._events),

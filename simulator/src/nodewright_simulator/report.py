@@ -31,7 +31,7 @@ def summary(result: SimulationResult) -> list[tuple[str, str, str]]:
         share = f"{hours.used / hours.oracle:.0%}"
         figures.append(("Against the oracle", share, f"of {hours.oracle:,.1f} h: each group's peak, all the time"))
     if result.cost is not None:
-        figures.append(("Cost", f"${result.cost:,.2f}", "by the provider's prices"))
+        figures.append(("Cost", f"${result.cost:,.2f}", f"by {' and '.join(result.price_sources)}"))
     return figures
 
 

@@ -151,6 +151,7 @@ class SimulationResult:
     node_hours: NodeHours
     cost: float | None
     final: FinalState
+    price_sources: Sequence[str] = ()
     decisions: Sequence[Decision] = ()
     events: Sequence[TimedEvent] = ()
     violations: Sequence[str] = ()

@@ -1,7 +1,7 @@
 """Kind ``gce-price``: what a node costs, or a pod: as much as a node of just its requests, of no known kind, without a disk."""
 
 from collections.abc import Mapping
-from math import isclose
+from math import ceil, isclose
 from typing import Any
 
 import msgspec
@@ -18,7 +18,8 @@ def check(case: Mapping[str, Any]) -> list[str]:
     given, expected = case["input"], case["expected"]["price"]
     prices = msgspec.convert(given["prices"], Prices)
     template = _template(given["node"]) if "node" in given else _as_template(convert_object(Pod, given["pod"]))
-    found = node_price(prices, template, given["seconds"])
+    minutes = ceil(given["seconds"] / 60)  # cluster-autoscaler counts a minute that has begun
+    found = node_price(prices, template).per_hour * minutes / 60
     return [] if isclose(found, expected, rel_tol=1e-9) else [f"expected {expected}, got {found}"]
 
 

@@ -107,17 +107,31 @@ class NodeTemplate(Value, frozen=True, kw_only=True):
     taints: tuple[Taint, ...] = ()
 
 
+class Price(Value, frozen=True, kw_only=True):
+    """The price of one machine for an hour.
+
+    ``currency`` is its code in ISO 4217. ``as_of`` is when the source stated the price, in seconds since the epoch; None: it
+    holds until the source changes it, as a price that an operator configured. ``source`` names the list or the call, for
+    people ("AWS price list, bundled"). ``spot``: machines are bought at the price of spare capacity, which changes.
+    """
+
+    per_hour: float
+    source: str
+    currency: str = "USD"
+    as_of: float | None = None
+    spot: bool = False
+
+
 class MachineType(Value, frozen=True, kw_only=True):
     """A machine type from which a node group can be created.
 
-    ``template`` is the node of a group without own labels and taints. ``hourly_price`` is in USD; None: unknown. The id
-    of a group of this type begins with ``id_prefix``. ``takes_labels`` says whether its nodes can have own labels and
-    taints.
+    ``template`` is the node of a group without own labels and taints. ``price`` is None if it is not known. The id of
+    a group of this type begins with ``id_prefix``. ``takes_labels`` says whether its nodes can have own labels and taints.
     """
 
     name: str
     template: NodeTemplate
-    hourly_price: float | None = None
+    price: Price | None = None
     id_prefix: str = "nap-"
     takes_labels: bool = True
 

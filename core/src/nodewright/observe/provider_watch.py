@@ -7,14 +7,12 @@ from typing import TypeVar
 
 from nodewright.model.capability import Capability
 from nodewright.model.errors import ProviderError
-from nodewright.model.group import GroupOptions, GroupRef, NodeGroup, NodeTemplate, make_template_node
+from nodewright.model.group import GroupOptions, GroupRef, NodeGroup, NodeTemplate, Price, make_template_node
 from nodewright.model.node import Node
 from nodewright.observe.ports import ProviderReads
 from nodewright.snapshot.observation import GroupSeen, ProviderSeen
 
 T = TypeVar("T")
-
-_HOUR = 3600.0
 
 # For how many seconds a group that its provider no longer lists is kept: one list may omit it by mistake.
 KEPT_SECONDS = 300.0
@@ -37,7 +35,7 @@ class _Facts:
     template: NodeTemplate | None = None
     node: Node | None = None
     options: GroupOptions | None = None
-    hourly_price: float | None = None
+    price: Price | None = None
     read_again_at: float = -math.inf
     seen: GroupSeen | None = None
 
@@ -49,7 +47,7 @@ class _Facts:
             capabilities=self.capabilities,
             template=self.node,
             options=self.options or defaults,
-            hourly_price=self.hourly_price,
+            price=self.price,
         )
 
 
@@ -164,14 +162,14 @@ class ProviderWatch:
                 return held
 
         provider, group_id = self._provider, group.id
-        before = (facts.template, facts.options, facts.hourly_price)
+        before = (facts.template, facts.options, facts.price)
         template = read_or_keep(lambda: provider.template_node(group_id), facts.template)
         if template is not None and template != facts.template:
             facts.template, facts.node = template, make_template_node(facts.ref, template)
         facts.options = read_or_keep(lambda: provider.group_options(group_id, self._defaults), facts.options)
-        facts.hourly_price = read_or_keep(lambda: provider.node_price(group_id, now, now + _HOUR), facts.hourly_price)
+        facts.price = read_or_keep(lambda: provider.node_price(group_id), facts.price)
         facts.read_again_at = now if problems else now + FACTS_SECONDS
-        if before != (facts.template, facts.options, facts.hourly_price):
+        if before != (facts.template, facts.options, facts.price):
             facts.seen = None
         return "; ".join(problems)
 

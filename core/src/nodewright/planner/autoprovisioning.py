@@ -136,7 +136,7 @@ def _as_seen(ref: GroupRef, spec: NewNodeGroup, kind: MachineType, options: Grou
         instances=(),
         template=make_template_node(ref, changed(template, labels=labels, taints=taints)),
         options=options,
-        hourly_price=kind.hourly_price,
+        price=kind.price,
     )
 
 

@@ -19,6 +19,7 @@ from nodewright.model.group import (
     InstanceState,
     MachineType,
     NodeGroup,
+    Price,
 )
 from nodewright.model.node import Node
 from nodewright.model.objects import ClusterObjects
@@ -72,7 +73,7 @@ class GroupSeen:
     ``target`` and ``instances`` are None if they could not be read, and ``problem`` says why: such a group is Unknown and
     gets no writes. ``failed`` is None if the provider does not report failures (no capability), and empty if nothing
     failed. ``disputed`` are reports of failed creations of machines that ran: these machines are in ``instances``.
-    ``hourly_price`` is in USD for one machine.
+    ``price`` is that of the next machine; None: not known. ``hourly_price`` is the same in USD, None also for another currency.
     """
 
     ref: GroupRef
@@ -84,8 +85,12 @@ class GroupSeen:
     disputed: tuple[FailedInstance, ...] = ()
     template: Node | None = None
     options: GroupOptions = field(default_factory=GroupOptions)
-    hourly_price: float | None = None
+    price: Price | None = None
     problem: str = ""
+
+    @property
+    def hourly_price(self) -> float | None:
+        return self.price.per_hour if self.price is not None and self.price.currency == "USD" else None
 
     @property
     def is_known(self) -> bool:

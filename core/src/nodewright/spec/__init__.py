@@ -32,6 +32,7 @@ from nodewright.model.group import (
     NewNodeGroup,
     NodeGroup,
     NodeTemplate,
+    Price,
     ProviderInfo,
 )
 from nodewright.model.limits import NodeGroupFlag, parse_node_group_flag
@@ -100,6 +101,7 @@ __all__ = [
     "NodeTemplate",
     "OperationInProgress",
     "OutOfCapacity",
+    "Price",
     "PricingHooks",
     "ProviderContext",
     "ProviderError",

@@ -21,6 +21,7 @@ from nodewright.model.group import (
     NewNodeGroup,
     NodeGroup,
     NodeTemplate,
+    Price,
     ProviderInfo,
     Value,
 )
@@ -171,8 +172,13 @@ class PricingHooks(Protocol):
     """PRICING: the price of machines."""
 
     @hookspec(firstresult=True)
-    def node_price(self, group_id: str, start: float, end: float) -> float:
-        """Return the price in USD of one machine of the group from ``start`` to ``end`` (seconds since the epoch)."""
+    def node_price(self, group_id: str) -> Price:
+        """Return the price of the group's next machine, for its machine type and zone.
+
+        It is the spot price if the group buys spot machines, else the on-demand price; both without discounts of the
+        account. If the cloud chooses among several zones or machine types, return the highest of their prices. Raise a
+        ProviderError if the price is not known: the group is then planned without one.
+        """
 
 
 class ForceDeleteHooks(Protocol):

@@ -11,7 +11,7 @@ from nodewright.model.action import IncreaseSize
 from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.cluster import DaemonSet, Deployment, PodDisruptionBudget, ResourceQuota
-from nodewright.model.group import GroupRef, Instance, NodeGroup
+from nodewright.model.group import GroupRef, Instance, NodeGroup, Price
 from nodewright.model.node import Node
 from nodewright.model.plan import Plan
 from nodewright.model.pod import Pod
@@ -91,7 +91,12 @@ class World:
     provider: ProviderSeen = field(default_factory=lambda: ProviderSeen(name=PROVIDER))
 
     def add_group(self, group_id: str, size: int = 0, *, max_size: int = 10, min_size: int = 0, **extras: Any) -> None:
-        """Add a group with ``size`` ready nodes. ``extras`` are fields of GroupSeen or arguments of ``build_node``."""
+        """Add a group with ``size`` ready nodes. ``extras`` are fields of GroupSeen or arguments of ``build_node``.
+
+        ``hourly_price`` is a price in USD.
+        """
+        if "hourly_price" in extras:
+            extras["price"] = Price(per_hour=extras.pop("hourly_price"), source="the test")
         seen = {name: extras.pop(name) for name in list(extras) if name in GroupSeen.__dataclass_fields__}
         extras.setdefault("cpu", "4")
         template = build_node(f"template-{group_id}", **extras)

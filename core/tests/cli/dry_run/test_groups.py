@@ -4,7 +4,7 @@ import pytest
 
 from nodewright.cli.dry_run.dump_groups import DumpedGroups, GroupEntry, group_by_label, read_groups_file
 from nodewright.model.errors import NodeGroupNotFound
-from nodewright.model.group import GroupOptions
+from nodewright.model.group import GroupOptions, Price
 from nodewright.model.node import HOSTNAME_LABEL
 from nodewright.testkit import build_node
 
@@ -54,7 +54,7 @@ def test_a_described_group_looks_like_its_description() -> None:
 def test_what_is_not_known_is_not_made_up() -> None:
     groups = DumpedGroups([GroupEntry(name="g", max_size=1, cpu=1, memory=1)], [])
     assert groups.failed_instances("g") is None
-    assert groups.node_price("g", 0, 3600) is None
+    assert groups.node_price("g") is None
     assert groups.group_options("g", GroupOptions()) == GroupOptions()
     assert (groups.gpu_label(), groups.gpu_resources()) == (None, None)
     assert (groups.ignored_labels(), groups.same_group_labels()) == (None, None)
@@ -64,4 +64,4 @@ def test_what_is_not_known_is_not_made_up() -> None:
 
 def test_prices_are_per_hour() -> None:
     groups = DumpedGroups([GroupEntry(name="g", max_size=1, cpu=1, memory=1, price_per_hour=2.0)], [])
-    assert groups.node_price("g", 0, 1800) == 1.0
+    assert groups.node_price("g") == Price(per_hour=2.0, source="the file of groups")

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from nodewright.spec import Finding, FindingLevel, MachineType, NewNodeGroup, ProviderError, ProviderUnavailable
+from nodewright.spec import Finding, FindingLevel, MachineType, NewNodeGroup, Price, ProviderError, ProviderUnavailable
 from nodewright.spec.cache import attempt
 from nodewright_aws.api import Api
 from nodewright_aws.catalogue import Catalogue, launch_template_of
@@ -81,6 +81,7 @@ class Maker:
         return attempt(lambda: self._catalogue.kind(instance_type))
 
     def _machine_types(self, making: Making, model: Group) -> Iterator[MachineType]:
+        own = self._options.prices_per_hour
         like, region = msgspec.structs.replace(model, tags=self._tags(model)), self._api.region()
         prefix = making.prefix or f"nap-{self._options.cluster}-"
         for name in making.instance_types:
@@ -90,7 +91,7 @@ class Maker:
             yield MachineType(
                 name=name,
                 template=make_template(like, Machine(kind=kind), None, region),
-                hourly_price=self._options.prices_per_hour.get(name),
+                price=Price(per_hour=own[name], source="prices_per_hour") if name in own else None,
                 id_prefix=prefix,
                 takes_labels=making.labels_from_tags,
             )

@@ -9,7 +9,7 @@ from nodewright.spec import ConfigError, ProviderContext, decode_options
 from nodewright.spec.options import Seconds, decode_seconds
 
 Positive = Annotated[int, Meta(ge=1)]
-Price = Annotated[float, Meta(ge=0)]
+PerHour = Annotated[float, Meta(ge=0, le=1e6)]
 Name = Annotated[str, Meta(min_length=1)]
 # Characters that AWS allows in a group name. With instance type and digest the name has at most AWS's 255 characters.
 Prefix = Annotated[str, Meta(max_length=200, pattern="^[^:\\x00-\\x1f]*$")]
@@ -55,7 +55,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     detect_failures: bool = True
     instance_types: dict[str, StaticType] = {}
     use_static_instance_list: bool = False
-    prices_per_hour: dict[str, Price] = {}
+    prices_per_hour: dict[str, PerHour] = {}
     cluster: str = ""
     autoprovisioning: Making | None = None
 

@@ -38,7 +38,6 @@ _ALWAYS = frozenset(
     )
 )
 _STARTING = ("Pending", "Warmed")
-_HOUR = 3600.0
 
 
 class AwsProvider:
@@ -117,12 +116,12 @@ class AwsProvider:
         return options_of(self._fleet.group(group_id).tags, defaults)
 
     @hookimpl
-    def node_price(self, group_id: str, start: float, end: float) -> float:
+    def node_price(self, group_id: str) -> spec.Price:
         self._fleet.group(group_id)
         name = self._catalogue.type_name(group_id)
         if name not in self._options.prices_per_hour:
             raise spec.ProviderError(f"prices_per_hour has no {name}", code="noPrice")
-        return self._options.prices_per_hour[name] * max(0.0, end - start) / _HOUR
+        return spec.Price(per_hour=self._options.prices_per_hour[name], source="prices_per_hour")
 
     @hookimpl
     def machine_types(self) -> Sequence[spec.MachineType]:

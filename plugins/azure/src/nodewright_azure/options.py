@@ -10,7 +10,7 @@ from nodewright.spec import ConfigError, ProviderContext, decode_options
 from nodewright.spec.options import Seconds, decode_seconds
 
 Positive = Annotated[int, Meta(ge=1)]
-Price = Annotated[float, Meta(ge=0)]
+PerHour = Annotated[float, Meta(ge=0, le=1e6)]
 SOURCE = "options of provider azure"
 
 
@@ -65,7 +65,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     predict_labels: bool = True
     instance_types: dict[str, StaticSku] = {}
     use_static_instance_list: bool = False
-    prices_per_hour: dict[str, Price] = {}
+    prices_per_hour: dict[str, PerHour] = {}
     vm_pools: bool = False
     cluster: str = ""
     cluster_resource_group: str = ""

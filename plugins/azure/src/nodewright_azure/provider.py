@@ -45,7 +45,6 @@ _ALWAYS = frozenset(
 _FLEXIBLE = "Azure lists no power states for machines of a flexible scale set"
 _VM_POOL = "AKS does not report which machines of a VM pool could not be created"
 _UNFORCED = "AKS has no forced deletion for machines of a VM pool"
-_HOUR = 3600.0
 
 
 class AzureProvider:
@@ -117,11 +116,11 @@ class AzureProvider:
         return options_of(tags_of(self._fleet.held(group_id).scale_set.tags), defaults)
 
     @hookimpl
-    def node_price(self, group_id: str, start: float, end: float) -> float:
+    def node_price(self, group_id: str) -> spec.Price:
         price = self._catalogue.price(self._fleet.held(group_id).scale_set)
         if price is None:
             raise spec.ProviderError(self._unpriced(group_id)[_PRICING], code="noPrice")
-        return price * max(0.0, end - start) / _HOUR
+        return spec.Price(per_hour=price, source="prices_per_hour")
 
     @hookimpl
     def gpu_label(self) -> str:

@@ -78,9 +78,9 @@ class ExternalGrpcProvider:
         return self._traits.options(group_id, defaults)
 
     @hookimpl
-    def node_price(self, group_id: str, start: float, end: float) -> float:
+    def node_price(self, group_id: str) -> spec.Price:
         self._demand_known(group_id)
-        return self._traits.price(group_id, start, end)
+        return self._traits.price(group_id)
 
     @hookimpl
     def gpu_label(self) -> str:

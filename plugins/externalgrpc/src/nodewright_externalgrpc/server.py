@@ -18,6 +18,7 @@ from nodewright.spec import (
     NodeGroupNotFound,
     NodeTemplate,
     OutOfCapacity,
+    Price,
     ProviderError,
     TargetChanged,
 )
@@ -28,6 +29,7 @@ from nodewright_externalgrpc.wire import ACCEPTED, EXPECTED, GROUP_ANNOTATION, M
 
 _LOG = logging.getLogger(__name__)
 _WORKERS = 8
+_HOUR = 3600.0
 
 
 class Provider(Protocol):
@@ -43,7 +45,7 @@ class Provider(Protocol):
     def failed_instances(self, group_id: str) -> Sequence[FailedInstance] | None: ...
     def template_node(self, group_id: str) -> NodeTemplate: ...
     def group_options(self, group_id: str, defaults: GroupOptions) -> GroupOptions: ...
-    def node_price(self, group_id: str, start: float, end: float) -> float | None: ...
+    def node_price(self, group_id: str) -> Price | None: ...
     def gpu_label(self) -> str | None: ...
     def gpu_types(self) -> Sequence[str] | None: ...
     def increase_size(self, group_id: str, expected_target: int, target: int) -> int: ...
@@ -119,7 +121,9 @@ class Servicer:
         self._demand(Capability.PRICING, group_id)
         if not group_id:
             raise NodeGroupNotFound(f"node {request.node.name} belongs to no group of {self._provider.name}")
-        return messages.PricingNodePriceResponse(price=self._provider.node_price(group_id, *read_span(request)) or 0.0)
+        price, (start, end) = self._provider.node_price(group_id), read_span(request)
+        per_hour = price.per_hour if price is not None else 0.0
+        return messages.PricingNodePriceResponse(price=per_hour * max(0.0, end - start) / _HOUR)
 
     def NodeGroupIncreaseSize(self, request: Any, context: Any) -> Any:  # noqa: N802 - as above
         _demand_sign(request.delta > 0, "NodeGroupIncreaseSize", request.delta)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.spec import Clock, CloudBusy, GroupOptions, NodeTemplate, ProviderError, ProviderUnavailable
+from nodewright.spec import Clock, CloudBusy, GroupOptions, NodeTemplate, Price, ProviderError, ProviderUnavailable
 from nodewright.spec.cache import ResultCache, attempt, unwrap
 from nodewright_externalgrpc.channel import Channel
 from nodewright_externalgrpc.convert import price_request, read_node, read_options, write_options
@@ -24,7 +24,7 @@ class Trait(NamedTuple):
 
     template: NodeTemplate | ProviderError
     options: tuple[GroupOptions, GroupOptions] | ProviderError
-    per_hour: float | ProviderError
+    price: Price | ProviderError
 
 
 class Traits:
@@ -56,9 +56,9 @@ class Traits:
         own = {name: getattr(one, name) for name in names if getattr(one, name) == getattr(other, name)}
         return replace(defaults, **own)
 
-    def price(self, group_id: str, start: float, end: float) -> float:
-        """Return the price from ``start`` to ``end`` (epoch seconds); raise the ProviderError of reading it."""
-        return unwrap(self._cache.get(group_id).per_hour) * (end - start) / _HOUR
+    def price(self, group_id: str) -> Price:
+        """Return the price; raise the ProviderError of reading it."""
+        return unwrap(self._cache.get(group_id).price)
 
     def lacks(self, group_id: str) -> tuple[str, ...]:
         """Return the calls that the server does not offer for this group."""
@@ -75,7 +75,7 @@ class Traits:
         return Trait(
             template=template,
             options=_value(attempt(lambda: (self._read_options(group_id, _ONE), self._read_options(group_id, _OTHER)))),
-            per_hour=_value(attempt(lambda: self._read_price(group_id, own))),
+            price=_value(attempt(lambda: self._read_price(group_id, own))),
         )
 
     def _read_template(self, group_id: str) -> NodeTemplate:
@@ -88,13 +88,13 @@ class Traits:
             return defaults
         return read_options(answer.nodeGroupAutoscalingOptions, defaults)
 
-    def _read_price(self, group_id: str, template: NodeTemplate | None) -> float:
+    def _read_price(self, group_id: str, template: NodeTemplate | None) -> Price:
         told = template or NodeTemplate(allocatable={})
         node = messages.ExternalGrpcNode(name=f"template-of-{group_id}", labels=told.labels)
         node.annotations.update({**told.annotations, GROUP_ANNOTATION: group_id})
         now = self._clock.now()
-        price: float = self._channel.read("PricingNodePrice", **price_request(node, now, now + _HOUR)).price
-        return price
+        per_hour: float = self._channel.read("PricingNodePrice", **price_request(node, now, now + _HOUR)).price
+        return Price(per_hour=per_hour, source=f"PricingNodePrice of {self._channel.address}", as_of=now)
 
 
 def _defaults(number: float, threshold: float, *, flag: bool) -> GroupOptions:

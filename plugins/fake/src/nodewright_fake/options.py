@@ -9,7 +9,7 @@ import msgspec
 import yaml
 from msgspec import Meta
 
-from nodewright.spec import Capability, ConfigError, ErrorClass, FailureScope, Quantity, decode_options
+from nodewright.spec import Capability, ConfigError, ErrorClass, FailureScope, Price, Quantity, decode_options
 from nodewright_fake.delays import Delay, Seconds, decode_hook, fixed
 from nodewright_fake.faults import Fault
 
@@ -52,7 +52,8 @@ class MachineShape(Strict, frozen=True, kw_only=True):
     """What one machine offers, what it costs and how long its creation takes.
 
     ``request_delay`` passes until the cloud lists the machine, then ``provision_delay`` until it runs,
-    ``register_delay`` until its kubelet registers and ``ready_delay`` until the node is ready.
+    ``register_delay`` until its kubelet registers and ``ready_delay`` until the node is ready. ``price_source`` is told with
+    the price; ``spot`` says that it is a price of spot machines.
     """
 
     cpu: Amount = 4
@@ -61,7 +62,9 @@ class MachineShape(Strict, frozen=True, kw_only=True):
     resources: dict[str, Amount] = {}
     labels: dict[str, str] = {}
     taints: tuple[TaintConfig, ...] = ()
-    price_per_hour: Annotated[float, Meta(ge=0)] = 0.0
+    price_per_hour: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
+    price_source: str = "the fake cloud's prices"
+    spot: bool = False
     request_delay: Delay = fixed(0)
     provision_delay: Delay = fixed(30)
     register_delay: Delay = fixed(30)
@@ -69,6 +72,10 @@ class MachineShape(Strict, frozen=True, kw_only=True):
     delete_delay: Delay = fixed(0)
     never_registers: Share = 0.0
     registers_late: Lateness | None = None
+
+    @property
+    def price(self) -> Price:
+        return Price(per_hour=self.price_per_hour, source=self.price_source, spot=self.spot)
 
 
 class GroupConfig(MachineShape, frozen=True, kw_only=True):

@@ -136,9 +136,9 @@ class FakeProvider:
         return replace(defaults, **{name: value for name, value in changes.items() if value is not None})
 
     @hookimpl
-    def node_price(self, group_id: str, start: float, end: float) -> float:
+    def node_price(self, group_id: str) -> spec.Price:
         with self.cloud.faults.around("node_price", group_id):
-            return self._view(group_id).config.price_per_hour * max(0.0, end - start) / 3600
+            return self._view(group_id).config.price
 
     @hookimpl
     def machine_types(self) -> Sequence[spec.MachineType]:
@@ -147,7 +147,7 @@ class FakeProvider:
                 spec.MachineType(
                     name=kind.name,
                     template=template_of(kind, zone=kind.zone, instance_type=kind.name),
-                    hourly_price=kind.price_per_hour,
+                    price=kind.price,
                 )
                 for kind in self.cloud.options.machine_types
             ]

@@ -11,7 +11,7 @@ from nodewright.spec import ConfigError, ProviderContext, decode_options
 from nodewright.spec.options import Seconds, decode_seconds
 
 Positive = Annotated[int, Meta(ge=1)]
-Price = Annotated[float, Meta(ge=0)]
+PerHour = Annotated[float, Meta(ge=0, le=1e6)]
 SERVICES = ("compute", "resource_manager")
 _SOURCE = "options of provider gce"
 
@@ -26,8 +26,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class OwnPrice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One row of the table ``prices_per_hour``: USD for a machine without its disks and accelerators."""
 
-    regular: Price
-    spot: Price | None = None
+    regular: PerHour
+    spot: PerHour | None = None
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

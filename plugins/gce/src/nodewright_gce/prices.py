@@ -1,16 +1,16 @@
 """Prices of machines: a table in USD per hour (disks: per GiB and hour), and CA's rules for types without a row.
 
-The figures are Google's list prices in us-central1. A type without a row is priced by the cpus and the memory of its
+The figures are Google's list prices in us-central1, as in cluster-autoscaler's table. A type without a row is priced by the cpus and the memory of its
 family. The option ``prices_per_hour`` adds rows.
 """
 
 from collections.abc import Mapping
-from math import ceil
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
-from nodewright.spec import NodeTemplate, Quantity
+from nodewright.spec import NodeTemplate, Price, Quantity
 from nodewright_gce.options import OwnPrice
 from nodewright_gce.reserved import GIB
 from nodewright_gce.template import (
@@ -30,10 +30,16 @@ _BOOT_DISK, _BOOT_GIB, _SSD_GIB = "pd-balanced", 100.0, 375
 _SPOT_FACTOR = 0.00698 / 0.033174
 _MONTH = 720.0
 _ZERO = Quantity(0)
+SOURCE = "Google's list prices in us-central1, bundled"
+# The table has no date of its own; the newest family in it, N4, came in August 2024.
+AS_OF = datetime(2024, 8, 31, tzinfo=UTC).timestamp()
 
 
 class Prices(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Rows by machine type, family, accelerator or disk type. ``*_factor``: the price of a spot machine as a share."""
+    """Rows by machine type, family, accelerator or disk type. ``*_factor``: the price of a spot machine as a share.
+
+    ``own`` are the machine types whose rows the operator configured.
+    """
 
     base_cpu: float = 0.033174
     base_memory_gib: float = msgspec.field(default=0.004446, name="baseMemoryGiB")
@@ -52,13 +58,17 @@ class Prices(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
     boot_disk_gib: Mapping[str, float] = msgspec.field(default={}, name="bootDiskGiB")
     local_ssd_gib: float = msgspec.field(default=0.08 / _MONTH, name="localSsdGiB")
     spot_local_ssd_gib: float = msgspec.field(default=0.048 / _MONTH, name="spotLocalSsdGiB")
+    own: frozenset[str] = frozenset()
 
     def with_own(self, own: Mapping[str, OwnPrice]) -> "Prices":
         """Return the prices with these rows added. A row without a spot price has its regular price for spot too."""
         regular = {name: price.regular for name, price in own.items()}
         spot = {name: price.regular if price.spot is None else price.spot for name, price in own.items()}
         return msgspec.structs.replace(
-            self, instance={**self.instance, **regular}, preemptible_instance={**self.preemptible_instance, **spot}
+            self,
+            own=frozenset(own),
+            instance={**self.instance, **regular},
+            preemptible_instance={**self.preemptible_instance, **spot},
         )
 
 
@@ -152,15 +162,18 @@ LIST_PRICES = Prices(
 )
 
 
-def node_price(prices: Prices, node: NodeTemplate, seconds: float) -> float:
-    """Return the price of one node in USD; a minute that has begun counts."""
+def node_price(prices: Prices, node: NodeTemplate) -> Price:
+    """Return the price of one node with its disks and accelerators."""
     capacity = node.capacity or node.allocatable
     spot = any(node.labels.get(label) == "true" for label in _SPOT_LABELS)
     kind = next((node.labels[label] for label in _TYPE_LABELS if label in node.labels), None)
     hourly = _machine_price(prices, capacity, kind, spot=spot)
     hourly += _disks_price(prices, node, spot=spot)
     hourly += _gpu_price(prices, node, spot=spot)
-    return hourly * max(0, ceil(seconds / 60)) / 60
+    is_own = kind in prices.own
+    return Price(
+        per_hour=hourly, source="prices_per_hour" if is_own else SOURCE, as_of=None if is_own else AS_OF, spot=spot
+    )
 
 
 def why_unpriced(prices: Prices, node: NodeTemplate) -> str:

@@ -125,8 +125,8 @@ class GceProvider:
         return overlay_options(defaults, {name: said[name] for name in said if name in _OPTION_NAMES})
 
     @hookimpl
-    def node_price(self, group_id: str, start: float, end: float) -> float:
-        return node_price(self._prices, self.template_node(group_id), end - start)
+    def node_price(self, group_id: str) -> spec.Price:
+        return node_price(self._prices, self.template_node(group_id))
 
     @hookimpl
     def gpu_label(self) -> str:

@@ -116,7 +116,7 @@ class Cloud:
         own = {field: given[key] for key, field in _OPTIONS.items() if key in given}
         return GroupOptions(**{name: getattr(defaults, name) for name in GroupOptions.__struct_fields__} | own)
 
-    def node_price(self, group_id: str, start: float, end: float) -> None:
+    def node_price(self, group_id: str) -> None:
         """There is no price model."""
 
     def ignored_labels(self) -> tuple[str, ...]:

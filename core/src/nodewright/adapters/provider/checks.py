@@ -21,6 +21,7 @@ from nodewright.model.group import (
     NewNodeGroup,
     NodeGroup,
     NodeTemplate,
+    Price,
 )
 from nodewright.model.quantity import ZERO, Quantity
 from nodewright.spec.hooks import ProvisioningVerdict
@@ -54,6 +55,7 @@ V = TypeVar("V", bound=object)
 
 # As the API server has it for the reason of a condition.
 _REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]{0,1022}[A-Za-z0-9_])?")
+_CURRENCY = re.compile(r"[A-Z]{3}")
 _NEEDED_RESOURCES = ("cpu", "memory", "pods")
 
 
@@ -131,11 +133,25 @@ def ids_among(asked: Sequence[str]) -> Callable[[Any], tuple[str, ...]]:
     return check
 
 
-def price(answer: Any) -> float:
+def price(answer: Any) -> Price:
+    """Check for a price that is finite, not negative, dated by a number and in a currency's code."""
+    found = a(Price)(answer)
+    if isinstance(found.per_hour, bool) or not isinstance(found.per_hour, (int, float)):
+        raise Unfit(f"a price of {_shown(found.per_hour)}, not a number")
+    if not math.isfinite(found.per_hour) or found.per_hour < 0:
+        raise Unfit(f"a price of {found.per_hour}, not a finite number of at least 0")
+    if not isinstance(found.currency, str) or not _CURRENCY.fullmatch(found.currency):
+        raise Unfit(f"a price in {_shown(found.currency)}, not a currency's code such as USD")
+    if found.as_of is not None and not math.isfinite(instant(found.as_of)):
+        raise Unfit(f"a price as of {found.as_of}, not a moment")
+    return msgspec.structs.replace(found, per_hour=float(found.per_hour), source=name(found.source))
+
+
+def _seconds(answer: Any) -> float:
     if isinstance(answer, bool) or not isinstance(answer, (int, float)):
         raise Unfit(f"{_shown(answer)}, not a number")
     if not math.isfinite(answer) or answer < 0:
-        raise Unfit(f"{answer}, not a price")
+        raise Unfit(f"{answer}, not a number of seconds")
     return float(answer)
 
 
@@ -168,8 +184,8 @@ def machine_types(answer: Any) -> tuple[MachineType, ...]:
     for kind in kinds:
         template(kind.template)
         name(kind.id_prefix)
-        if kind.hourly_price is not None:
-            price(kind.hourly_price)
+        if kind.price is not None:
+            price(kind.price)
     return kinds
 
 
@@ -230,8 +246,8 @@ def group_options(answer: Any) -> GroupOptions:
     found = a(GroupOptions)(answer)
     return msgspec.structs.replace(
         found,
-        max_node_provision_seconds=price(found.max_node_provision_seconds),
-        max_node_startup_seconds=price(found.max_node_startup_seconds),
+        max_node_provision_seconds=_seconds(found.max_node_provision_seconds),
+        max_node_startup_seconds=_seconds(found.max_node_startup_seconds),
     )
 
 

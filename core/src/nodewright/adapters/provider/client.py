@@ -18,6 +18,7 @@ from nodewright.model.group import (
     NewNodeGroup,
     NodeGroup,
     NodeTemplate,
+    Price,
     ProviderInfo,
 )
 from nodewright.spec.diagnosis import ApiCalls, Finding
@@ -154,9 +155,9 @@ class ProviderClient:
         found = self._optional(Capability.GROUP_OPTIONS, "group_options", check, group_id=group_id, defaults=defaults)
         return found if found is not None else defaults
 
-    def node_price(self, group_id: str, start: float, end: float) -> float | None:
-        """USD for one machine from ``start`` to ``end`` (epoch seconds)."""
-        return self._optional(Capability.PRICING, "node_price", checks.price, group_id=group_id, start=start, end=end)
+    def node_price(self, group_id: str) -> Price | None:
+        """Return the price of the group's next machine."""
+        return self._optional(Capability.PRICING, "node_price", checks.price, group_id=group_id)
 
     def gpu_label(self) -> str | None:
         return self._optional(Capability.GPU, "gpu_label", checks.name)

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from nodewright.model.capability import Capability
 from nodewright.model.errors import ConfigError, NodeGroupNotFound
-from nodewright.model.group import FailedInstance, GroupOptions, Instance, NodeGroup, NodeTemplate, ProviderInfo
+from nodewright.model.group import FailedInstance, GroupOptions, Instance, NodeGroup, NodeTemplate, Price, ProviderInfo
 from nodewright.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node, Taint
 from nodewright.model.printable import printable, show, suggest
 from nodewright.model.quantity import Quantity
@@ -48,7 +48,7 @@ class GroupEntry(_Strict, frozen=True, kw_only=True):
     taints: tuple[TaintEntry, ...] = ()
     zone: str = ""
     instance_type: str = ""
-    price_per_hour: Annotated[float, Meta(ge=0)] | None = None
+    price_per_hour: Annotated[float, Meta(ge=0, le=1e6)] | None = None
 
     @property
     def offered(self) -> dict[str, _Amount]:
@@ -149,9 +149,9 @@ class DumpedGroups:
         self._of(group_id)
         return defaults
 
-    def node_price(self, group_id: str, start: float, end: float) -> float | None:
+    def node_price(self, group_id: str) -> Price | None:
         price = self._of(group_id).entry.price_per_hour
-        return price * (end - start) / 3600 if price is not None else None
+        return Price(per_hour=price, source="the file of groups") if price is not None else None
 
     def ignored_labels(self) -> tuple[str, ...] | None:
         return None

@@ -24,7 +24,7 @@ class Promise(Enum):
     )
     ATOMIC = "An atomic resize grants everything or nothing."
     OPTIONS = "Options of a group start from the defaults."
-    PRICES = "Prices are proportional to time."
+    PRICES = "Prices are above zero and change only with a refresh."
     ACCELERATORS = "The provider names the label and the resources of accelerators."
     SIMILARITY = "Labels for comparing groups are keys, each named once."
     AUTOPROVISIONING = "Groups are created empty from known machine types, and only such groups are deleted."

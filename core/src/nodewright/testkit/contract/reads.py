@@ -110,7 +110,7 @@ def unknown_groups_are_refused_in_reads(world: ContractWorld) -> None:
         "template_node": lambda: client.template_node(UNKNOWN_GROUP),
         "failed_instances": lambda: client.failed_instances(UNKNOWN_GROUP),
         "group_options": lambda: client.group_options(UNKNOWN_GROUP, GroupOptions()),
-        "node_price": lambda: client.node_price(UNKNOWN_GROUP, 0.0, 3600.0),
+        "node_price": lambda: client.node_price(UNKNOWN_GROUP),
     }
     _drop_unsupported(world, calls)
     for hook, call in calls.items():

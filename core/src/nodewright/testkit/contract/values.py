@@ -5,14 +5,12 @@ from typing import Any
 import msgspec
 
 from nodewright.model.capability import Capability
-from nodewright.model.group import GroupOptions, MachineType
+from nodewright.model.group import GroupOptions, MachineType, Price
 from nodewright.model.quantity import Quantity
 from nodewright.testkit.contract.promises import Promise
 from nodewright.testkit.contract.registry import BrokenPromise, check, demand, refusal
 from nodewright.testkit.contract.situations import group, refresh
 from nodewright.testkit.contract.world import ContractWorld, Touch
-
-_HOUR = 3600.0
 
 
 @check(Promise.VALUES)
@@ -78,13 +76,22 @@ def group_options_start_from_the_defaults(world: ContractWorld) -> None:
 
 
 @check(Promise.PRICES, capability=Capability.PRICING)
-def prices_are_proportional_to_time(world: ContractWorld) -> None:
-    """One hour costs more than nothing, and two hours from the same start cost twice as much."""
+def machines_cost_something(world: ContractWorld) -> None:
+    """The price of a machine is above zero, and its fields have valid types."""
     refresh(world)
-    one = _price(world, 0.0, _HOUR)
-    two = _price(world, 0.0, 2 * _HOUR)
-    demand(one > 0, "node_price says that a machine costs nothing")
-    demand(abs(two - 2 * one) <= 1e-6 * two, f"node_price says {one} for one hour and {two} for two")
+    price = _price(world)
+    _demand_types(price, "node_price")
+    demand(price.per_hour > 0, "node_price says that a machine costs nothing")
+
+
+@check(Promise.PRICES, capability=Capability.PRICING)
+def prices_change_only_with_a_refresh(world: ContractWorld) -> None:
+    """Without a refresh the price of a machine is the same ten minutes later."""
+    refresh(world)
+    before = _price(world)
+    world.pass_time(600)
+    later = _price(world)
+    demand(later == before, f"node_price says {before.per_hour} and without a refresh ten minutes later {later}")
 
 
 @check(Promise.ACCELERATORS, capability=Capability.GPU)
@@ -128,8 +135,8 @@ def simulated_machines_are_the_running_ones(world: ContractWorld) -> None:
     demand(world.client.next_change() >= 0, "next_change is negative")
 
 
-def _price(world: ContractWorld, start: float, end: float) -> float:
-    price = world.client.node_price(world.group_id, start, end)
+def _price(world: ContractWorld) -> Price:
+    price = world.client.node_price(world.group_id)
     if price is None:
         raise BrokenPromise(f"pricing is declared, but switched off for {world.group_id}")
     return price
