@@ -140,6 +140,38 @@ def test_a_frozen_holder_knows_at_its_first_look(server: ApiServer) -> None:
     assert b.remaining() > 0
 
 
+def test_a_holder_that_was_frozen_leads_no_more_though_nobody_followed(server: ApiServer) -> None:
+    """Its other threads wake with it, and would go on with what they decided before."""
+    clock = VirtualClock(1000.0)
+    a = candidate(server, "a", clock)
+    a.attempt()
+    clock.sleep(14.9)
+    assert a.attempt()
+    clock.sleep(15)
+    assert not a.attempt()
+    assert a.is_lost
+    assert a.remaining() == 0.0
+
+
+def test_a_holder_that_was_frozen_within_a_renewal_leads_no_more(server: ApiServer) -> None:
+    clock = VirtualClock(1000.0)
+    a = candidate(SlowReads(server, clock, 7.5), "a", clock)
+    a.attempt()
+    clock.sleep(7.5)
+    assert not a.attempt()
+    assert a.is_lost
+
+
+def test_a_frozen_holder_whose_name_an_editor_puts_back_leads_no_more(server: ApiServer) -> None:
+    clock, a, b = leader_and_candidate(server)
+    clock.sleep(15.1)
+    assert b.attempt()
+    server.put(LEASE, {**server.objects[LEASE], "spec": {**held(server), "holderIdentity": "a"}})
+    assert not a.attempt()
+    assert a.is_lost
+    assert b.remaining() > 14
+
+
 def test_the_length_that_another_kind_of_holder_says_counts(server: ApiServer) -> None:
     """CA's own leases last 15 s, or whatever it was told."""
     clock = VirtualClock(1000.0)

@@ -45,6 +45,7 @@ class Schedule:
         self._number = number
         self._make = make
         self._random = random = Random(number)
+        self._names = Random(f"{number} names")
         self.shrinks = number % 3 == 2
         self.settings = settings_of(is_ca=number % 2 == 1, shrinks=self.shrinks)
         self.stage = Stage(START, self._watch)
@@ -52,7 +53,7 @@ class Schedule:
         self.world = SharedWorld(self.stage, random, groups=random.choice((1, 2, 3)))
         self.replicas: list[Replica] = []
         self.writes: list[tuple[float, str, str]] = []
-        self.counts = {"kills": 0, "freezes": 0, "edits": 0, "outages": 0, "stops": 0}
+        self.counts = {"kills": 0, "freezes": 0, "edits": 0, "outages": 0, "stops": 0, "names": 0}
         self._led: dict[str, float] = {}
         self._started = 0
         self._broken = ""
@@ -143,6 +144,13 @@ class Schedule:
         else:
             self.server.put(LEASE, {**held, "spec": {**held["spec"], **edit}})
 
+    def _put_name_back(self, process: Process) -> None:
+        """An editor writes the name of a process into the lease that another holds."""
+        held = self.server.objects.get(LEASE)
+        if held is not None and held["spec"].get("holderIdentity") != process.name:
+            self.counts["names"] += 1
+            self.server.put(LEASE, {**held, "spec": {**held["spec"], "holderIdentity": process.name}})
+
     def step(self, process: Process, *, weighs: bool) -> None:
         random, now = self._random, self.stage.now()
         if now < self._ends and random.random() < (self._near if weighs else self._far):
@@ -152,6 +160,11 @@ class Schedule:
                 raise Gone
             self.counts["freezes"] += 1
             process.freeze(now, 5 * math.exp(random.uniform(0, math.log(60))))
+            leads = any(replica.process is process and replica.lease.remaining() > 0 for replica in self.replicas)
+            if leads and self._names.random() < 0.5:
+                # Right before it wakes, so that the one that leads has not seen it yet.
+                back_at = process.frozen_until - self._names.uniform(0, 1)
+                self.stage.at(back_at, partial(self._put_name_back, process))
         self.stage.sleep(random.uniform(0.001, 0.3))
 
     def is_cut_off(self, process: Process) -> bool:

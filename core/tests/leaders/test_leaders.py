@@ -37,7 +37,7 @@ def run_sound(numbers: range) -> None:
         counts.update(schedule.counts)
         writes += len(schedule.writes)
     # Otherwise nothing was tried.
-    assert min(counts[what] for what in ("kills", "freezes", "edits", "outages", "stops")) >= 3
+    assert min(counts[what] for what in ("kills", "freezes", "edits", "names", "outages", "stops")) >= 3
     assert writes > 30
 
 
@@ -50,14 +50,16 @@ def run_all(numbers: range, mutant: type[Replica]) -> None:
 @pytest.mark.parametrize(
     ("mutant", "first", "said"),
     [
-        (mutants.WithoutLeaseCheck, 1, "before it was frozen"),
+        (mutants.WithoutLeaseCheck, 26, "before it was frozen"),
         (mutants.WithoutLeaseCheck, 3, "before .* led"),
-        (mutants.WithoutCloudCheck, 28, "does not lead"),
-        (mutants.WithoutHold, 115, "bought twice"),
+        (mutants.WithoutCloudCheck, 43, "does not lead"),
+        (mutants.WithoutHold, 135, "bought twice"),
         (mutants.WithoutIntent, 0, "not saved before"),
-        (mutants.WithoutDeadline, 8, "last longer than was saved"),
+        (mutants.WithoutDeadline, 14, "last longer than was saved"),
+        (mutants.RenewsLate, 121, "before it was frozen"),
+        (mutants.RenewsLate, 128, "two leaders"),
         (mutants.TrustsEmptyLeases, 4, "two leaders"),
-        (mutants.TakesMissingLeases, 112, "two leaders"),
+        (mutants.TakesMissingLeases, 139, "two leaders"),
     ],
 )
 def test_a_replica_that_lacks_a_rule_is_caught(mutant: type[Replica], first: int, said: str) -> None:

@@ -181,8 +181,10 @@ class Leadership:
         ours = seen is not None and seen.spec.holder_identity == self._options.identity
         # One that is not there says nothing of who had it while we were away.
         knows = seen is not None and (seen.metadata.resource_version or self.remaining() > 0)
-        if self._until >= 0 and not (ours and knows):
-            self._until = -1.0  # another process may have taken it: this one was silent for too long
+        if self._until >= 0 and (self._is_late() or not (ours and knows)):
+            # Another process may have taken it, and given it up since: this one was silent for too long. What its other
+            # threads decided before that must not become allowed again.
+            self._until = -1.0
             self._lost.set()
         # Our name where we never wrote it is an editor's: another may lead still.
         may_take = self._until >= 0 or (ours and self._is_unsure) or self._has_run_out(seen, began)
@@ -197,6 +199,9 @@ class Leadership:
         self._held, self._until = said, began + self._options.duration
         self.renewed += 1
         return True
+
+    def _is_late(self) -> bool:
+        return self._until <= self._clock.now()
 
     def _look(self) -> None:
         try:
