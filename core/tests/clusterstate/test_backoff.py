@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from nodewright.clusterstate.backoff import allowance, deferrals_after, is_deferred, left_to_ask
+from nodewright.clusterstate.backoff import allowance, allowance_left, deferrals_after, is_deferred
 from nodewright.clusterstate.clock_skew import without_future_times
 from nodewright.clusterstate.fold import fold
 from nodewright.clusterstate.memory import Backoff, Deferral, Memory
@@ -115,9 +115,9 @@ def test_machines_that_are_owed_use_the_allowance_up() -> None:
     world = World()
     world.memory = ended_backoff(world, delivered=1)
     state = look(world, 0, 1, ask(world, 1, 1))
-    assert left_to_ask(state.groups[G], world.now) == 1
+    assert allowance_left(state.groups[G], world.now) == 1
     state = look(world, 0, 2, ask(world, 2, 1))
-    assert left_to_ask(state.groups[G], world.now) == 0
+    assert allowance_left(state.groups[G], world.now) == 0
 
 
 def test_a_request_that_arrives_in_part_proves_nothing_yet() -> None:

@@ -15,7 +15,7 @@ from nodewright.model.node import Node
 from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import ProvisioningRequest
 from nodewright.predicates.selectors import parse_selector
-from nodewright.snapshot.node_times import NodeTimes
+from nodewright.snapshot.future_times import FutureTimes
 from nodewright.snapshot.workloads import Workloads
 from nodewright_simulator.agenda import Agenda
 from nodewright_simulator.cluster import SimulatedCluster, SimulatedPod
@@ -140,7 +140,7 @@ class ApiServer:
         self.budgets: tuple[BudgetRule, ...] = ()
         self.refusals: list[Refusal] = []
         self.misreads = Misreads()
-        self._times = NodeTimes()
+        self._times = FutureTimes()
         self._cluster = cluster
         self._agenda = agenda
         self._clock = clock
@@ -218,7 +218,7 @@ class ApiServer:
             return observation
         snapshot = observation.snapshot.fork()
         for row, node in list(snapshot.nodes()):
-            dated = self._times.no_later(node, now)
+            dated = self._times.clamp(node, now)
             if dated is not node:
                 pods = snapshot.pods(row)
                 snapshot.remove_node(row)

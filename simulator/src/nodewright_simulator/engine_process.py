@@ -19,8 +19,8 @@ T = TypeVar("T")
 _START_SECONDS = 5.0
 
 
-class Household(Protocol):
-    """Where engines live."""
+class EngineHost(Protocol):
+    """What builds each engine, and hears when it starts and ends."""
 
     def make_engine(self) -> Autoscaler: ...
     def started(self, at: float) -> None: ...
@@ -29,7 +29,7 @@ class Household(Protocol):
         """Record that the engine died in the middle of its work; ``answer`` is the result of its last call, or None."""
 
     def stopped(self, engine: Autoscaler | None, at: float) -> None:
-        """There is none until the next one has ``started``; None: there was none."""
+        """Record that no engine runs until the next call of ``started``; None: none ran before either."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,8 +47,8 @@ class EngineLife:
     ``wire`` is across all that an engine leaves behind, ``store`` holds its memory.
     """
 
-    def __init__(self, household: Household, clock: Clock, agenda: Agenda, journal: Journal) -> None:
-        self._household, self._clock, self._agenda, self._journal = household, clock, agenda, journal
+    def __init__(self, host: EngineHost, clock: Clock, agenda: Agenda, journal: Journal) -> None:
+        self._host, self._clock, self._agenda, self._journal = host, clock, agenda, journal
         self.wire = Tripwire()
         self.store = MemoryStore(self.wire)
         self.alive: Autoscaler | None = None
@@ -97,9 +97,9 @@ class EngineLife:
     # How it goes
 
     def start(self, at: float) -> None:
-        self.alive = self._household.make_engine()
+        self.alive = self._host.make_engine()
         self._journal.note(at, What.ENGINE_STARTED, "engine")
-        self._household.started(at)
+        self._host.started(at)
 
     def work(self, call: Callable[[Autoscaler], T]) -> T | None:
         """Let it do something; None when there is none, or not any more."""
@@ -109,7 +109,7 @@ class EngineLife:
         try:
             return call(self.alive)
         except EngineCrashed:
-            self._household.broke_off(self.alive, self.wire.answer)
+            self._host.broke_off(self.alive, self.wire.answer)
             self._die()
             return None
         finally:
@@ -146,7 +146,7 @@ class EngineLife:
     def _stop(self, at: float, how: What) -> None:
         self._journal.note(at, how, "engine")
         ended, self.alive = self.alive, None
-        self._household.stopped(ended, at)
+        self._host.stopped(ended, at)
 
 
 # Where the engine's clock runs slower than ours, what is due is looked at again after this long at the least.

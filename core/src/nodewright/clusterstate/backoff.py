@@ -263,8 +263,8 @@ def without_probation(backoffs: Mapping[GroupRef, Backoff]) -> dict[GroupRef, Ba
     }
 
 
-def left_to_ask(group: GroupState, now: float) -> int | None:
-    """Return how much of the allowance is left after machines that are still owed; None without probation."""
+def allowance_left(group: GroupState, now: float) -> int | None:
+    """Return the allowance less the machines that its requests still wait for; None if the group is not on probation."""
     most = allowance(group.backoff, now)
     return None if most is None else max(0, most - sum(request.increase for request in group.requests))
 

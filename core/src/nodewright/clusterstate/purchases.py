@@ -38,8 +38,8 @@ def after_misfit(held: Purchase, reason: str, now: float) -> Purchase:
     return Purchase(misfits=misfits, until=now + pause, reason=reason)
 
 
-def asks_in_vain(held: Purchases, kind: str, now: float) -> bool:
-    """Return whether pods of the kind got as many unusable machines within a day as are allowed."""
+def has_too_many_misfits(held: Purchases, kind: str, now: float) -> bool:
+    """Return whether ``MOST_MISFITS`` machines or more were bought within a day that pods of this kind cannot use."""
     known = (kinds[kind] for kinds in held.values() if kind in kinds)
     return sum(at + DAY > now for purchase in known for at in purchase.misfits) >= MOST_MISFITS
 

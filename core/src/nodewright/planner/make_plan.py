@@ -36,7 +36,13 @@ from nodewright.planner.rules.corrections import Corrections
 from nodewright.planner.rules.nodewright import correct_as_seed, correct_promptly
 from nodewright.planner.scale_down import forget_unneeded, plan_scale_down
 from nodewright.planner.scale_up.context import ScaleUpContext
-from nodewright.planner.scale_up.hedging import Doubt, find_doubt, rows_in_doubt, with_hedges, withdraw_surplus
+from nodewright.planner.scale_up.hedging import (
+    UncertainPlacements,
+    find_uncertain_placements,
+    uncertain_rows,
+    with_hedges,
+    withdraw_surplus,
+)
 from nodewright.planner.scale_up.limits import NodeQuota, Quota, ReadQuota, read_quotas, with_status
 from nodewright.planner.scale_up.misfits import evaluate_purchases, find_bought, note_purchases
 from nodewright.planner.scale_up.pending_pods import (
@@ -113,8 +119,8 @@ class _Start(_Draft):
 class _Growing(_Draft):
     """The draft while growth and removals are planned.
 
-    ``context`` is the cluster to plan in. Pods in ``left`` fit neither on existing nor on upcoming nodes; ``doubt`` tells
-    which pods rely on machines that may not come. ``hints`` are where pods were placed (None: scale-down is off).
+    ``context`` is the cluster to plan in. Pods in ``left`` fit neither on existing nor on upcoming nodes. Pods
+    of ``uncertain`` rely on machines that may not come. ``hints``: where pods were placed (None: scale-down is off).
     """
 
     context: ScaleUpContext
@@ -122,7 +128,7 @@ class _Growing(_Draft):
     growth: Growth
     hints: Hints | None
     left: Sequence[Pod] = ()
-    doubt: Doubt | None = None
+    uncertain: UncertainPlacements | None = None
 
     @property
     def reports(self) -> tuple[ScaleUpReport, ...]:
@@ -268,12 +274,12 @@ def _place_fitting_pods(draft: _Growing) -> _Growing:
         requests = requests.apply(changes)
         by_class = context.snapshot.vocabulary.classes.sort(others)
         requests = requests.apply(keep_room(context.snapshot, context.state, requests))
-    in_doubt = rows_in_doubt(context)
+    in_doubt = uncertain_rows(context)
     fitting, left = take_fitting_classes(context.snapshot, by_class, draft.hints, find_bought(context))
-    doubt, daemons = find_doubt(context, in_doubt), draft.waiting.daemons
+    uncertain, daemons = find_uncertain_placements(context, in_doubt), draft.waiting.daemons
     left = [pod for pod in left if id(pod) not in daemons] if daemons else left
     plan = replace(draft.plan, fitting=tuple(fitting))
-    return replace(draft, plan=plan, requests=requests, left=left, doubt=doubt)
+    return replace(draft, plan=plan, requests=requests, left=left, uncertain=uncertain)
 
 
 def _evaluate_purchases(draft: _Growing) -> _Growing:
@@ -325,12 +331,12 @@ def _fill_buffers(draft: _Growing) -> _Growing:
 
 def _hedge(draft: _Growing) -> _Growing:
     """Buy machines of other groups for pods that rely on machines in doubt."""
-    if draft.doubt is None:
+    if draft.uncertain is None:
         return draft
     policy = draft.context.settings.policy
     yielding = [action for action in draft.actions if _gives_way(action, policy)]
     written = [action for action in draft.actions if not _gives_way(action, policy)]
-    written, hedge = with_hedges(draft.context, draft.doubt, draft.growth.reports, written, draft.random)
+    written, hedge = with_hedges(draft.context, draft.uncertain, draft.growth.reports, written, draft.random)
     return replace(draft, plan=replace(draft.plan, hedge=hedge), actions=(*yielding, *written))
 
 
@@ -349,7 +355,7 @@ def _order_writes(draft: _Growing) -> _Growing:
     growing = {action.group for action in draft.actions if isinstance(action, IncreaseSize)}
     # Growth replaces a deletion that may be delayed.
     actions = [action for action in draft.actions if action.group not in growing or not _gives_way(action, policy)]
-    snapshots = [draft.growth.context.snapshot, *((draft.doubt.sure,) if draft.doubt is not None else ())]
+    snapshots = [draft.growth.context.snapshot, *((draft.uncertain.sure,) if draft.uncertain is not None else ())]
     actions += withdraw_surplus(context, snapshots, actions)
     if policy.growth_goes_before_deletion:
         # Growth must not wait for a deletion that hangs.

@@ -15,7 +15,7 @@ from nodewright.model.node import Node
 from nodewright.model.objects import ClusterObjects
 from nodewright.model.pod import Pod
 from nodewright.snapshot.context import Context
-from nodewright.snapshot.node_times import NodeTimes
+from nodewright.snapshot.future_times import FutureTimes
 from nodewright.snapshot.observation import Buffers, Provisioning
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.snapshot.workloads import Workloads
@@ -151,7 +151,7 @@ class KubeCluster(KubeWrites):
         self._caches = caches
         self._max_age = max_age
         self._live = LiveCluster()
-        self._times = NodeTimes()
+        self._times = FutureTimes()
         self._workloads = Workloads(controllers={})
         self._daemon_sets = ClusterObjects().daemon_sets
         self._provisioning = Provisioning()
@@ -198,7 +198,7 @@ class KubeCluster(KubeWrites):
         for name, node in self._caches.of("Node").take_changes().items():
             if node is None:
                 self._times.forget(name)
-            yield name, self._times.no_later(node, now) if node is not None else None
+            yield name, self._times.clamp(node, now) if node is not None else None
 
     def _latest_workloads(self) -> Workloads:
         if self._changed(_WORKLOADS):

@@ -4,7 +4,7 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from nodewright.clusterstate.backoff import INSTANCE_TYPE_LABEL, allowance, is_active, left_to_ask
+from nodewright.clusterstate.backoff import INSTANCE_TYPE_LABEL, allowance, allowance_left, is_active
 from nodewright.estimator.binpacking import estimate
 from nodewright.estimator.pod_group import PodGroup
 from nodewright.expander.option import Option
@@ -47,7 +47,7 @@ class Probation:
         self._left: dict[GroupRef, int] = {}
         for ref in may_grow if context.settings.policy.probes_after_backoff else ():
             group = context.state.groups[ref]
-            left = left_to_ask(group, context.state.now)
+            left = allowance_left(group, context.state.now)
             if left is not None and not group.seen.options.zero_or_max_node_scaling:
                 self._left[ref] = left - _planned(context, ref)
         hedges_left = context.hedges_left - sum(_planned(context, ref) for ref in self._left)

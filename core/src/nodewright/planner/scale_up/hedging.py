@@ -33,7 +33,7 @@ _WHOLE = SkipReason(code=SkipCode.NOT_CHOSEN, message="it grows by all or nothin
 
 
 @dataclass(frozen=True, kw_only=True)
-class Doubt:
+class UncertainPlacements:
     """Pods that fit only on upcoming machines that are in doubt.
 
     ``sure``: the snapshot without these machines, with the pods that fit there. ``pods``: the other pods, by the group
@@ -45,7 +45,7 @@ class Doubt:
     unused: int
 
 
-def rows_in_doubt(context: ScaleUpContext) -> dict[GroupRef, list[int]]:
+def uncertain_rows(context: ScaleUpContext) -> dict[GroupRef, list[int]]:
     """Return the rows of machines in doubt, before pods are placed. Rows on which a request holds room are left out."""
     found = {}
     for ref, silence in context.silent.items():
@@ -55,7 +55,9 @@ def rows_in_doubt(context: ScaleUpContext) -> dict[GroupRef, list[int]]:
     return found
 
 
-def find_doubt(context: ScaleUpContext, rows: Mapping[GroupRef, Sequence[int]]) -> Doubt | None:
+def find_uncertain_placements(
+    context: ScaleUpContext, rows: Mapping[GroupRef, Sequence[int]]
+) -> UncertainPlacements | None:
     """Return which pods that fit now rely on machines in doubt; None if no machine is in doubt."""
     if not rows:
         return None
@@ -72,11 +74,15 @@ def find_doubt(context: ScaleUpContext, rows: Mapping[GroupRef, Sequence[int]]) 
         ref: [pod for row in held for pod in full.pods(row) if not pod.is_daemonset_pod] for ref, held in again.items()
     }
     unused = sum(not full.pods(row) for held in again.values() for row in held)
-    return Doubt(sure=sure, pods=pods, unused=unused)
+    return UncertainPlacements(sure=sure, pods=pods, unused=unused)
 
 
 def with_hedges(
-    context: ScaleUpContext, doubt: Doubt, growth: Sequence[ScaleUpReport], planned: Sequence[SizeWrite], random: Random
+    context: ScaleUpContext,
+    uncertain: UncertainPlacements,
+    growth: Sequence[ScaleUpReport],
+    planned: Sequence[SizeWrite],
+    random: Random,
 ) -> tuple[list[SizeWrite], ScaleUpReport | None]:
     """Return the planned writes with machines of other groups for pods that rely on machines in doubt.
 
@@ -85,11 +91,11 @@ def with_hedges(
     is exceeded.
     """
     planned = list(planned)
-    pods = [pod for alike in doubt.pods.values() for pod in alike]
-    limit = _limit(context, doubt, planned)
+    pods = [pod for alike in uncertain.pods.values() for pod in alike]
+    limit = _limit(context, uncertain, planned)
     if not pods or limit <= 0:
         return planned, None
-    beside = _after(replace(context, snapshot=doubt.sure.fork(), growth_limit=limit), planned)
+    beside = _after(replace(context, snapshot=uncertain.sure.fork(), growth_limit=limit), planned)
     for report in growth:
         fill_machines(beside, report)
     _, left = take_fitting(beside.snapshot, pods)
@@ -99,7 +105,7 @@ def with_hedges(
     if not increases:
         return planned, None
     helped = set(map(id, bought.triggered))
-    slow = tuple(ref for ref, alike in doubt.pods.items() if any(id(pod) in helped for pod in alike))
+    slow = tuple(ref for ref, alike in uncertain.pods.items() if any(id(pod) in helped for pod in alike))
     reason = f"hedged because {' and '.join(f'group {ref} {context.silent[ref].reason}' for ref in slow)}"
     for increase in increases:
         hedged = increase.target - increase.expected_target
@@ -138,14 +144,14 @@ def _add_machines(snapshot: Snapshot, template: Template, count: int) -> range:
     return range(rows.start, rows.stop)
 
 
-def _limit(context: ScaleUpContext, doubt: Doubt, planned: Iterable[SizeWrite]) -> int:
+def _limit(context: ScaleUpContext, uncertain: UncertainPlacements, planned: Iterable[SizeWrite]) -> int:
     """Return how many machines may be bought twice now.
 
     Machines in doubt that no pod needs have been replaced already, perhaps by more and smaller machines.
     """
     nodes = int(context.state.observation.snapshot.alive.sum())
     under_way = sum(_bought_twice(context, group) for group in context.state.groups.values())
-    limit = context.settings.failures.most_hedged(nodes) - max(doubt.unused, under_way)
+    limit = context.settings.failures.most_hedged(nodes) - max(uncertain.unused, under_way)
     left = context.nodes_left
     if left is None:
         return limit

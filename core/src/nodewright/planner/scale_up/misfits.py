@@ -7,7 +7,7 @@ from msgspec.structs import replace as changed
 
 from nodewright.clusterstate.memory import Purchase, Purchases
 from nodewright.clusterstate.node_samples import STANDARD_RESOURCES, is_stable, sample_of
-from nodewright.clusterstate.purchases import after_misfit, asked_since, asks_in_vain, with_asked
+from nodewright.clusterstate.purchases import after_misfit, asked_since, has_too_many_misfits, with_asked
 from nodewright.clusterstate.state import ClusterState
 from nodewright.estimator.binpacking import Template
 from nodewright.model.duration import format_moment
@@ -38,7 +38,7 @@ Barred = Mapping[PodClass, Mapping[GroupRef, SkipReason]]
 
 @dataclass(frozen=True)
 class PurchaseEvaluation:
-    """What became of purchases: those that are remembered, new misfits, and which groups are barred for which pods."""
+    """The purchases to remember, new misfits, and the groups that are not grown for a class of pods."""
 
     purchases: Purchases = field(default_factory=dict)
     misfits: tuple[MisfitNode, ...] = ()
@@ -157,12 +157,12 @@ def _is_final(rejection: Rejection) -> bool:
 def _barred_groups(
     purchases: Purchases, unsettled: set[tuple[GroupRef, str]], kind: str, now: float
 ) -> Iterator[tuple[GroupRef, SkipReason]]:
-    in_vain = asks_in_vain(purchases, kind, now)
+    too_many = has_too_many_misfits(purchases, kind, now)
     for ref, kinds in purchases.items():
         purchase = kinds.get(kind)
         if (ref, kind) in unsettled:
             message = "its new node does not take such pods yet, and may lack devices or labels that come later"
-        elif purchase is None or not purchase.misfits or not (in_vain or now <= purchase.until):
+        elif purchase is None or not purchase.misfits or not (too_many or now <= purchase.until):
             continue
         elif now <= purchase.until:
             until = format_moment(purchase.until)

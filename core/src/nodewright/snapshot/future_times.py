@@ -8,14 +8,14 @@ from msgspec.structs import replace
 from nodewright.model.node import Node
 
 
-class NodeTimes:
-    """Replaces a time in the future by the time at which it was first seen, so that its age grows from then on."""
+class FutureTimes:
+    """Replaces each time of a node that lies in the future by when it was first seen, so that ages grow from then on."""
 
     def __init__(self) -> None:
         # By node: each moment that lay in the future, and when it was first seen.
         self._first_seen: dict[str, dict[datetime, datetime]] = {}
 
-    def no_later(self, node: Node, now: float) -> Node:
+    def clamp(self, node: Node, now: float) -> Node:
         """Return the node as of ``now`` (epoch seconds); the same object where nothing lies in the future."""
         known = self._first_seen.get(node.name, {})
         early = {moment for moment in _times(node) if moment in known or moment.timestamp() > now}

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from nodewright.clusterstate.node_samples import is_stable
 from nodewright.model.node import Node, NodeCondition, Taint
-from nodewright.snapshot.node_times import NodeTimes
+from nodewright.snapshot.future_times import FutureTimes
 from nodewright.testkit import build_node
 
 NOW, DAY = 1_800_000_000.0, 86400.0
@@ -28,21 +28,21 @@ def moments(seen: Node) -> tuple[float, datetime | None, datetime | None]:
 
 def test_a_node_without_a_time_in_the_future_is_the_same_object() -> None:
     seen = node(created=NOW - 9, ready=NOW, tainted=NOW - 5)
-    assert NodeTimes().no_later(seen, NOW) is seen
+    assert FutureTimes().clamp(seen, NOW) is seen
 
 
 def test_each_time_in_the_future_is_when_it_was_first_seen() -> None:
-    times, early = NodeTimes(), node(created=NOW + DAY, ready=NOW + DAY + 20, tainted=NOW - 5)
-    assert moments(times.no_later(early, NOW)) == (NOW, _at(NOW), _at(NOW - 5))
+    times, early = FutureTimes(), node(created=NOW + DAY, ready=NOW + DAY + 20, tainted=NOW - 5)
+    assert moments(times.clamp(early, NOW)) == (NOW, _at(NOW), _at(NOW - 5))
     later = node(created=NOW + DAY, ready=NOW + DAY + 60, tainted=NOW - 5)
-    assert moments(times.no_later(later, NOW + 40)) == (NOW, _at(NOW + 40), _at(NOW - 5))
-    assert moments(times.no_later(later, NOW + 2 * DAY)) == (NOW, _at(NOW + 40), _at(NOW - 5)), "it is no future by now"
-    assert is_stable(times.no_later(later, NOW + 600), NOW + 600)
+    assert moments(times.clamp(later, NOW + 40)) == (NOW, _at(NOW + 40), _at(NOW - 5))
+    assert moments(times.clamp(later, NOW + 2 * DAY)) == (NOW, _at(NOW + 40), _at(NOW - 5)), "it is no future by now"
+    assert is_stable(times.clamp(later, NOW + 600), NOW + 600)
 
 
 def test_a_node_that_is_gone_is_forgotten() -> None:
-    times, early = NodeTimes(), node(created=NOW + DAY, ready=NOW, tainted=NOW)
-    times.no_later(early, NOW)
+    times, early = FutureTimes(), node(created=NOW + DAY, ready=NOW, tainted=NOW)
+    times.clamp(early, NOW)
     times.forget("n")
     times.forget("n")
-    assert times.no_later(early, NOW + 50).created == NOW + 50
+    assert times.clamp(early, NOW + 50).created == NOW + 50
