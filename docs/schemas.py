@@ -1,5 +1,6 @@
-"""JSON Schemas, made from the sources: of a settings file, of a scenario file, and the chart's part for settings."""
+"""JSON Schemas, made from the sources: of a settings file, of a scenario file, of a file of prices, and the chart's part for settings."""
 
+from datetime import date
 from enum import Enum
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
@@ -8,6 +9,7 @@ import msgspec
 
 from nodewright.cli.settings.known_flags import KNOWN, PROVIDER_FIELDS, SECTIONS, SETTINGS
 from nodewright.cli.settings.values import Setting, SettingKind, write_value
+from nodewright.model.price_book import PriceFile
 from nodewright.model.settings import Settings
 from nodewright.model.settings_base import Help
 from nodewright_simulator.scenario import Scenario, TimeSpan
@@ -98,8 +100,21 @@ def _kind(setting: Setting, *, seconds: bool) -> dict[str, Any]:
 
 def _bounds(kind: Any) -> dict[str, Any]:
     notes = [note for note in get_args(kind) if isinstance(note, msgspec.Meta)]
-    names = {"ge": "minimum", "le": "maximum", "pattern": "pattern"}
+    names = {
+        "ge": "minimum",
+        "gt": "exclusiveMinimum",
+        "le": "maximum",
+        "pattern": "pattern",
+        "min_length": "minLength",
+    }
     return {name: getattr(note, own) for note in notes for own, name in names.items() if getattr(note, own) is not None}
+
+
+def prices_schema() -> dict[str, Any]:
+    """Return the schema of a file of ``--prices``."""
+    definitions: dict[str, Any] = {}
+    found = _struct_schema(PriceFile, definitions)
+    return {"$schema": _DRAFT_7, "title": "nodewright prices", **found, "definitions": definitions}
 
 
 def scenario_schema() -> dict[str, Any]:
@@ -141,6 +156,7 @@ _PLAIN_TYPES: dict[Any, dict[str, Any]] = {
     float: {"type": "number"},
     bool: {"type": "boolean"},
     type(None): {"type": "null"},
+    date: {"type": "string", "format": "date"},
     TimeSpan: {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": _DURATION}]},
 }
 
@@ -174,9 +190,10 @@ def chart_schema(held: dict[str, Any]) -> dict[str, Any]:
     """Return the chart's schema with its part for settings made again."""
     home = "#/definitions/setting-"
     made = {f"setting-{name}": schema for name, schema in _definitions().items()}
-    definitions = {
-        name: schema for name, schema in held["definitions"].items() if not name.startswith("setting-")
-    } | made
+    own: dict[str, Any] = {}
+    prices = _struct_schema(PriceFile, own)
+    kept = {name: schema for name, schema in held["definitions"].items() if not name.startswith("setting-")}
+    definitions = {name: schema for name, schema in kept.items() if name not in own} | own | made
     found = _settings_object(home)
     providers = found["properties"]["providers"] | {"type": "object"}
     told = {
@@ -186,7 +203,8 @@ def chart_schema(held: dict[str, Any]) -> dict[str, Any]:
     found["properties"]["providers"] = {"description": "Not here: providers is a value of its own, beside settings."}
     return held | {
         "definitions": definitions,
-        "properties": held["properties"] | {"settings": told | found | {"type": "object"}, "providers": providers},
+        "properties": held["properties"]
+        | {"settings": told | found | {"type": "object"}, "providers": providers, "prices": prices},
     }
 
 

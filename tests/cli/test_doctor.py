@@ -45,6 +45,43 @@ def test_other_writers_and_lost_capabilities_are_warnings(command: Command, conf
     assert provider["policy"]
 
 
+PRICES = """
+prices: [{type: old, per_hour: 1, as_of: 2020-01-01}]
+"""
+
+
+def test_a_missing_or_old_price_is_told_and_a_warning_where_prices_decide(
+    command: Command, config: Callable[..., Path], tmp_path: Path
+) -> None:
+    (tmp_path / "prices.yaml").write_text(PRICES)
+    groups = [{"name": "a", "instance_type": "old"}, {"name": "b", "instance_type": "new", "price_per_hour": 1}]
+    off = {"switched_off": {"pricing": "none here"}}
+    path = config(groups=[*groups, {"name": "c", **off}, {"name": "d", **off}])
+
+    def findings(*flags: str) -> dict[str, tuple[str, str]]:
+        done = command("doctor", "--config", path, "--output", "json", "--prices", tmp_path / "prices.yaml", *flags)
+        found = json.loads(done.stdout)["providers"][0]["findings"]
+        return {one["message"]: (one["level"], one["group_id"]) for one in found if one["subject"] == "price"}
+
+    told = findings()
+    [old] = [message for message in told if message.startswith("the price is ")]
+    assert old.endswith(f"days (of 2020-01-01) old: {tmp_path}/prices.yaml")
+    assert told == {
+        old: ("ok", "a"),
+        "2 groups: no price is known: it is planned without one, unless --assume-prices is set": ("ok", ""),
+    }
+    assert {level for level, _ in findings("--expander=price").values()} == {"warning"}
+    [assumed] = [message for message in findings("--assume-prices") if "assumed" in message]
+    assert assumed.startswith("2 groups: no price is known: it is assumed from ")
+
+
+def test_a_bad_file_of_prices_is_refused(command: Command, config: Callable[..., Path], tmp_path: Path) -> None:
+    (tmp_path / "prices.yaml").write_text("prices: [{type: m, per_hour: .inf}]")
+    done = command("doctor", "--config", config(), "--prices", tmp_path / "prices.yaml")
+    assert done.returncode == 2
+    assert f"{tmp_path}/prices.yaml: the price of type m is inf, not a finite number of at least 0" in done.stderr
+
+
 def test_a_cloud_that_refuses_is_a_problem(command: Command, config: Callable[..., Path]) -> None:
     refuse = {"kind": "refuse", "hook": "refresh", "error": "access_denied", "message": "who are you?"}
     done = command("doctor", "--config", config(faults=[refuse]))

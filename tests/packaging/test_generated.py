@@ -14,10 +14,12 @@ import object_keys
 import pytest
 import yaml
 
+from nodewright.adapters.prices_file import read_prices
 from nodewright.cli.settings.known_flags import KNOWN, PROVIDER_FIELDS, SETTINGS, SHORT_FORM
 from nodewright.cli.settings.values import SettingKind, list_settings
 from nodewright.model.group import GroupOptions
 from nodewright.model.settings_base import SAME, Help
+from nodewright.model.yaml_text import load_yaml
 from nodewright_simulator.scenario import Event, Scenario
 
 ROOT = Path(__file__).parents[2]
@@ -114,6 +116,16 @@ def _check(schema: str, value: Any) -> list[str]:
 @pytest.mark.parametrize("path", sorted((ROOT / "docs").rglob("scenarios/*.yaml")), ids=lambda path: path.name)
 def test_scenarios_fit_their_schema(path: Path) -> None:
     assert _check("scenario.schema.json", yaml.safe_load(path.read_text())) == []
+
+
+def test_the_prices_of_the_docs_fit_their_schema() -> None:
+    [example] = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/prices.md").read_text(), re.DOTALL)
+    document = load_yaml(example, "docs/prices.md")[0]
+    assert _check("prices.schema.json", document) == []
+    assert read_prices(example.encode(), "docs/prices.md").reserved
+    assert _check("prices.schema.json", document | {"prices": [{"type": "m", "per_hour": -1}]}) == [
+        "$.prices[0].per_hour"
+    ]
 
 
 def test_a_scenario_with_a_wrong_key_does_not() -> None:

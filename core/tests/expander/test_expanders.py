@@ -57,6 +57,12 @@ def test_price_takes_the_cheaper_of_equals() -> None:
     assert pick([dear, cheap], "price") == "cheap"
 
 
+def test_price_counts_nothing_for_machines_that_are_paid() -> None:
+    cheap, paid = option("cheap", 3, 9, hourly_price=1.0), option("paid", 3, 9, hourly_price=2.0, paid_nodes=2)
+    assert pick([cheap, paid], "price") == "paid"
+    assert pick([cheap, option("paid", 3, 9, hourly_price=4.0, paid_nodes=2)], "price") == "cheap"
+
+
 def test_price_counts_work_not_nodes() -> None:
     # Twice the price for four times the work.
     assert pick([option("a", 1, 1, hourly_price=1.0), option("b", 1, 4, hourly_price=2.0)], "price") == "b"

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from nodewright.actuation.write_gate import ClusterLimits, cluster_limits
 from nodewright.adapters.clocks import VirtualClock
+from nodewright.adapters.prices_file import PricesFile
 from nodewright.clusterstate.memory import Memory
 from nodewright.engine.autoscaler import Autoscaler
 from nodewright.engine.daemon import Daemon
@@ -141,12 +142,15 @@ class Simulation:
         self._meter = UsageMeter(self.cluster, self._start, options.resources)
         self._recorder = Recorder(clock)
         guarded = tuple(self.engine.wire.guard(provider) for provider in providers)
+        prices = PricesFile(lambda: options.settings.scale_up)
+        prices.check()
         self._world = Ports(
             cluster=self.api_server,
             providers=guarded,
             store=self.engine.store,
             events=self._recorder,
             audit=self._recorder.audit,
+            prices=prices,
         )
         interval = options.settings.loop.scan_interval
         self._pacing = Pacing(self._start, interval, every_tick=options.every_tick)

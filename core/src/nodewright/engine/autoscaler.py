@@ -87,6 +87,7 @@ class Autoscaler:
             world.providers,
             default_options(settings),
             keeps_unlisted=settings.policy.keeps_unlisted_groups,
+            prices=world.prices,
         )
         self._covering = Covering(world.store, world.gate, clock)
         self._cloud_writer = CloudWriter(

@@ -18,7 +18,7 @@ from nodewright.actuation import (
 )
 from nodewright.clusterstate.memory import Memory
 from nodewright.model.write_fence import WriteFence
-from nodewright.observe.ports import ClusterObservation, ClusterReader, ProviderReads
+from nodewright.observe.ports import ClusterObservation, ClusterReader, NoPrices, PriceReader, ProviderReads
 
 __all__ = [
     "AuditSink",
@@ -35,6 +35,7 @@ __all__ = [
     "NodeView",
     "Pause",
     "Ports",
+    "PriceReader",
     "ProviderPort",
     "ProviderReads",
     "ProviderWrites",
@@ -77,7 +78,7 @@ class StateStore(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Ports:
-    """All ports of the engine. ``gate`` is asked before each write to a cloud."""
+    """All ports of the engine. ``gate`` is asked before each write to a cloud, ``prices`` are the operator's own."""
 
     cluster: ClusterPort
     providers: tuple[ProviderPort, ...]
@@ -85,3 +86,4 @@ class Ports:
     events: EventSink
     audit: AuditSink
     gate: WriteFence = field(default_factory=WriteFence)
+    prices: PriceReader = field(default_factory=NoPrices)

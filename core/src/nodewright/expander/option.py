@@ -11,7 +11,7 @@ from nodewright.model.pod import Pod
 class Option:
     """Grow one group by ``node_count`` nodes like ``node``; ``pods`` are the pending pods that this helps.
 
-    ``hourly_price`` is in USD for one node; None: unknown. ``requested`` is the sum of the pods' requests: ``cpu`` in
+    ``hourly_price`` is in USD for one node; None: unknown. ``paid_nodes`` of the nodes are paid already and cost nothing. ``requested`` is the sum of the pods' requests: ``cpu`` in
     millicores, ``memory`` in bytes. ``exists``: the group exists; if false it must be created first.
     """
 
@@ -21,5 +21,6 @@ class Option:
     pods: tuple[Pod, ...]
     requested: dict[str, int]
     hourly_price: float | None = None
+    paid_nodes: int = 0
     has_gpu: bool = False
     exists: bool = True

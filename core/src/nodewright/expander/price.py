@@ -54,7 +54,7 @@ def _score(option: Option, units: UnitPrices, cluster_nodes: int) -> float | Non
         return None
     standby = units.of(_STANDBY)
     work = units.of(option.requested) + standby
-    price = option.hourly_price * option.node_count + standby
+    price = option.hourly_price * (option.node_count - option.paid_nodes) + standby
     penalty = 1.0 if option.exists else _NOT_EXISTING
     return penalty * _unfitness(option, cluster_nodes) * (price / work if work else price)
 

@@ -6,7 +6,8 @@ from nodewright.clusterstate.memory import Memory
 from nodewright.model.action import DeleteNodeGroup, Done, Outcome
 from nodewright.model.group import GroupOptions, GroupRef
 from nodewright.model.removal import Removing
-from nodewright.observe.ports import ClusterReader, ProviderReads
+from nodewright.observe.ports import ClusterReader, NoPrices, PriceReader, ProviderReads
+from nodewright.observe.pricing import Pricing, price_types
 from nodewright.observe.provider_watch import KEPT_SECONDS, ProviderWatch
 from nodewright.snapshot.observation import GroupSeen, Observation, ProviderSeen
 
@@ -15,7 +16,7 @@ class Observer:
     """Reads the cluster, then each provider in turn.
 
     ``defaults`` are the options of groups for which a provider sets none. With ``keeps_unlisted`` a group that its
-    provider ceases to list is kept for a while.
+    provider ceases to list is kept for a while. ``prices`` are the operator's own.
     """
 
     def __init__(
@@ -25,9 +26,12 @@ class Observer:
         defaults: GroupOptions,
         *,
         keeps_unlisted: bool = True,
+        prices: PriceReader | None = None,
     ) -> None:
         self._cluster = cluster
         kept = KEPT_SECONDS if keeps_unlisted else 0.0
+        self._prices: PriceReader = prices or NoPrices()
+        self._pricing = Pricing()
         self._watches = [ProviderWatch(provider, defaults, kept) for provider in providers]
 
     def use(self, defaults: GroupOptions) -> None:
@@ -68,7 +72,7 @@ class Observer:
     def _read_clouds(
         self, now: float, memory: Memory, outcomes: Collection[Outcome]
     ) -> tuple[dict[str, ProviderSeen], dict[GroupRef, GroupSeen]]:
-        """Read each provider and its groups. A group that nodewright deleted is not kept."""
+        """Read each provider and its groups, and price them. A group that nodewright deleted is not kept."""
         in_flight = find_in_flight(memory, outcomes)
         deleted = {outcome.action.group for outcome in outcomes if _is_deleted(outcome)}
         last_known = {ref: group for ref, group in memory.last_known.items() if ref not in deleted}
@@ -79,7 +83,8 @@ class Observer:
             known = {ref: group for ref, group in last_known.items() if ref.provider == watch.name}
             providers[watch.name], found = watch.read(wanted, known, now)
             groups.update(found)
-        return providers, groups
+        book = self._prices.read()
+        return {name: price_types(seen, book) for name, seen in providers.items()}, self._pricing.price(groups, book)
 
 
 def _is_deleted(outcome: Outcome) -> bool:

@@ -18,6 +18,7 @@ from nodewright.model.group import (
     ProviderInfo,
 )
 from nodewright.model.pod import Pod
+from nodewright.model.price_book import PriceBook
 from nodewright.snapshot.observation import Buffers, Provisioning
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.snapshot.workloads import Workloads
@@ -50,6 +51,20 @@ class ClusterReader(Protocol):
 
     def read(self, now: float) -> ClusterObservation:
         """Return the cluster at ``now`` (epoch seconds). Raise KubeApiError if it cannot be read."""
+
+
+class PriceReader(Protocol):
+    """Reads the operator's own prices."""
+
+    def read(self) -> PriceBook: ...
+
+
+class NoPrices:
+    """The operator has no prices of their own."""
+
+    def read(self) -> PriceBook:
+        """Return an empty book."""
+        return PriceBook()
 
 
 class ProviderReads(Protocol):

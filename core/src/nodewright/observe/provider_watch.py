@@ -47,7 +47,7 @@ class _Facts:
             capabilities=self.capabilities,
             template=self.node,
             options=self.options or defaults,
-            price=self.price,
+            listed_price=self.price,
         )
 
 

@@ -1,6 +1,6 @@
 """Everything that one loop reads, once: nodes and pods, groups, and custom resources."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from nodewright.model.capability import Capability
@@ -24,6 +24,7 @@ from nodewright.model.group import (
 from nodewright.model.node import Node
 from nodewright.model.objects import ClusterObjects
 from nodewright.model.pod import Pod
+from nodewright.model.price_book import Reservation
 from nodewright.model.provisioning_request import PodTemplate, ProvisioningClass, ProvisioningRequest
 from nodewright.model.removal import Removing
 from nodewright.snapshot.snapshot import Snapshot
@@ -73,7 +74,9 @@ class GroupSeen:
     ``target`` and ``instances`` are None if they could not be read, and ``problem`` says why: such a group is Unknown and
     gets no writes. ``failed`` is None if the provider does not report failures (no capability), and empty if nothing
     failed. ``disputed`` are reports of failed creations of machines that ran: these machines are in ``instances``.
-    ``price`` is that of the next machine; None: not known. ``hourly_price`` is the same in USD, None also for another currency.
+    ``listed_price`` is what the provider says that the next machine costs, and ``price`` what planning reckons with, in USD;
+    None: not known, and ``price_problem`` says why a listed price is not used. ``reserved`` are the paid machines that the
+    group's machines are among.
     """
 
     ref: GroupRef
@@ -85,12 +88,16 @@ class GroupSeen:
     disputed: tuple[FailedInstance, ...] = ()
     template: Node | None = None
     options: GroupOptions = field(default_factory=GroupOptions)
+    listed_price: Price | None = None
     price: Price | None = None
+    price_problem: str = ""
+    reserved: Reservation | None = None
     problem: str = ""
 
     @property
     def hourly_price(self) -> float | None:
-        return self.price.per_hour if self.price is not None and self.price.currency == "USD" else None
+        """Return the price in USD; None: not known."""
+        return self.price.per_hour if self.price is not None else None
 
     @property
     def is_known(self) -> bool:
@@ -100,6 +107,14 @@ class GroupSeen:
     def staying(self) -> tuple[Instance, ...]:
         """Return the machines that are not on their way out; none where they could not be read."""
         return tuple(one for one in self.instances or () if one.state != InstanceState.DELETING)
+
+
+def paid_machines(reserved: Reservation | None, groups: Iterable[GroupSeen]) -> int:
+    """Return how many of the paid machines no group uses: so many further machines cost nothing."""
+    if reserved is None:
+        return 0
+    used = sum(group.target or 0 for group in groups if group.reserved == reserved)
+    return max(0, reserved.count - used)
 
 
 @dataclass(frozen=True, kw_only=True)

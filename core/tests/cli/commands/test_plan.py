@@ -180,6 +180,49 @@ def test_priced_groups_feed_the_price_expander(nodewright: Nodewright, write_dum
     assert [group["hourly_price"] for group in document["groups"]] == [9.5, 0.5]
 
 
+@pytest.fixture
+def two_types(tmp_path: Path) -> Path:
+    file = tmp_path / "g.yaml"
+    file.write_text(
+        """groups:
+- {name: dear, cpu: 4, memory: 16Gi, max_size: 5, price_per_hour: 9.5, instance_type: m5.xlarge}
+- {name: cheap, cpu: 4, memory: 16Gi, max_size: 5, price_per_hour: 0.5, instance_type: c5.xlarge}
+- {name: unknown, cpu: 4, memory: 16Gi, max_size: 5}
+"""
+    )
+    return file
+
+
+def test_the_operator_s_prices_and_paid_machines_decide(
+    nodewright: Nodewright, write_dump: WriteDump, two_types: Path, tmp_path: Path
+) -> None:
+    prices = tmp_path / "prices.yaml"
+    args = ("plan", write_dump(build_pod("web", "2")), "--groups", two_types, "--expander", "price", "-o", "json")
+    prices.write_text("prices: [{type: m5.xlarge, per_hour: 0.1, as_of: 2026-11-01}]")
+    document = nodewright(*args, "--prices", prices).document
+    assert [growth["group"] for growth in document["expansions"]] == ["dump/dear"]
+    assert [group["hourly_price"] for group in document["groups"]] == [0.1, 0.5, None]
+    told = {"source": str(prices), "as_of": "2026-11-01", "spot": False, "reserved": None}
+    assert document["groups"][0]["price"] == told
+    assert document["groups"][2]["price"] is None
+    prices.write_text("reserved: [{type: m5.xlarge, count: 1}]")
+    document = nodewright(*args, "--prices", prices).document
+    assert [growth["group"] for growth in document["expansions"]] == ["dump/dear"]
+    assert document["groups"][0]["price"]["reserved"] == {"name": "m5.xlarge", "count": 1}
+    assumed = nodewright(*args, "--assume-prices").document["groups"][2]
+    assert (assumed["hourly_price"], assumed["price"]["source"]) == (0.5, "assumed from c5.xlarge (the file of groups)")
+
+
+def test_a_bad_file_of_prices_is_refused(
+    nodewright: Nodewright, write_dump: WriteDump, two_types: Path, tmp_path: Path
+) -> None:
+    prices = tmp_path / "prices.yaml"
+    prices.write_text("prices: [{type: m5.xlarge, per_hour: -1}]")
+    ended = nodewright("plan", write_dump(build_pod("web", "2")), "--groups", two_types, "--prices", prices)
+    assert ended.code == 2
+    assert ended.err == f"nodewright: {prices}: the price of type m5.xlarge is -1, not a finite number of at least 0\n"
+
+
 def test_taints_of_starting_nodes_do_not_last(nodewright: Nodewright, write_dump: WriteDump) -> None:
     taint = build_taint("node.kubernetes.io/not-ready")
     node = build_node("n", labels=POOL, ready=False, taints=[taint])

@@ -1,6 +1,7 @@
 """Which providers and groups fail is a line of the log when it begins."""
 
 import io
+from dataclasses import replace
 
 import msgspec
 
@@ -26,6 +27,17 @@ def seen(provider: str = "", **groups: str) -> Observation:
             for ref in (A, B)
         },
     )
+
+
+def test_a_price_that_cannot_be_used_is_told_once() -> None:
+    stream = io.BytesIO()
+    lasting = ConditionLog(JsonLog(stream, VirtualClock(1_800_000_000.0)))
+    observation = seen()
+    priced = replace(observation.groups[A], price_problem="it is in EUR")
+    for groups in (observation.groups, {A: priced}, {A: priced}):
+        log_unreadable(lasting, replace(observation, groups=groups))
+    told = [msgspec.json.decode(line)["message"] for line in stream.getvalue().splitlines()]
+    assert told == ["price of group cloud/a: it is in EUR"]
 
 
 def test_each_is_told_once_and_a_provider_speaks_for_its_groups() -> None:

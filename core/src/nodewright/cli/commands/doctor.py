@@ -1,6 +1,6 @@
 """``nodewright doctor``: check the providers' permissions, and who else writes to their groups."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -10,6 +10,7 @@ from rich.console import Console
 from nodewright.adapters.clocks import SystemClock
 from nodewright.adapters.provider import ProviderClient
 from nodewright.cli.connect import Connector
+from nodewright.cli.price_findings import find_price_findings
 from nodewright.cli.screen import count, make_console, make_table, output_option, safe, write_json
 from nodewright.cli.settings.flags import SettingsCommand, settings_options
 from nodewright.model.capability import Capability
@@ -56,6 +57,7 @@ def command(settings: Settings, output: str, policy_only: bool) -> int:
         return ALL_WELL
     idle = _flags_without_effect(settings, clients)
     examined = [examine(client, idle) for client in clients]
+    examined = _with_prices(examined, find_price_findings(settings, clients, SystemClock().now()))
     if output == "json":
         write_json(as_json(examined))
     else:
@@ -82,6 +84,11 @@ def examine(client: ProviderClient, known: Iterable[Finding]) -> Examined:
         policy=client.minimal_policy() or "",
         api_calls=client.api_calls() or (),
     )
+
+
+def _with_prices(examined: Sequence[Examined], found: Mapping[str, Sequence[Finding]]) -> list[Examined]:
+    """Return what was found with the findings about prices, which need all providers."""
+    return [msgspec.structs.replace(one, findings=_unique((*one.findings, *found[one.provider]))) for one in examined]
 
 
 def as_json(examined: Iterable[Examined]) -> dict[str, Any]:

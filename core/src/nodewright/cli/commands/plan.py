@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from math import isfinite
 from typing import Any, NamedTuple
 
@@ -34,6 +35,7 @@ from nodewright.model.reason import Rejection, SkipReason, Unremovable
 from nodewright.model.settings import Settings
 from nodewright.planner.explain import buffers_planned, requests_planned
 from nodewright.planner.scale_up.limits import read_quotas
+from nodewright.snapshot.observation import GroupSeen
 
 _GOES, _UNNEEDED, _STAYS = "goes now", "unneeded", "stays"
 _NODE_STYLES = {_GOES: "yellow", _UNNEEDED: "yellow", _STAYS: "dim"}
@@ -172,9 +174,7 @@ def find_warnings(dry_run: DryRun, strays: Sequence[Pod]) -> Iterator[str]:
         yield f"The {describe_unhealthy(dry_run.state.memory.unhealthy, dry_run.state.now)}."
     if dry_run.plan.partial:
         yield f"The plan is partial, {dry_run.plan.partial}."
-    for name, held in dry_run.state.observation.providers.items():
-        if held.problem:
-            yield f"Provider {name} could not be read: {held.problem}."
+    yield from _misread(dry_run)
     for warning in dry_run.plan.scale_up.warnings:
         yield f"{warning}."
     yield from _left_alone(dry_run)
@@ -184,6 +184,16 @@ def find_warnings(dry_run: DryRun, strays: Sequence[Pod]) -> Iterator[str]:
     if strays:
         names = name_some([pod.key for pod in strays])
         yield f"{count(len(strays), 'pod')} on nodes that the dump does not hold, left out: {names}."
+
+
+def _misread(dry_run: DryRun) -> Iterator[str]:
+    """Yield a warning for each provider that could not be read, and for each group whose price cannot be used."""
+    seen = dry_run.state.observation
+    for name, held in seen.providers.items():
+        if held.problem:
+            yield f"Provider {name} could not be read: {held.problem}."
+    problems = (group.price_problem for group in seen.groups.values())
+    yield from (f"{problem[0].upper()}{problem[1:]}." for problem in problems if problem)
 
 
 def _left_alone(dry_run: DryRun) -> Iterator[str]:
@@ -399,10 +409,20 @@ def _group_json(group: GroupState, dry_run: DryRun) -> dict[str, Any]:
         "ready": len(group.readiness.ready),
         "upcoming": group.upcoming,
         "hourly_price": seen.hourly_price,
+        "price": _price_json(seen),
         "autoprovisioned": seen.group.autoprovisioned or None,
         "skipped": _reason_json(skipped) if skipped is not None else None,
         "problem": dry_run.state.observation.groups[group.ref].problem or None,
     }
+
+
+def _price_json(seen: GroupSeen) -> dict[str, Any] | None:
+    price = seen.price
+    if price is None:
+        return None
+    as_of = datetime.fromtimestamp(price.as_of, UTC).date().isoformat() if price.as_of is not None else None
+    reserved = msgspec.to_builtins(seen.reserved)
+    return {"source": price.source, "as_of": as_of, "spot": price.spot, "reserved": reserved}
 
 
 def _pod_json(verdict: PodVerdict) -> dict[str, Any]:

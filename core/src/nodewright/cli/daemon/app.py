@@ -17,6 +17,7 @@ from nodewright.adapters.kube.status_config_map import StatusMap
 from nodewright.adapters.kube.store import ConfigMapStore
 from nodewright.adapters.logs import ConditionLog, JsonLog
 from nodewright.adapters.metrics import Metrics, ProviderCalls
+from nodewright.adapters.prices_file import PricesFile
 from nodewright.adapters.provider import ProviderClient
 from nodewright.adapters.web import HealthCheck, WebServer
 from nodewright.cli.daemon.debug_server import DebugServer
@@ -81,7 +82,7 @@ class CallMeter:
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessParts:
-    """What belongs to this process: its log, clocks, source of randomness and settings file.
+    """What belongs to this process: its log, clocks, source of randomness, settings file and file of prices.
 
     ``clock`` is steady: decisions and waiting use it. ``wall`` shows the time of day in logs, events and the lease.
     """
@@ -94,6 +95,7 @@ class ProcessParts:
     alarm: ThreadAlarm
     random: Random
     reloader: Reloader
+    prices: PricesFile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -284,6 +286,7 @@ class DaemonApp:
             self._process.conditions.see("events", self._cluster.kube_events.problem)
         if report.state is not None:
             log_unreadable(self._process.conditions, report.state.observation)
+            self._process.conditions.see("prices", self._process.prices.problem)
         self.log.say(
             report.problem or "loop",
             level="warning" if report.problem else "info",
@@ -325,9 +328,10 @@ class DaemonApp:
 
 
 def log_unreadable(conditions: ConditionLog, seen: Observation) -> None:
-    """Log each provider and each group once when it can no longer be read."""
+    """Log each provider and each group once when it can no longer be read, or when its price cannot be used."""
     failing = {name: provider.problem for name, provider in seen.providers.items()}
     for name, problem in failing.items():
         conditions.see(f"provider {name}", problem)
     for ref, group in seen.groups.items():
         conditions.see(f"group {ref}", "" if failing.get(ref.provider) else group.problem)
+        conditions.see(f"price of group {ref}", group.price_problem)

@@ -26,6 +26,7 @@ from nodewright.adapters.kube.status_config_map import StatusMap
 from nodewright.adapters.kube.store import PAUSE_NAME, ConfigMapStore, read_pause_text
 from nodewright.adapters.logs import ConditionLog, JsonLog, LoggedEvents
 from nodewright.adapters.metrics import Metrics, Sources
+from nodewright.adapters.prices_file import PricesFile
 from nodewright.adapters.provider import ProviderClient
 from nodewright.adapters.web import HealthCheck, HealthLimits, Page, Pages, Query, WebServer
 from nodewright.cli.connect import Connector
@@ -77,7 +78,7 @@ class _Seeds(NamedTuple):
 def build_daemon(source: SettingsSource, settings: Settings, options: DaemonOptions, log: BinaryIO) -> DaemonApp:
     """Return the daemon, ready to be entered. ``settings`` are what ``source`` holds now.
 
-    Raises ConfigError and PluginError: for a kubeconfig, an address or a plugin that cannot be used, or without
+    Raises ConfigError and PluginError: for a kubeconfig, an address, a file of prices or a plugin that cannot be used, or without
     providers.
     """
     process = _build_process(source, settings, options, log)
@@ -96,6 +97,7 @@ def build_daemon(source: SettingsSource, settings: Settings, options: DaemonOpti
         events=cluster.events,
         audit=process.log,
         gate=cluster.fence,
+        prices=process.prices,
     )
     engine = EngineParts(ports=ports, dry_run=planning, once=options.once, shadows=options.shadow)
     return DaemonApp(process, cluster, report, engine)
@@ -105,6 +107,9 @@ def _build_process(source: SettingsSource, settings: Settings, options: DaemonOp
     # Logs, events and the lease show the time of day. Decisions and waiting use the steady clock.
     wall, boot = options.wall, BootClock()
     json_log = JsonLog(log, wall)
+    reloader = watch_settings(source, settings)
+    prices = PricesFile(lambda: reloader.settings.scale_up)
+    prices.check()
     return ProcessParts(
         log=json_log,
         conditions=ConditionLog(json_log),
@@ -113,7 +118,8 @@ def _build_process(source: SettingsSource, settings: Settings, options: DaemonOp
         clock=SteadyClock(wall.now, boot.now, wall.sleep),
         alarm=ThreadAlarm(),
         random=Random(options.seed),
-        reloader=watch_settings(source, settings),
+        reloader=reloader,
+        prices=prices,
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
+from nodewright.adapters.prices_file import PricesFile
 from nodewright.clusterstate.fold import fold
 from nodewright.clusterstate.memory import Memory
 from nodewright.clusterstate.state import ClusterState
@@ -33,11 +34,13 @@ def plan_once(
 ) -> DryRun:
     """Plan the cluster as it is at ``now``, without memory of earlier loops.
 
-    Raise ProviderUnavailable if no provider can be read, ConfigError for a limit that could not be kept, and
-    InvariantError for a plan that breaks a rule.
+    Raise ProviderUnavailable if no provider can be read, ConfigError for a limit that could not be kept or a bad file of
+    prices, and InvariantError for a plan that breaks a rule.
     """
     keeps = settings.policy.keeps_unlisted_groups
-    observer = Observer(cluster, providers, default_options(settings), keeps_unlisted=keeps)
+    prices = PricesFile(lambda: settings.scale_up)
+    prices.check()
+    observer = Observer(cluster, providers, default_options(settings), keeps_unlisted=keeps, prices=prices)
     seen, _ = observer.observe(now, Memory())
     problems = [f"provider {name}: {held.problem}" for name, held in seen.providers.items() if held.problem]
     if problems and len(problems) == len(seen.providers):

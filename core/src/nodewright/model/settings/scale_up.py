@@ -174,6 +174,22 @@ class ScaleUpSettings(Section, frozen=True, kw_only=True):
             "those that are left. priority reads the ConfigMap cluster-autoscaler-priority-expander in --namespace."
         ),
     ] = "least-waste"
+    prices: Annotated[
+        str,
+        Help(
+            "A YAML file with what the operator pays: prices by machine type, discounts, and capacity that is already paid "
+            "(docs/prices.md). It goes before what providers state, and is read again when it changes.",
+            ca="",
+        ),
+    ] = ""
+    assume_prices: Annotated[
+        bool,
+        Help(
+            "Let a group without a price take part with the price of the nearest machine type, by cores and GiB. If false, "
+            "such a group is planned without a price.",
+            ca="",
+        ),
+    ] = False
     max_nodes_per_scaleup: Annotated[
         Count,
         Help(

@@ -11,6 +11,7 @@ from nodewright.model.duration import format_moment
 from nodewright.model.group import GroupRef
 from nodewright.model.reason import SkipCode, SkipReason
 from nodewright.planner.scale_up.context import ScaleUpContext
+from nodewright.snapshot.observation import GroupSeen, paid_machines
 
 
 def skip_reason(context: ScaleUpContext, ref: GroupRef) -> SkipReason | None:
@@ -90,9 +91,17 @@ def make_option(context: ScaleUpContext, ref: GroupRef, found: Estimate) -> Opti
         pods=found.pods,
         requested=_requested(found),
         hourly_price=seen.hourly_price,
+        paid_nodes=_paid_nodes(context, seen, count),
         has_gpu=bool(context.accelerators.count(template.node)[0]),
         exists=ref not in context.new_groups or bool(seen.target),
     )
+
+
+def _paid_nodes(context: ScaleUpContext, seen: GroupSeen, count: int) -> int:
+    """Return how many of the nodes are machines that are paid already."""
+    if seen.reserved is None:
+        return 0
+    return min(count, paid_machines(seen.reserved, (group.seen for group in context.state.groups.values())))
 
 
 def most_nodes(context: ScaleUpContext, ref: GroupRef, similar: Sequence[GroupRef]) -> int:

@@ -1,0 +1,132 @@
+"""Read the operator's own prices (``--prices``), before each loop again if the file has changed."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+from nodewright.model.errors import ConfigError
+from nodewright.model.group import Price
+from nodewright.model.price_book import CURRENCY, Key, PriceBook, PriceFile, PriceRow
+from nodewright.model.printable import printable, show
+from nodewright.model.settings import ScaleUpSettings
+from nodewright.model.yaml_text import load_yaml
+from nodewright.spec.options import decode_options
+
+
+class PricesFile:
+    """Gives the engine the prices of ``--prices``. While the file is bad, what was read before stays in use.
+
+    ``problem`` says what is wrong with the file; empty: nothing.
+    """
+
+    def __init__(self, settings: Callable[[], ScaleUpSettings]) -> None:
+        self._settings = settings
+        self._path = ""
+        self._text: bytes | None = None
+        self._book = PriceBook()
+        self.problem = ""
+
+    def check(self) -> None:
+        """Raise ConfigError if the file cannot be used."""
+        self.read()
+        if self.problem:
+            raise ConfigError(self.problem)
+
+    def read(self) -> PriceBook:
+        """Return the prices as they are now."""
+        wanted = self._settings()
+        if not wanted.prices:
+            self._path, self._text, self.problem, self._book = "", None, "", PriceBook()
+        else:
+            self._read_file(wanted.prices)
+        if self._book.assumes != wanted.assume_prices:
+            self._book = replace(self._book, assumes=wanted.assume_prices)
+        return self._book
+
+    def _read_file(self, path: str) -> None:
+        try:
+            text = Path(path).read_bytes()
+        except OSError as error:
+            self._path, self._text = path, None
+            self.problem = f"--prices: {printable(path)} cannot be read: {error.strerror}"
+            return
+        if (path, text) == (self._path, self._text):
+            return
+        self._path, self._text = path, text
+        try:
+            self._book, self.problem = read_prices(text, path), ""
+        except ConfigError as error:
+            self.problem = str(error)
+
+
+def read_prices(text: bytes, name: str) -> PriceBook:
+    """Return the prices of a file; raise ConfigError with a sentence that names the file, the group and the type."""
+    documents = [part for part in load_yaml(text, name, string_keys=True) if part is not None]
+    if len(documents) > 1 or not all(isinstance(part, dict) for part in documents):
+        raise ConfigError(f"{name}: must hold one mapping, with prices: […]")
+    raw: dict[str, Any] = documents[0] if documents else {}
+    _check_amounts(raw, name)
+    file = decode_options(raw, PriceFile, name)
+    if file.currencies.get(CURRENCY, 1.0) != 1.0:
+        raise ConfigError(f"{name}: currencies: {CURRENCY} is 1 by definition, not {file.currencies[CURRENCY]:g}")
+    _check_rows(file, name)
+    rates = dict(file.currencies)
+    return PriceBook(
+        name=name,
+        rates=rates,
+        by_group=_index((row for row in file.prices if row.group), rates, name),
+        by_type=_index((row for row in file.prices if not row.group), rates, name),
+        discounts=file.discounts,
+        reserved=file.reserved,
+    )
+
+
+def _check_amounts(raw: Mapping[str, Any], name: str) -> None:
+    """Check the amounts before the rest, to name the group and the type of a bad one."""
+    rows = raw.get("prices")
+    for row in rows if isinstance(rows, list) else ():
+        if not isinstance(row, dict):
+            continue
+        amount, what = row.get("per_hour"), _what(row.get("group"), row.get("type"), row.get("zone"))
+        if amount is None:
+            raise ConfigError(f"{name}: {what} has no price: per_hour is missing")
+        if isinstance(amount, bool) or not isinstance(amount, int | float):
+            raise ConfigError(f"{name}: the price of {what} is {show(amount)}, not a number")
+        if not (math.isfinite(amount) and amount >= 0):
+            raise ConfigError(f"{name}: the price of {what} is {amount}, not a finite number of at least 0")
+
+
+def _check_rows(file: PriceFile, name: str) -> None:
+    for row in file.prices:
+        what = _what(row.group, row.type, row.zone)
+        if not (row.type or row.group):
+            raise ConfigError(f"{name}: a price of {row.per_hour:g} is for no type and no group")
+        if row.group and (row.type or row.zone):
+            raise ConfigError(f"{name}: the price of {what} is for a group and for a type or zone; give two rows")
+        if row.currency != CURRENCY and row.currency not in file.currencies:
+            raise ConfigError(f"{name}: the price of {what} is in {row.currency}, for which currencies has no rate")
+
+
+def _index(rows: Iterable[PriceRow], rates: Mapping[str, float], name: str) -> dict[Key, Price]:
+    """Return the rows by what they are for, in USD."""
+    found: dict[Key, Price] = {}
+    for row in rows:
+        key = (row.group, "", False) if row.group else (row.type, row.zone, row.spot)
+        if key in found:
+            raise ConfigError(f"{name}: {_what(row.group, row.type, row.zone)} has two prices")
+        per_hour = row.per_hour * (1.0 if row.currency == CURRENCY else rates[row.currency])
+        found[key] = Price(per_hour=per_hour, source=name, as_of=_moment(row.as_of), spot=row.spot)
+    return found
+
+
+def _moment(day: date | None) -> float | None:
+    """Return the beginning of a day in UTC."""
+    return datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp() if day is not None else None
+
+
+def _what(group: object, kind: object, zone: object) -> str:
+    parts = ((group, "group"), (kind, "type"), (zone, "zone"))
+    return ", ".join(f"{word} {printable(str(value))}" for value, word in parts if value) or "a row without a type"

@@ -1,0 +1,129 @@
+"""The operator's own prices: the file of ``--prices`` as it is written, and the values that planning reads of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from fnmatch import fnmatchcase
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from nodewright.model.group import GroupRef, Price
+from nodewright.model.settings_base import Help
+
+CURRENCY = "USD"
+PerHour = Annotated[float, Meta(ge=0, le=1e6)]
+Code = Annotated[str, Meta(pattern="^[A-Z]{3}$")]
+Name = Annotated[str, Meta(min_length=1)]
+
+
+class _Strict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    pass
+
+
+class PriceRow(_Strict, frozen=True, kw_only=True):
+    """The price of a machine type, of a machine type in one zone, or of one node group."""
+
+    type: Annotated[str, Help("The machine type, as the label node.kubernetes.io/instance-type of its nodes.")] = ""
+    zone: Annotated[str, Help("Only in this zone. Without it, in every zone for which there is no other row.")] = ""
+    group: Annotated[str, Help("Only for this node group: its id, or provider/id. It goes before rows of a type.")] = ""
+    per_hour: Annotated[PerHour, Help("What one machine costs in an hour.")]
+    currency: Annotated[Code, Help("The currency of the price; its rate stands under currencies.")] = CURRENCY
+    spot: Annotated[bool, Help("The price is that of spot machines. Without it, that of on-demand machines.")] = False
+    as_of: Annotated[
+        date | None,
+        Help("The day on which this was the price, such as 2026-11-01. Without it the price never counts as old."),
+    ] = None
+
+
+class Discount(_Strict, frozen=True, kw_only=True):
+    """A discount on the prices that the provider states. It does not concern rows under prices."""
+
+    family: Annotated[
+        Name, Help("m5 is m5.large and so on, n2 is n2-standard-8 and so on; or a pattern such as Standard_D*s_v5.")
+    ]
+    share: Annotated[Annotated[float, Meta(ge=0, le=1)], Help("What is taken off, as a share: 0.3 is 30 %.")]
+    spot: Annotated[bool, Help("The discount is one on spot machines. Without it, on on-demand machines.")] = False
+
+    def covers(self, kind: str) -> bool:
+        """Return whether a machine type is of the family."""
+        if any(sign in self.family for sign in "*?["):
+            return fnmatchcase(kind, self.family)
+        return kind.startswith(self.family) and not kind[len(self.family) :][:1].isalnum()
+
+
+class ReservedRow(_Strict, frozen=True, kw_only=True):
+    """On-demand machines that are paid whether or not they run: reserved instances, committed use, savings plans."""
+
+    type: Annotated[Name, Help("The machine type.")]
+    zone: Annotated[str, Help("Only in this zone; without it, in every zone.")] = ""
+    count: Annotated[Annotated[int, Meta(ge=1)], Help("How many machines are paid.")]
+
+
+class PriceFile(_Strict, frozen=True, kw_only=True):
+    """The file of --prices: what the operator pays. It goes before what providers state."""
+
+    currencies: Annotated[
+        dict[Code, Annotated[float, Meta(gt=0, le=1e6)]],
+        Help("What one unit of each other currency is in USD. A price without a rate is not used."),
+    ] = {}
+    prices: Annotated[tuple[PriceRow, ...], Help("Prices by machine type, zone or node group.")] = ()
+    discounts: Annotated[tuple[Discount, ...], Help("Discounts; of several for one type the first counts.")] = ()
+    reserved: Annotated[
+        tuple[ReservedRow, ...], Help("Capacity that is already paid: as many machines of the type cost nothing.")
+    ] = ()
+
+
+# A machine type and a zone ("": every zone), and whether the price is one of spot machines; or a group, "" and False.
+Key = tuple[str, str, bool]
+
+
+class Reservation(msgspec.Struct, frozen=True):
+    """Machines that are paid whether or not they run. Groups with the same ``name`` share the ``count``."""
+
+    name: str
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PriceBook:
+    """What the file says. ``assumes``: a group without a price gets that of the nearest machine type.
+
+    ``by_group`` and ``by_type`` hold prices in USD.
+    """
+
+    name: str = ""
+    assumes: bool = False
+    rates: Mapping[str, float] = field(default_factory=dict)
+    by_group: Mapping[Key, Price] = field(default_factory=dict)
+    by_type: Mapping[Key, Price] = field(default_factory=dict)
+    discounts: tuple[Discount, ...] = ()
+    reserved: tuple[ReservedRow, ...] = ()
+
+    def stated(self, ref: GroupRef, kind: str, zone: str, *, spot: bool) -> Price | None:
+        """Return the operator's price for a group; None: there is none."""
+        named = (self.by_group.get((name, "", False)) for name in (str(ref), ref.group_id))
+        typed = (self.by_type.get((kind, place, spot)) for place in (zone, "")) if kind else ()
+        return next((price for price in (*named, *typed) if price is not None), None)
+
+    def rate(self, currency: str) -> float | None:
+        """Return what one unit of the currency is in USD; None: not known."""
+        return 1.0 if currency == CURRENCY else self.rates.get(currency)
+
+    def discounted(self, price: Price, kind: str) -> Price:
+        """Return a provider's price with the discount of the machine type's family."""
+        fitting = (one for one in self.discounts if one.spot == price.spot and one.covers(kind))
+        discount = next(fitting, None)
+        if discount is None:
+            return price
+        source = f"{price.source}, less {discount.share:.0%}"
+        return msgspec.structs.replace(price, per_hour=price.per_hour * (1 - discount.share), source=source)
+
+    def reservation(self, kind: str, zone: str) -> Reservation | None:
+        """Return the paid machines of which those of a type in a zone are; a row with the zone goes before one without."""
+        for place in (zone, "") if zone else ("",):
+            counts = [row.count for row in self.reserved if (row.type, row.zone) == (kind, place)]
+            if counts:
+                return Reservation(f"{kind}@{place}" if place else kind, sum(counts))
+        return None
