@@ -11,9 +11,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nodewright.adapters.store.codec import KIND, SCHEMA, UnreadableState, decode_memory, encode_memory
-from nodewright.clusterstate.memory import Backoff, Memory, SampleNode, ScaleDownMemory, ScaleUpRequest
+from nodewright.clusterstate.memory import Backoff, Memory, Recheck, SampleNode, ScaleDownMemory, ScaleUpRequest
 from nodewright.model.capability import Capability
 from nodewright.model.group import ErrorClass, GroupRef, Instance, NodeGroup
+from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.snapshot.node_pods import NodePods
 from nodewright.snapshot.observation import GroupSeen
 from nodewright.snapshot.pod_places import PodPlaces
@@ -84,7 +85,7 @@ def test_what_scale_down_finds_out_anew_is_not_saved() -> None:
     """So that a quiet loop writes nothing."""
     passing = ScaleDownMemory(
         unneeded_since={"n": 5.0},
-        recheck_at={"m": 6.0},
+        rechecks={"m": Recheck(6.0, Unremovable(code=UnremovableCode.NO_PLACE))},
         hints=PodPlaces({NodePods([], []): ["n"]}),
         pending_hints={"q": "n"},
         engine_started=1.0,

@@ -55,10 +55,14 @@ class PodExplanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodesAlike(msgspec.Struct, frozen=True, kw_only=True):
-    """So many nodes of a group of which the same is said; ``nodes`` names the first few."""
+    """How many nodes of a group have the same fate for the same reason; ``nodes`` names the first few.
+
+    ``found``: why the last simulation failed, for nodes that are not simulated again yet; otherwise empty.
+    """
 
     fate: NodeOutcome
     code: str
+    found: str
     count: int
     nodes: tuple[str, ...]
 
@@ -190,17 +194,19 @@ def _buffer(dry_run: DryRun, key: str) -> BufferExplanation | None:
 
 def _alike(dry_run: DryRun, ref: GroupRef) -> tuple[NodesAlike, ...]:
     report = dry_run.plan.scale_down
-    found: dict[tuple[NodeOutcome, str], list[str]] = {}
+    alike: dict[tuple[NodeOutcome, str, str], list[str]] = {}
     for name, own in dry_run.state.group_of_node.items():
         if own == ref:
             reason = report.unremovable.get(name) or report.passed_over.get(name)
             fate = fate_of(dry_run.state, dry_run.plan, name)
             is_leaving = fate in (NodeOutcome.GOING, NodeOutcome.GOES)
-            code = reason.code.value if reason is not None and not is_leaving else ""
-            found.setdefault((fate, code), []).append(name)
+            shown = reason if not is_leaving else None
+            code = shown.code.value if shown is not None else ""
+            found = shown.found.value if shown is not None and shown.found is not None else ""
+            alike.setdefault((fate, code, found), []).append(name)
     return tuple(
-        NodesAlike(fate=fate, code=code, count=len(names), nodes=tuple(names[:_NAMED]))
-        for (fate, code), names in found.items()
+        NodesAlike(fate=fate, code=code, found=found, count=len(names), nodes=tuple(names[:_NAMED]))
+        for (fate, code, found), names in alike.items()
     )
 
 

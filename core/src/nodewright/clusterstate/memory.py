@@ -13,6 +13,7 @@ from nodewright.model.node import Node
 from nodewright.model.plan import ProviderCall
 from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import Retry
+from nodewright.model.reason import Unremovable
 from nodewright.model.settings import SafetySettings
 from nodewright.snapshot.observation import GroupSeen
 from nodewright.snapshot.pod_places import PodPlaces
@@ -288,6 +289,14 @@ class MostNodes(NamedTuple):
 _NO_NODES = MostNodes(0, 0.0)
 
 
+@dataclass(frozen=True)
+class Recheck:
+    """A node that could not be emptied: when it is simulated again (epoch seconds), and why the last simulation failed."""
+
+    at: float
+    reason: Unremovable
+
+
 @dataclass(frozen=True, kw_only=True)
 class ScaleDownMemory:
     """What scale-down remembers; times in epoch seconds, nodes by name.
@@ -298,8 +307,8 @@ class ScaleDownMemory:
     with a deletion. ``flapping``: groups that grow and shrink in turn. ``moves``: pods moved within an hour, by
     controller. ``removal_failures``: nodes whose removal failed.
 
-    Not kept: ``room_found_at``: when room was last found for a check-capacity request. ``recheck_at``: when a node that
-    could not go is simulated again. ``hints``: where each pod (its uid, or ``namespace/name``) could last move.
+    Not kept: ``room_found_at``: when room was last found for a check-capacity request. ``rechecks``: nodes that could
+    not be emptied in a simulation. ``hints``: where each pod (its uid, or ``namespace/name``) could last move.
     ``pending_hints``: where each pending pod last fitted. ``engine_started``: when this process first planned.
     ``updated_at``: when it last planned (0: never). ``interval``: the shortest time between two plans, in seconds.
     ``most_nodes``: the largest recent number of nodes of groups. ``deleting``: machines that scale-down deleted and
@@ -316,7 +325,7 @@ class ScaleDownMemory:
     flapping: Mapping[GroupRef, Flapping] = field(default_factory=dict)
     moves: Mapping[str, tuple[Moves, ...]] = field(default_factory=dict)
     removal_failures: Mapping[str, RemovalFailure] = field(default_factory=dict)
-    recheck_at: Mapping[str, float] = field(default_factory=dict)
+    rechecks: Mapping[str, Recheck] = field(default_factory=dict)
     hints: PodPlaces = field(default_factory=PodPlaces)
     pending_hints: Mapping[str, str] = field(default_factory=dict)
     deleting: Mapping[Machine, float] = field(default_factory=dict)

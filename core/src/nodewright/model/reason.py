@@ -122,15 +122,24 @@ class BlockingCode(StrEnum):
 
 
 class Unremovable(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a node is not removed, with a text for operators and the pod (``namespace/name``) that prevents it, if any."""
+    """Why a node is not removed, with a text for operators and the pod (``namespace/name``) that prevents it, if any.
+
+    ``found``: why the last simulation failed, if ``code`` only says that it did (RECENTLY_UNREMOVABLE).
+    """
 
     code: UnremovableCode
     message: str = ""
     pod: str = ""
     pod_code: BlockingCode | None = None
+    found: UnremovableCode | None = None
 
     def __str__(self) -> str:
         return self.message or self.code.value
+
+    def describe(self) -> str:
+        """Return the code, the pod that blocks the removal if there is one, and the message."""
+        pod = f"pod {self.pod} ({self.pod_code}): " if self.pod_code is not None else ""
+        return f"{self.code}: {pod}{self}" if self.message else self.code.value
 
 
 class ScaleDownResult(StrEnum):

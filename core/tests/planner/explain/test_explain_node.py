@@ -14,6 +14,7 @@ from nodewright.model.group import FailedInstance, GroupOptions
 from nodewright.model.node import NodeCondition, Taint
 from nodewright.model.plan import HeldBack, Plan
 from nodewright.model.pod import Pod
+from nodewright.model.reason import UnremovableCode
 from nodewright.planner import make_plan
 from nodewright.planner.explain import NodeExplanation, NodeOutcome, PodAfterDrain, explain_node
 from nodewright.planner.scale_down.drainability import DrainOutcome
@@ -139,6 +140,9 @@ def test_a_budget_that_another_node_uses_up_blocks() -> None:
     assert "use up what the PodDisruptionBudget default/pdb allows now (1)" in pod(stays, "on-b-0").message
     later = explain(loops, "b-0", MINUTE)
     assert code(later) == "RecentlyUnremovable"
+    assert later.reason is not None
+    assert later.reason.found is UnremovableCode.BLOCKED_BY_POD
+    assert "pod default/on-b-0 (NotEnoughPdb)" in str(later.reason)
     assert later.note == "as things are now, pod default/on-b-0 would keep it (NotEnoughPdb)"
 
 

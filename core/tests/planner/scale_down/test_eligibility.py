@@ -6,16 +6,22 @@ import msgspec
 import pytest
 from core.tests.planner.scale_down.loops import context_of
 
-from nodewright.clusterstate.memory import Memory, ScaleDownMemory
+from nodewright.clusterstate.memory import Memory, Recheck, ScaleDownMemory
 from nodewright.model.group import GroupOptions
 from nodewright.model.node import TO_BE_DELETED_TAINT, Node
-from nodewright.model.reason import UnremovableCode
+from nodewright.model.reason import BlockingCode, Unremovable, UnremovableCode
 from nodewright.planner.scale_down.eligibility import SCALE_DOWN_DISABLED, Eligibility, find_eligible
 from nodewright.snapshot.observation import ProviderSeen
 from nodewright.testkit.builders import build_node, build_pod, build_taint
 from nodewright.testkit.world import NOW, PROVIDER, World, settings_with
 
 GPU = "vendor.example/gpu"
+BLOCKED = Unremovable(
+    code=UnremovableCode.BLOCKED_BY_POD,
+    message="it has no controller",
+    pod="shop/web",
+    pod_code=BlockingCode.NOT_REPLICATED,
+)
 GPUS = ProviderSeen(name=PROVIDER, gpu_label="example.com/accelerator", gpu_resources=(GPU,))
 
 
@@ -187,10 +193,16 @@ def test_row_15_and_bad_input_a_taint_value_that_is_no_time_does_not_hold(value:
 
 def test_row_16_what_could_not_be_emptied_is_left_alone_for_a_while() -> None:
     world = world_of("4")
-    world.memory = Memory(scale_down=ScaleDownMemory(recheck_at={"g-0": NOW + 240, "gone": NOW + 1}))
+    world.memory = Memory(
+        scale_down=ScaleDownMemory(rechecks={"g-0": Recheck(NOW + 240, BLOCKED), "gone": Recheck(NOW + 1, BLOCKED)})
+    )
     found = eligible(world)
     assert code_of(found) == UnremovableCode.RECENTLY_UNREMOVABLE
-    assert "in 240 s" in str(found.unremovable["g-0"])
+    assert str(found.unremovable["g-0"]) == (
+        "it could not be emptied: BlockedByPod: pod shop/web (NotReplicated): it has no controller; "
+        "the next simulation is in 240 s"
+    )
+    assert found.unremovable["g-0"].found is UnremovableCode.BLOCKED_BY_POD
     assert found.utilization == {}
     world.now = NOW + 240
     assert code_of(eligible(world)) == UnremovableCode.NOT_UNDERUTILIZED, "which has no such memory"
@@ -226,7 +238,7 @@ def test_a_group_of_which_nothing_is_known_keeps_its_nodes() -> None:
 def test_the_first_condition_that_holds_is_the_reason() -> None:
     """Each step takes the reason above away; A4 has them in this order."""
     world, settings = world_of("4"), {"scale_down_unready_enabled": False}
-    world.memory = Memory(scale_down=ScaleDownMemory(recheck_at={"g-0": NOW + 1}))
+    world.memory = Memory(scale_down=ScaleDownMemory(rechecks={"g-0": Recheck(NOW + 1, BLOCKED)}))
     fine: Node = world.nodes[0]
     meta = msgspec.structs.replace(fine.metadata, annotations={SCALE_DOWN_DISABLED: "true"})
     spec = msgspec.structs.replace(

@@ -57,7 +57,7 @@ def test_row_32_what_one_node_takes_another_cannot_have() -> None:
     # b-0 has no room for what is on a-0 either: 350m and 400m fit, so it is full of what it takes.
     assert gone(report) == ["a-0"]
     assert codes(report)["b-0"] == "NoPlaceToMovePods"
-    assert loops.world.memory.scale_down.recheck_at["b-0"] == loops.world.now + 5 * MINUTE
+    assert loops.world.memory.scale_down.rechecks["b-0"].at == loops.world.now + 5 * MINUTE
 
 
 def test_seed_003_who_depended_on_the_room_waits_anew_and_others_go_at_once() -> None:

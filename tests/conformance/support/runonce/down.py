@@ -47,8 +47,8 @@ def _after_refusal(report: LoopReport, settings: Settings) -> ScaleDownReport | 
     seen, memory = replace(report.state.observation, pending=report.plan.fitting), report.state.memory
     seen = replace(seen, provisioning=held)
     fresh = seen.now + settings.scale_down.unremovable_node_recheck_timeout
-    recheck_at = {name: at for name, at in memory.scale_down.recheck_at.items() if at != fresh}
-    memory = replace(memory, scale_down=replace(memory.scale_down, recheck_at=recheck_at))
+    rechecks = {name: known for name, known in memory.scale_down.rechecks.items() if known.at != fresh}
+    memory = replace(memory, scale_down=replace(memory.scale_down, rechecks=rechecks))
     again = make_plan(replace(report.state, observation=seen, memory=memory), settings, Random(0))[0].scale_down
     return replace(again, removals=())
 

@@ -27,7 +27,6 @@ from nodewright.cli.explanation import (
 from nodewright.cli.screen import count, make_console, make_table, name_some, output_option, safe, write_json
 from nodewright.cli.settings.flags import SettingsCommand, settings_options
 from nodewright.model.duration import format_duration, format_moment
-from nodewright.model.reason import Unremovable
 from nodewright.model.settings import Settings
 from nodewright.planner.explain import GroupFacts, NodeExplanation, NodeOutcome, NodeRejections, PodAfterDrain, Usage
 from nodewright.planner.scale_down.drainability import DrainOutcome
@@ -145,16 +144,10 @@ def _sentence(found: NodeExplanation) -> str:
         moved = f"{count(len(found.removal.pods), 'pod')} to be moved"
         stage = f", {found.stage}" if found.stage is not None else ""
         return f"{_FATES[found.fate]} ({found.removal.reason}, {moved}{stage})."
-    said = "; ".join(filter(None, (reason_line(found.reason) if found.reason is not None else "", found.note)))
+    said = "; ".join(filter(None, (found.reason.describe() if found.reason is not None else "", found.note)))
     if found.fate is NodeOutcome.UNNEEDED:
         return f"is not needed, and still there: {said}."
     return f"stays: {said}." if found.fate is NodeOutcome.STAYS else f"nothing is decided about it: {said}."
-
-
-def reason_line(reason: Unremovable) -> str:
-    """Return the code, the pod that blocks the removal if there is one, and the message."""
-    pod = f"pod {reason.pod} ({reason.pod_code}): " if reason.pod_code is not None else ""
-    return f"{reason.code}: {pod}{reason}" if reason.message else reason.code.value
 
 
 def _print_pod(console: Console, found: PodExplanation) -> None:
@@ -191,7 +184,8 @@ def _print_group(console: Console, found: GroupExplanation) -> None:
     for alike in found.nodes:
         more = alike.count - len(alike.nodes)
         names = ", ".join(alike.nodes) + (f" and {more:,} more" if more > 0 else "")
-        table.add_row(safe(f"{alike.count:,}"), safe(_FATES.get(alike.fate, alike.fate)), safe(names), safe(alike.code))
+        code = f"{alike.code} ({alike.found})" if alike.found else alike.code
+        table.add_row(safe(f"{alike.count:,}"), safe(_FATES.get(alike.fate, alike.fate)), safe(names), safe(code))
     if table.row_count:
         console.print(table)
 

@@ -163,6 +163,7 @@ def _unremovable_json(why: Unremovable) -> dict[str, str | None]:
         "message": str(why),
         "pod": why.pod or None,
         "pod_code": why.pod_code.value if why.pod_code is not None else None,
+        "found": why.found.value if why.found is not None else None,
     }
 
 

@@ -241,12 +241,12 @@ def _usage(
 def _timers(state: ClusterState, plan: Plan, name: str) -> Timers:
     report, now = plan.scale_down, state.now
     since, memory = report.unneeded.get(name), state.memory.scale_down
-    recheck, setback = memory.recheck_at.get(name), memory.removal_failures.get(name)
+    recheck, setback = memory.rechecks.get(name), memory.removal_failures.get(name)
     return Timers(
         unneeded_since=since,
         removable_at=since + needed_seconds(state, name) if since is not None else None,
         cooldown_until=report.cooldown_until if report.cooldown_until > now else None,
-        recheck_at=recheck if recheck is not None and recheck > now else None,
+        recheck_at=recheck.at if recheck is not None and recheck.at > now else None,
         given_back_at=setback.at if setback is not None else None,
         never_ready_until=_never_ready_until(state, name),
     )

@@ -136,7 +136,7 @@ class Eligibility:
 def find_eligible(context: ScaleUpContext, candidates: Sequence[str]) -> Eligibility:
     """Check candidates (names of nodes) by what is in the snapshot, and by their group's options.
 
-    A node that could not be removed is skipped until ``memory.scale_down.recheck_at``.
+    A node that could not be removed is skipped as long as ``memory.scale_down.rechecks`` says.
     """
     found = context.snapshot.find_rows(candidates)
     rows = np.array([-1 if row is None else row for row in found], dtype=np.int64)
@@ -179,11 +179,11 @@ class _EligibilityCheck:
             self._open[hit] = False
 
     def _refuse_recent(self) -> None:
-        recheck_at, now = self._state.memory.scale_down.recheck_at, self._state.now
-        for index, name in enumerate(self._names if recheck_at else ()):
-            until = recheck_at.get(name)
-            if until is not None and until > now:
-                self._reasons[index] = _recently(ceil(until - now))
+        rechecks, now = self._state.memory.scale_down.rechecks, self._state.now
+        for index, name in enumerate(self._names if rechecks else ()):
+            known = rechecks.get(name)
+            if known is not None and known.at > now:
+                self._reasons[index] = _recently(known.reason, ceil(known.at - now))
                 self._open[index] = False
 
     def _refuse_marked(self) -> None:
@@ -272,10 +272,12 @@ def _per_group(amounts: Iterable[float], places: Ids) -> NDArray[np.float64]:
     return np.array([*amounts, np.nan])[np.where(places < 0, -1, places)]
 
 
-def _recently(seconds: int) -> Unremovable:
+def _recently(reason: Unremovable, seconds: int) -> Unremovable:
+    """Return that a node is not simulated again for so long, and why the last simulation failed."""
     return Unremovable(
         code=UnremovableCode.RECENTLY_UNREMOVABLE,
-        message=f"it could not be emptied when that was last tried; it is looked at again in {seconds} s",
+        message=f"it could not be emptied: {reason.describe()}; the next simulation is in {seconds} s",
+        found=reason.code,
     )
 
 

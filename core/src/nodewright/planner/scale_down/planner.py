@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nodewright.clusterstate.deletions import DELETION_SECONDS
-from nodewright.clusterstate.memory import ScaleDownMemory
+from nodewright.clusterstate.memory import Recheck, ScaleDownMemory
 from nodewright.clusterstate.scale_down_activity import MOVES_WINDOW
 from nodewright.clusterstate.state import ClusterState
 from nodewright.estimator.limits import IsOver
@@ -83,7 +83,7 @@ def plan_scale_down(
             **_times_of_held_groups(before, context),
             **{node.name: before.get(node.name, state.now) for node in analysis.found.removable},
         },
-        recheck_at=_recheck_at(context, analysis.found),
+        rechecks=_rechecks(context, analysis.found),
         hints=analysis.found.hints,
         interval=update_interval(context),
         updated_at=state.now,
@@ -185,12 +185,12 @@ def _result(selection: RemovalSelection, analysis: CandidateAnalysis, waits: boo
     return ScaleDownResult.STARTED if selection.removals else ScaleDownResult.NO_NODE_DELETED
 
 
-def _recheck_at(context: ScaleUpContext, found: SimulatedRemovals) -> Mapping[str, float]:
-    """Return when nodes that a simulation found to be needed are simulated again."""
+def _rechecks(context: ScaleUpContext, found: SimulatedRemovals) -> Mapping[str, Recheck]:
+    """Return when nodes that a simulation found to be needed are simulated again, and why they are needed."""
     now, later = context.state.now, context.settings.scale_down.unremovable_node_recheck_timeout
     memory = context.state.memory.scale_down
-    held = {name: at for name, at in memory.recheck_at.items() if at > now and name in context.snapshot}
-    return held | dict.fromkeys(found.unremovable, now + later)
+    held = {name: known for name, known in memory.rechecks.items() if known.at > now and name in context.snapshot}
+    return held | {name: Recheck(now + later, reason) for name, reason in found.unremovable.items()}
 
 
 def cooldown_until(memory: ScaleDownMemory, settings: ScaleDownSettings) -> tuple[float, str]:
@@ -251,7 +251,7 @@ def _moments_of_expiry(
 ) -> Iterator[float]:
     """Yield moments at which something ends: cool-downs, recheck times, quarantines, deletion taints."""
     yield report.cooldown_until
-    yield from memory.recheck_at.values()
+    yield from (known.at for known in memory.rechecks.values())
     yield from memory.quarantined_until.values()
     yield from (held.until for held in memory.flapping.values())
     yield from (held.until for held in memory.removal_failures.values())
