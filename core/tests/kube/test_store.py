@@ -37,7 +37,7 @@ def make_memory(groups: int = 3, machines: int = 0, *, noise: bool = False) -> M
 
 
 def test_what_was_saved_is_found_again(server: ApiServer) -> None:
-    assert open_store(server).load().memory == Memory()
+    assert open_store(server).read().memory == Memory()
     memory = make_memory(machines=10)
     store = open_store(server)
     store.load()
@@ -53,11 +53,11 @@ def test_nothing_is_written_while_nothing_changes(server: ApiServer) -> None:
     store.load()
     for _ in range(60):
         store.save_if_changed(make_memory())
-    assert len(server.writes) == 1
+    assert len(server.writes) == 2  # the first took the state over
     again = open_store(server)
     again.load()
     again.save_if_changed(make_memory())
-    assert len(server.writes) == 1
+    assert len(server.writes) == 3
 
 
 def test_a_large_memory_is_cut_into_shards_and_swept(server: ApiServer) -> None:
@@ -70,7 +70,7 @@ def test_a_large_memory_is_cut_into_shards_and_swept(server: ApiServer) -> None:
     for held in server.objects.values():
         assert len(msgspec.json.encode(held)) < 1024 * 1024
         assert len(msgspec.json.decode(msgspec.json.encode(held["binaryData"]["state"]), type=bytes)) <= SHARD_BYTES
-    assert open_store(server).load().memory.unregistered_since == memory.unregistered_since
+    assert open_store(server).read().memory.unregistered_since == memory.unregistered_since
     store.save_if_changed(make_memory())
     assert {path.rpartition("/")[2] for path in server.objects} == {STATE_NAME}
 
@@ -83,9 +83,8 @@ def test_a_crash_between_the_shards_leaves_the_old_memory(server: ApiServer) -> 
     with pytest.raises(ApiError):
         store.save_if_changed(make_memory(machines=16_000, noise=True))
     server.refusals.clear()
-    assert open_store(server).load().memory == open_store(server).load().memory
-    assert open_store(server).load().memory.backoffs == make_memory().backoffs
-    assert not open_store(server).load().memory.unregistered_since
+    assert open_store(server).read().memory.backoffs == make_memory().backoffs
+    assert not open_store(server).read().memory.unregistered_since
 
 
 def test_a_former_leader_does_not_write_over_the_new_one(server: ApiServer) -> None:
@@ -99,7 +98,101 @@ def test_a_former_leader_does_not_write_over_the_new_one(server: ApiServer) -> N
     for _ in range(2):
         with pytest.raises(NodewrightError, match="another leader"):
             old.save_if_changed(make_memory(3))
-    assert len(open_store(server).load().memory.backoffs) == 2
+    assert len(open_store(server).read().memory.backoffs) == 2
+
+
+@pytest.mark.parametrize("saved", [0, 1])
+def test_a_save_that_a_former_leader_has_on_its_way_fails_once_the_next_has_taken_over(saved: int) -> None:
+    """The next leader would else never be able to save: what is there is neither what it found nor what it sent."""
+    server = Late()
+    old, new = open_store(server), open_store(server)
+    old.load()
+    for _ in range(saved):
+        old.save_if_changed(make_memory(1))
+    server.keeps = True
+    with pytest.raises(ApiError, match="on its way"):
+        old.save_if_changed(make_memory(2))
+    assert len(new.load().memory.backoffs) == saved
+    with pytest.raises(ApiError, match="has been modified"):
+        server.deliver()
+    new.save_if_changed(make_memory(3))
+    assert len(new.read().memory.backoffs) == 3
+
+
+@pytest.mark.parametrize("there", [0, 1])
+def test_a_save_that_arrives_while_the_next_leader_takes_over_is_found(there: int) -> None:
+    server = Late()
+    old, new = open_store(server), open_store(server)
+    if there:
+        old.load()
+    server.keeps = True
+    with pytest.raises(ApiError, match="on its way"):
+        old.save_if_changed(make_memory(2))
+    server.delivers_before_writes = True
+    assert len(new.load().memory.backoffs) == 2
+    new.save_if_changed(make_memory(3))
+
+
+def test_state_that_changes_at_each_try_is_not_taken_over() -> None:
+    server = Busy()
+    with pytest.raises(NodewrightError, match="by other processes all the time"):
+        open_store(server).load()
+    assert server.tries == 5
+
+
+def test_the_state_of_before_there_were_terms_is_taken_over(server: ApiServer) -> None:
+    store = open_store(server)
+    store.load()
+    store.save_if_changed(make_memory(2))
+    del server.objects[HEAD]["data"]["term"]
+    new = open_store(server)
+    assert len(new.load().memory.backoffs) == 2
+    new.save_if_changed(make_memory(3))
+    assert server.objects[HEAD]["data"]["term"] == "1"
+
+
+def test_a_former_leader_does_not_take_the_head_of_the_new_one_for_its_own(server: ApiServer) -> None:
+    """The new one has changed nothing but the term yet."""
+    old, new = open_store(server), open_store(server)
+    old.load()
+    old.save_if_changed(make_memory(1))
+    new.load()
+    with pytest.raises(NodewrightError, match="has been modified"):
+        old.save_if_changed(make_memory(3))
+    with pytest.raises(NodewrightError, match="another leader"):
+        old.save_if_changed(make_memory(3))
+
+
+class Late(ApiServer):
+    """``keeps`` the next write back, until it is told to deliver it; with ``delivers_before_writes`` before the next one."""
+
+    keeps = delivers_before_writes = False
+    kept: Request | None = None
+
+    def send(self, request: Request) -> bytes:
+        if request.method != "GET" and self.keeps:
+            self.keeps, self.kept = False, request
+            raise ApiError(f"{request}: on its way")
+        if request.method != "GET" and self.delivers_before_writes:
+            self.delivers_before_writes = False
+            self.deliver()
+        return super().send(request)
+
+    def deliver(self) -> None:
+        assert self.kept is not None
+        super().send(self.kept)
+
+
+class Busy(ApiServer):
+    """Another writer is always faster."""
+
+    tries = 0
+
+    def send(self, request: Request) -> bytes:
+        if request.method == "GET":
+            return super().send(request)
+        self.tries += 1
+        raise ApiError(f"{request}: has been modified", status=409)
 
 
 class Lossy(ApiServer):
@@ -129,7 +222,7 @@ def test_a_write_of_which_the_answer_was_lost_is_found_again(known: int) -> None
     store.save_if_changed(make_memory(5))
     assert len(server.writes) == before
     store.save_if_changed(make_memory(6))
-    assert len(open_store(server).load().memory.backoffs) == 6
+    assert len(open_store(server).read().memory.backoffs) == 6
 
 
 @pytest.mark.parametrize("what", ["annotated", "deleted"])
@@ -144,7 +237,7 @@ def test_somebody_touches_what_is_saved(server: ApiServer, what: str) -> None:
     with pytest.raises(ApiError):
         store.save_if_changed(make_memory(2))
     store.save_if_changed(make_memory(2))
-    assert len(open_store(server).load().memory.backoffs) == 2
+    assert len(open_store(server).read().memory.backoffs) == 2
 
 
 def test_labels_and_annotations_of_others_stay(server: ApiServer) -> None:
@@ -192,7 +285,7 @@ def test_what_cannot_be_used_is_told_and_replaced(server: ApiServer, damage: Any
     assert loaded.memory == Memory()
     assert STATE_NAME in loaded.warning
     again.save_if_changed(make_memory(2))
-    assert len(open_store(server).load().memory.backoffs) == 2
+    assert len(open_store(server).read().memory.backoffs) == 2
 
 
 @pytest.mark.parametrize("damage", [damage_shard, damage_digest, damage_count, lose_shard, drop_everything])
@@ -207,7 +300,7 @@ def test_what_somebody_breaks_under_us_is_written_again(server: ApiServer, damag
     with pytest.raises(ApiError):
         store.save_if_changed(make_memory(2))
     store.save_if_changed(make_memory(2))
-    assert len(open_store(server).load().memory.backoffs) == 2
+    assert len(open_store(server).read().memory.backoffs) == 2
 
 
 def test_memory_that_cannot_be_reached_is_no_empty_memory(server: ApiServer) -> None:
@@ -246,4 +339,4 @@ def test_a_very_large_cluster_fits_into_half_a_mebibyte(server: ApiServer) -> No
     store.load()
     store.save_if_changed(memory)
     assert sum(len(msgspec.json.encode(held)) for held in server.objects.values()) < 512 * 1024
-    assert open_store(server).load().memory.scale_down.unneeded_since.keys() == unneeded.keys()
+    assert open_store(server).read().memory.scale_down.unneeded_since.keys() == unneeded.keys()

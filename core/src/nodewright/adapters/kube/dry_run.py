@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 
 from nodewright.actuation.ports import Eviction, EvictionAnswer
 from nodewright.adapters.kube.cluster import KubeCluster
+from nodewright.adapters.kube.store import ConfigMapStore
 from nodewright.clusterstate.memory import Memory
-from nodewright.engine.ports import Loaded, Pause, StateStore
+from nodewright.engine.ports import Loaded, Pause
 from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.condition import Condition
@@ -45,11 +46,11 @@ class DryCluster(KubeCluster):
 class DryStore:
     """Implements StateStore: begins with what is saved in ``store``, and saves nothing."""
 
-    def __init__(self, store: StateStore) -> None:
+    def __init__(self, store: ConfigMapStore) -> None:
         self._store = store
 
     def load(self) -> Loaded:
-        return self._store.load()
+        return self._store.read()
 
     def load_pause(self) -> Pause | None:
         return self._store.load_pause()

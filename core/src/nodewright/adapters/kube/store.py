@@ -4,7 +4,8 @@ The ConfigMap ``nodewright-state`` is the head: it holds the first shard, the di
 follow. Those are ``nodewright-state-a-1`` and so on or, every other time, ``-b-1``: they are written before the head
 that names them, so that a head always finds its shards, and what no head names any more is deleted after it. Their
 names are known beforehand, so that a role can list them. The head is replaced only in the version that was read or
-written last: a process that is no longer the leader, or never was, cannot write over it.
+written last: a process that is no longer the leader, or never was, cannot write over it. A new leader first writes the head as
+it is with a term of its own, one above the last: what a former leader still has on its way fails from then on.
 """
 
 import hashlib
@@ -29,6 +30,8 @@ SHARD_BYTES = 512 * 1024
 # No saved state is larger; a forged one may claim to be.
 _MOST_BYTES = 256 * 1024 * 1024
 MOST_SHARDS = 8
+# So often the head may change while a new leader takes it over.
+_MOST_TAKES = 5
 _PAUSE = msgspec.json.Decoder(Pause)
 
 # The text of the pause's ConfigMap as it was last seen; None: there is none. Raises NodewrightError.
@@ -43,8 +46,9 @@ class ConfigMapStore:
         self._read_pause = read_pause
         self._head: StoredMap | None = None
         self._digest = ""
-        # Of what was found and of every head sent since the last that is known to have been taken.
-        self._known: set[str] = set()
+        self._term = 0
+        # Marks of what was found and of every head sent since the last that is known to have been taken.
+        self._known: set[tuple[int, str]] = set()
         self._is_unsure = False
         self.writes = 0
 
@@ -53,11 +57,29 @@ class ConfigMapStore:
         return self._maps.read(STATE_NAME) is not None
 
     def load(self) -> Loaded:
-        """Memory that cannot be used stays where it is until the next save, under a warning."""
-        self._head = self._maps.read(STATE_NAME)
+        """Take over what is saved: no save of a former leader is accepted any more."""
+        for _ in range(_MOST_TAKES):
+            loaded = self.read()
+            self._term = _term_of(self._head) + 1
+            try:
+                if self._head is None:
+                    self.save_if_changed(Memory())
+                else:
+                    head = msgspec.structs.replace(self._head, data={**self._head.data, "term": str(self._term)})
+                    self._head, self._known = self._maps.write(STATE_NAME, head), {_mark(head)}
+            except ApiError as error:
+                if not error.is_conflict:
+                    raise
+                continue
+            return loaded
+        where = f"ConfigMap {self._maps.namespace}/{STATE_NAME}"
+        raise NodewrightError(f"{where} is written by other processes all the time")
+
+    def read(self) -> Loaded:
+        """Return what is saved. Memory that cannot be used stays where it is until the next save, under a warning."""
+        self._head, self._digest, self._is_unsure = self._maps.read(STATE_NAME), "", False
         if self._head is None:
             return Loaded()
-        self._known = {_head_digest(self._head)}
         try:
             raw = self._gather(self._head)
             memory = decode_memory(raw)
@@ -113,26 +135,26 @@ class ConfigMapStore:
         for number, shard in enumerate(shards[1:], start=1):
             self._write_shard(shard_name(turn, number), shard)
         head = StoredMap(
-            data={"digest": digest, "shards": str(len(shards)), "turn": turn},
+            data={"digest": digest, "shards": str(len(shards)), "turn": turn, "term": str(self._term)},
             binary_data={_SHARD_KEY: shards[0]},
             labels=before.labels,
             annotations=before.annotations,
             version=before.version,
         )
-        self._known.add(digest)
+        self._known.add(_mark(head))
         try:
             self._head = self._maps.write(STATE_NAME, head)
         except ApiError:
             self._is_unsure = True
             raise
-        self._digest, self._known = digest, {digest}
+        self._digest, self._known = digest, {_mark(head)}
         self.writes += 1
         self._sweep(before)
 
     def _look_again(self) -> None:
         """Accept the head as it is now if it holds what was read or sent before, or if it was deleted or damaged."""
         found = self._maps.read(STATE_NAME)
-        if found is not None and _head_digest(found) not in self._known and self._is_whole(found):
+        if found is not None and _mark(found) not in self._known and self._is_whole(found):
             where = f"ConfigMap {self._maps.namespace}/{STATE_NAME}"
             raise NodewrightError(f"{where} was written by another process: there may be another leader")
         self._head, self._digest = found, _head_digest(found) if found is not None else ""
@@ -193,6 +215,17 @@ def shard_name(turn: str, number: int) -> str:
 
 def _head_digest(head: StoredMap) -> str:
     return head.data.get("digest", "")
+
+
+def _term_of(head: StoredMap | None) -> int:
+    """Return which leader wrote the head; one that no head names, or an editor broke, is 0."""
+    term = head.data.get("term", "") if head is not None else ""
+    return int(term) if term.isdecimal() else 0
+
+
+def _mark(head: StoredMap) -> tuple[int, str]:
+    """Return what tells heads apart that leaders write."""
+    return _term_of(head), _head_digest(head)
 
 
 def _digest(raw: bytes) -> str:
