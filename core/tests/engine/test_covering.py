@@ -100,3 +100,16 @@ def test_after_an_orderly_end_nothing_is_under_way(harness: CoveringHarness) -> 
     harness.covering.end()
     assert harness.saved() == {}
     assert harness.store.load().memory.withdrawn_at == {A: 5.0}
+
+
+def test_an_orderly_end_leaves_what_a_former_leader_may_have_under_way(harness: CoveringHarness) -> None:
+    b, theirs = GroupRef("p", "b"), WriteInFlight(until=1060.0, seconds=LASTS, target=7)
+    harness.covering.save(Memory(writes_in_flight={b: theirs}), [grow(3)], Settings())
+    harness.clock.sleep(START_SECONDS)
+    harness.covering.cover(grow(4), Settings())
+    assert harness.saved().keys() == {A, b}
+    harness.covering.end()
+    assert harness.saved() == {b: theirs}
+    harness.covering.save(Memory(), [], Settings())
+    harness.covering.end()
+    assert harness.saved() == {}

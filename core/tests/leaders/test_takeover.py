@@ -52,14 +52,18 @@ class Pair:
         self.stage = Stage(START)
         self.world = SharedWorld(self.stage, Random(7), groups)
         self.calm = Calm(self.stage)
-        server, settings = ApiServer(), settings_of(is_ca=is_ca, shrinks=False)
-        self.leader, self.other = (
-            Prompt(Process(name), self.world, server, self.calm, settings) for name in ("one", "two")
-        )
-        self.stage.spawn(self.leader.process, self.leader.live)
-        self.stage.at(START + 5, lambda: self.stage.spawn(self.other.process, self.other.live))
+        self._server, self._settings = ApiServer(), settings_of(is_ca=is_ca, shrinks=False)
+        self.leader = self.spawn("one")
+        self.stage.run(START + 5)
+        self.other = self.spawn("two")
         self.stage.run(START + 60)
         assert self.leader.lease.remaining() > 0
+
+    def spawn(self, name: str) -> Prompt:
+        """Start a replica."""
+        replica = Prompt(Process(name), self.world, self._server, self.calm, self._settings)
+        self.stage.spawn(replica.process, replica.live)
+        return replica
 
     def at(self, seconds: float, happening: Callable[[], object]) -> None:
         self.stage.at(START + seconds, happening)
@@ -126,3 +130,25 @@ def test_only_groups_with_a_write_under_way_are_held() -> None:
     # The two that waited for the held group get their machines once the call cannot arrive any more.
     assert pair.world.bought == 5
     assert HELD - START_SECONDS < after[1][0] < HELD + 15
+
+
+def test_a_held_group_stays_held_when_the_leader_that_holds_it_says_good_bye() -> None:
+    """The first one dies in its call, the second ends orderly; the third waits for the call of the first."""
+    pair = Pair(is_ca=False)
+    pair.world.lost_calls = 1
+    pair.calm.dies_in_call = True
+    pair.world.add_pods(2)
+    pair.stage.run(START + 72)
+    pair.calm.dies_in_call = False
+    [(died, _, _)] = pair.calm.wrote_at
+
+    def stop() -> None:
+        pair.other.is_told_to_stop = True
+
+    pair.at(95, stop)
+    pair.at(96, lambda: pair.spawn("three"))
+    pair.run(220)
+    assert pair.other.problems == []
+    [_, (asked, who, _)] = pair.calm.wrote_at
+    assert who == "three"
+    assert HELD - START_SECONDS < asked - died < HELD + 15

@@ -121,9 +121,15 @@ class Covering:
     def __init__(self, store: StateStore, gate: WriteFence, clock: Clock) -> None:
         self._store, self._gate, self._clock = store, gate, clock
         self._saved = Memory()
+        # Writes of former leaders that may still be under way.
+        self._inherited: Mapping[GroupRef, WriteInFlight] = {}
 
     def save(self, memory: Memory, actions: Iterable[Action], settings: Settings) -> None:
-        """Save memory, and that these actions are about to be made."""
+        """Save memory, which names what former leaders have under way, and that these actions are about to be made."""
+        self._inherited = memory.writes_in_flight
+        self._save(memory, actions, settings)
+
+    def _save(self, memory: Memory, actions: Iterable[Action], settings: Settings) -> None:
         actions, began, now = tuple(actions), self._gate.now(), self._clock.now()
         seconds = {action.group: _seconds(action.group, settings) for action in actions}
         writes = writes_in_flight(actions, now, seconds)
@@ -142,7 +148,7 @@ class Covering:
             return
         if isinstance(action, DeleteInstances):
             action = changed(action, instance_ids=tuple(dict.fromkeys((*action.instance_ids, *soon))))
-        self.save(self._saved, [action], settings)
+        self._save(self._saved, [action], settings)
 
     def _names(self, action: Action) -> bool:
         """Whether what was saved names the machines that the action deletes."""
@@ -152,9 +158,9 @@ class Covering:
         return set(action.instance_ids) <= set(saved.instance_ids)
 
     def end(self) -> None:
-        """Save that no write is under way: the next leader need not wait. Raise NodewrightError if that fails."""
-        if self._saved.writes_in_flight:
-            self._store.save_if_changed(replace(self._saved, writes_in_flight={}))
+        """Save that no write of this process is under way: the next leader need not wait. Raise NodewrightError if that fails."""
+        if self._saved.writes_in_flight != self._inherited:
+            self._store.save_if_changed(replace(self._saved, writes_in_flight=self._inherited))
 
 
 def _seconds(group: GroupRef, settings: Settings) -> float:
