@@ -38,7 +38,7 @@ from nodewright.model.settings import Settings
 from nodewright.model.sharing import Sharing
 from nodewright.planner import make_plan
 from nodewright.planner.scale_up.node_group_fit import NodeGroupFit
-from nodewright.planner.scale_up.pending_pods import Hints, hint_key, take_fitting_classes
+from nodewright.planner.scale_up.pending_pods import Bought, Hints, hint_key, take_fitting_classes
 from nodewright.snapshot.observation import GroupSeen, Observation, ProviderSeen
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.testkit.builders import PodExtras, build_node, build_pod
@@ -179,7 +179,7 @@ class Market:
         """Bind pods that fit on nodes there are, to their node in ``planned`` (by hint key) if it takes them; return how many."""
         snapshot, hints = self._live.fork(), Hints(before=planned)
         by_class = snapshot.vocabulary.classes.sort(pods)
-        fitting, _ = take_fitting_classes(snapshot, by_class, hints, lambda _: ())
+        fitting, _ = take_fitting_classes(snapshot, by_class, hints, Bought(lambda _: (), lambda _: {}))
         for pod in fitting:
             self.placed.setdefault(hints.fresh[hint_key(pod)], Counter())[pod.metadata.labels[_APP]] += 1
         self._live.apply_pods({pod.key: _bound(pod, hints.fresh[hint_key(pod)]) for pod in fitting})
@@ -209,6 +209,8 @@ class Market:
 
         The estimate of one group is that of the plan: pods that find no place open nodes, too, which others fill.
         """
+        if report.nodes:
+            return self._as_planned(report, fresh)
         is_mix = len(report.expansions) > 1
         left, planned = report.triggered if is_mix else self._live.pending(), dict[str, str]()
         for expansion in report.expansions:
@@ -222,6 +224,11 @@ class Market:
                 planned |= {hint_key(pod): name for pod in pods}
             left = tuple(pod for pod in left if hint_key(pod) not in planned)
         return planned
+
+    def _as_planned(self, report: ScaleUpReport, fresh: Mapping[GroupRef, list[str]]) -> dict[str, str]:
+        """Return the new node of each pod, by hint key, where the plan says which pods each node is for."""
+        own = {ref: iter(names) for ref, names in fresh.items()}
+        return {hint_key(pod): name for node in report.nodes for name in [next(own[node.group])] for pod in node.pods}
 
 
 def _ref(machine: Machine) -> GroupRef:

@@ -7,6 +7,7 @@ from random import Random
 from types import CodeType, FrameType
 from typing import Any
 
+import pytest
 from core.tests.engine.conftest import EngineHarness
 
 from nodewright.engine.autoscaler import Autoscaler
@@ -17,6 +18,8 @@ from nodewright.model.group import GroupRef
 from nodewright.model.node import Node
 from nodewright.model.plan import Plan, ScaleDownReport
 from nodewright.model.removal import NodeRemoval, RemovalReason
+from nodewright.model.settings import ScaleUpSettings, Settings
+from nodewright.optimizer.mix import find_mix
 from nodewright.testkit import FakeClock, build_node, build_pod
 
 MOST_FRAMES = 8
@@ -50,18 +53,20 @@ class WatchedClock(FakeClock):
 
     def now(self) -> float:
         codes = [frame.f_code for frame in stack()]
-        if estimate.__code__ in codes:
-            calls = codes[place(codes, estimate) : place(codes, Autoscaler.run_once) + 1]
-            self.chains.append([code.co_qualname for code in reversed(calls)])
+        for packing in (estimate, find_mix):
+            if packing.__code__ in codes:
+                calls = codes[place(codes, packing) : place(codes, Autoscaler.run_once) + 1]
+                self.chains.append([code.co_qualname for code in reversed(calls)])
         return super().now()
 
 
 class PendingPods(EngineHarness):
     """A cluster in which a pod is pending, with the planning of the daemon."""
 
-    def __init__(self) -> None:
+    def __init__(self, expander: str) -> None:
         super().__init__()
         self.watched = self.clock = WatchedClock(1000.0)
+        self.settings = Settings(scale_up=ScaleUpSettings(expander=expander))
 
     def read(self, now: float) -> ClusterObservation:
         seen = super().read(now)
@@ -72,13 +77,14 @@ class PendingPods(EngineHarness):
         return make(self, Planning())
 
 
-def test_few_calls_lie_between_the_loop_and_packing() -> None:
-    harness = PendingPods()
+@pytest.mark.parametrize(("expander", "packing"), [("least-waste", "estimate"), ("least-cost", "find_mix")])
+def test_few_calls_lie_between_the_loop_and_packing(expander: str, packing: str) -> None:
+    harness = PendingPods(expander)
     report = harness.autoscaler().run_once()
     assert report.plan is not None
     assert [action.group for action in report.plan.actions] == [GroupRef("p", "a")]
     first = harness.watched.chains[0]
-    assert (first[0], first[-1]) == ("Autoscaler.run_once", "estimate")
+    assert (first[0], first[-1]) == ("Autoscaler.run_once", packing)
     assert len(first) <= MOST_FRAMES, first
 
 

@@ -59,6 +59,7 @@ def test_memory_is_put_into_that_of_the_loop() -> None:
     fresh = PlanMemory(
         scale_down=ScaleDownMemory(updated_at=9.0),
         provisioning=ProvisioningMemory(retries={"r": Retry(at=9.0, wait=60.0)}),
+        planned_pods={},
         purchases={A: {}},
     )
     after = fresh.put_into(memory)

@@ -15,6 +15,7 @@ from nodewright.clusterstate.memory import (
     IncorrectSize,
     Memory,
     Moves,
+    PlannedPods,
     ProvisioningMemory,
     Purchase,
     RemovalFailure,
@@ -69,6 +70,7 @@ def fields_of_memory(refs: Sequence[GroupRef] = REFS, ids: Sequence[str] = IDS) 
         "backoffs": _few(groups, _backoffs),
         "deferrals": _few(groups, _deferrals),
         "writes_in_flight": _few(groups, _writes),
+        "planned_pods": _few(groups, st.lists(_planned_pods, min_size=1, max_size=2).map(tuple)),
         "purchases": _few(groups, st.dictionaries(names, _purchases, min_size=1, max_size=2)),
         "given_up": _few(groups, st.integers(1, 1000)),
         "withdrawn_at": _few(groups, st.floats(1, 4e9)),
@@ -153,6 +155,12 @@ def _few(keys: st.SearchStrategy[K], values: st.SearchStrategy[V]) -> st.SearchS
     return st.dictionaries(keys, values, max_size=2)
 
 
+_planned_pods = st.builds(
+    PlannedPods,
+    asked=moments,
+    copies=st.integers(1, 9),
+    pods=st.dictionaries(names, st.integers(1, 9), min_size=1, max_size=2),
+)
 _purchases = st.builds(
     Purchase, asked=moments, misfits=st.lists(moments, max_size=3).map(tuple), until=moments, reason=names
 )

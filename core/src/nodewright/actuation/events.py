@@ -93,19 +93,13 @@ def violation_events(violations: Iterable[PlanViolation]) -> Iterator[Event]:
         yield _of_status("PlanViolation", message, WARNING)
 
 
-def wall_clock_event(whose: str, seconds: float, *, is_used: bool) -> Event:
-    """Return the event of a clock that was set while the process ran, by ``seconds`` (negative: back).
-
-    ``is_used``: it is the clock that the daemon follows.
-    """
+def wall_clock_event(seconds: float) -> Event:
+    """Return the event of a wall clock that was set while the process ran, by ``seconds`` (negative: back)."""
     way = "forward" if seconds > 0 else "back"
-    effect = (
-        "Durations are not affected. Other times approach the new time by a tenth of the time that passes; a restart takes "
-        "it over at once"
-        if is_used
-        else "Only the log follows: the API server's time is used"
+    message = (
+        f"The wall clock jumped {way} by {format_duration(round(abs(seconds)))}. Durations are not affected. Times in the "
+        "status and in saved state approach the new time by a tenth of the time that passes; a restart takes it over at once"
     )
-    message = f"{whose[0].upper()}{whose[1:]} jumped {way} by {format_duration(round(abs(seconds)))}. {effect}"
     return _of_status("WallClockJumped", message, WARNING)
 
 
@@ -259,12 +253,14 @@ def _deletion_events(outcome: WriteOutcome, action: DeleteInstances, state: Clus
 
 def _pod_events(report: ScaleUpReport, outcomes: Sequence[WriteOutcome]) -> Iterator[Event]:
     grown = grown_groups(outcomes)
-    done = [str(expansion) for expansion in report.expansions if expansion.group in grown]
+    done = {expansion.group: str(expansion) for expansion in report.expansions if expansion.group in grown}
     if done:
-        what = f"triggered scale-up: [{{{'} {'.join(done)}}}]"
+        every = "} {".join(done.values())
+        own = {id(pod): done.get(node.group, "") for node in report.nodes for pod in node.pods}
         yield from dict.fromkeys(
-            _about(pod, "TriggeredScaleUp", f"{'request' if is_stand_in(pod) else 'pod'} {what}")
+            _about(pod, "TriggeredScaleUp", f"{_called(pod)} triggered scale-up: [{{{what}}}]")
             for pod in report.triggered
+            if (what := own.get(id(pod), every))
         )
     for warning in report.warnings:
         yield Event(
@@ -283,6 +279,10 @@ def _pod_events(report: ScaleUpReport, outcomes: Sequence[WriteOutcome]) -> Iter
             if message is None:
                 message = messages[id(unhelped.reasons)] = _why_not(unhelped, report.result)
             yield _about(unhelped.pod, "NotTriggerScaleUp", message)
+
+
+def _called(pod: Pod) -> str:
+    return "request" if is_stand_in(pod) else "pod"
 
 
 def _why_not(unhelped: Unhelped, result: ScaleUpResult) -> str:

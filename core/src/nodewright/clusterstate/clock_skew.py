@@ -34,6 +34,10 @@ def without_future_times(memory: Memory, now: float) -> Memory:
         purchases={
             ref: {kind: purchased(held, now) for kind, held in kinds.items()} for ref, kinds in memory.purchases.items()
         },
+        planned_pods={
+            ref: tuple(changed(one, asked=min(one.asked, now)) for one in held)
+            for ref, held in memory.planned_pods.items()
+        },
         writes_in_flight={
             ref: changed(write, until=min(write.until, now + write.seconds))
             for ref, write in memory.writes_in_flight.items()

@@ -148,6 +148,17 @@ class Purchase(msgspec.Struct, frozen=True, kw_only=True):
 Purchases = Mapping[GroupRef, Mapping[str, Purchase]]
 
 
+class PlannedPods(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``copies`` machines of one group were asked for: how many pods of each kind go on each of them."""
+
+    asked: float
+    copies: int
+    pods: Mapping[str, int]
+
+
+PlannedPodsByGroup = Mapping[GroupRef, tuple[PlannedPods, ...]]
+
+
 class WriteInFlight(msgspec.Struct, frozen=True, kw_only=True):
     """A write to a group that is about to be made.
 
@@ -357,7 +368,7 @@ class Memory:
     clusterstate/readiness.py. ``looked_at``: when the cluster was last observed, not kept over a restart.
     ``unhealthy``: why the cluster is not healthy (None: it is). ``deferrals``: groups that wait for a busy cloud.
     ``writes_in_flight``: writes of a former process that may be under way. ``purchases``: for which pods each group
-    grew.
+    grew. ``planned_pods``: which pods the machines under way are for.
     """
 
     requests: Mapping[GroupRef, tuple[ScaleUpRequest, ...]] = field(default_factory=dict)
@@ -389,6 +400,7 @@ class Memory:
     unhealthy: UnhealthyCluster | None = None
     writes_in_flight: Mapping[GroupRef, WriteInFlight] = field(default_factory=dict)
     purchases: Purchases = field(default_factory=dict)
+    planned_pods: PlannedPodsByGroup = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -398,11 +410,17 @@ class PlanMemory:
     scale_down: ScaleDownMemory
     provisioning: ProvisioningMemory
     purchases: Purchases
+    planned_pods: PlannedPodsByGroup
 
     @staticmethod
     def of(memory: Memory) -> "PlanMemory":
         """Return these parts as they were before the plan."""
-        return PlanMemory(scale_down=memory.scale_down, provisioning=memory.provisioning, purchases=memory.purchases)
+        return PlanMemory(
+            scale_down=memory.scale_down,
+            provisioning=memory.provisioning,
+            purchases=memory.purchases,
+            planned_pods=memory.planned_pods,
+        )
 
     def with_called(self, calls: Iterable[ProviderCall]) -> "PlanMemory":
         """Return the memory after these provider calls: each request is tried again when its ``retry`` says so."""
@@ -414,4 +432,10 @@ class PlanMemory:
 
     def put_into(self, memory: Memory) -> Memory:
         """Return the memory of the loop with these parts."""
-        return replace(memory, scale_down=self.scale_down, provisioning=self.provisioning, purchases=self.purchases)
+        return replace(
+            memory,
+            scale_down=self.scale_down,
+            provisioning=self.provisioning,
+            purchases=self.purchases,
+            planned_pods=self.planned_pods,
+        )

@@ -250,7 +250,7 @@ def _find_room_per_node(snapshot: Snapshot, pod_class: PodClass, first: int) -> 
     before = slice(0, first)
     if found and (not _are_pinned(snapshot, pod_class, found, before) or feasible(snapshot, pod_class, before).any()):
         return None
-    most = 1 if host_ports(pod_class) or _repels_itself(snapshot, pod_class) else None
+    most = 1 if host_ports(pod_class) or repels_itself(snapshot, pod_class) else None
 
     def room(snapshot: Snapshot, window: slice) -> Ints:
         mask = feasible(snapshot, pod_class, window)
@@ -273,7 +273,7 @@ def _is_local(pod_class: PodClass) -> bool:
     return not bound and all(key == HOSTNAME_LABEL for key in keys) and not any(map(is_restricted, spec.volumes))
 
 
-def _repels_itself(snapshot: Snapshot, pod_class: PodClass) -> bool:
+def repels_itself(snapshot: Snapshot, pod_class: PodClass) -> bool:
     own = snapshot.context.namespaces.get(pod_class.namespace, NO_LABELS)
     terms = terms_of(pod_class).anti_affinity
     seen = with_selected(terms, snapshot.context.namespaces)

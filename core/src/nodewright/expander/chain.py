@@ -5,9 +5,12 @@ from dataclasses import dataclass
 from random import Random
 
 from nodewright.expander.option import Option
-from nodewright.expander.price import UnitPrices, cheapest
+from nodewright.expander.price import UnitPrices, cheapest, cheapest_for_work
 from nodewright.expander.priority import highest_priority, parse_priorities
 from nodewright.model.errors import ConfigError
+
+# This expander plans a mix of groups where it can (planner/scale_up/least_cost.py).
+LEAST_COST = "least-cost"
 
 Filter = Callable[[Sequence[Option]], list[Option]]
 
@@ -31,12 +34,18 @@ def choose(
 
     If the chain leaves several options, one of them is chosen at random. Raise ConfigError for an unknown expander.
     """
+    left = keep_best(options, expanders, context)
+    return random.choice(left) if left else None
+
+
+def keep_best(options: Sequence[Option], expanders: Sequence[str], context: ExpanderContext) -> list[Option]:
+    """Return the options that a chain of expanders leaves. Raise ConfigError for an unknown expander."""
     left = list(options)
     for name in expanders:
         if name == "random" or len(left) <= 1:
             break
         left = _filter(name, context)(left)
-    return random.choice(left) if left else None
+    return left
 
 
 def _filter(name: str, context: ExpanderContext) -> Filter:
@@ -44,6 +53,7 @@ def _filter(name: str, context: ExpanderContext) -> Filter:
         "most-pods": most_pods,
         "least-nodes": least_nodes,
         "least-waste": least_waste,
+        LEAST_COST: lambda options: cheapest_for_work(options, context.unit_prices),
         "price": lambda options: cheapest(options, context.unit_prices, context.cluster_nodes),
         "priority": lambda options: highest_priority(options, _priorities(context.priorities)),
     }

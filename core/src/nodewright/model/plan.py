@@ -36,6 +36,32 @@ class Expansion:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PlannedNode:
+    """A node that a plan adds to a group, with the pods that it is for."""
+
+    group: GroupRef
+    pods: tuple[Pod, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixCost:
+    """What the planned nodes cost, in USD an hour.
+
+    ``bound``: for these pods no nodes of the groups that may grow are cheaper. ``is_cut``: the time for improvements
+    (--least-cost-budget) was up early.
+    """
+
+    price: float
+    bound: float
+    is_cut: bool = False
+
+    @property
+    def gap(self) -> float:
+        """Return by which part of the bound the price is above it."""
+        return self.price / self.bound - 1.0 if self.bound else 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
 class OptionSummary:
     """An option that scale-up compared: how many nodes it adds, and how many pods it helps."""
 
@@ -52,7 +78,8 @@ class ScaleUpReport:
     Groups grow for the pods ``triggered``. Pods in ``awaiting`` fit a group that was not chosen; the next loop plans for
     them again. ``unhelped`` pods have a reason for each group. ``skipped`` groups may not grow for any pod now.
     ``probed`` groups are on probation and get fewer nodes than they would otherwise. ``partial`` says what was left out
-    because a time limit passed; empty: nothing.
+    because a time limit passed; empty: nothing. ``expander`` names the expander that chose, with the reason if it is not
+    the first one that was wanted. Under least-cost ``nodes`` are the new nodes with their pods, and ``cost`` is what they cost.
     """
 
     result: ScaleUpResult = ScaleUpResult.NOT_NEEDED
@@ -65,6 +92,9 @@ class ScaleUpReport:
     warnings: tuple[str, ...] = ()
     probed: Mapping[GroupRef, SkipReason] = field(default_factory=dict)
     partial: str = ""
+    expander: str = ""
+    nodes: tuple[PlannedNode, ...] = ()
+    cost: MixCost | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

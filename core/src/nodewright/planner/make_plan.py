@@ -56,6 +56,7 @@ from nodewright.planner.scale_up.pending_pods import (
     take_fitting_classes,
     unhelped_namespaces,
 )
+from nodewright.planner.scale_up.planned_places import note_planned
 from nodewright.planner.scale_up.silent_groups import find_silent
 from nodewright.planner.scale_up.templates import add_upcoming, make_templates
 from nodewright.snapshot.observation import GroupSeen
@@ -275,7 +276,7 @@ def _place_fitting_pods(draft: _Growing) -> _Growing:
         by_class = context.snapshot.vocabulary.classes.sort(others)
         requests = requests.apply(keep_room(context.snapshot, context.state, requests))
     in_doubt = uncertain_rows(context)
-    fitting, left = take_fitting_classes(context.snapshot, by_class, draft.hints, find_bought(context))
+    fitting, left = take_fitting_classes(context.snapshot, by_class, draft.hints, find_bought(context, by_class))
     uncertain, daemons = find_uncertain_placements(context, in_doubt), draft.waiting.daemons
     left = [pod for pod in left if id(pod) not in daemons] if daemons else left
     plan = replace(draft.plan, fitting=tuple(fitting))
@@ -369,7 +370,8 @@ def _note_purchases(draft: _Growing) -> _Growing:
     bought = [report for report in (*draft.growth.reports, hedge) if report is not None]
     held = draft.memory.purchases
     purchases = note_purchases(held, bought, context.snapshot, context.settings.policy, context.state.now)
-    return replace(draft, memory=replace(draft.memory, purchases=purchases))
+    planned = note_planned(draft.memory.planned_pods, bought, context)
+    return replace(draft, memory=replace(draft.memory, purchases=purchases, planned_pods=planned))
 
 
 def _remove_nodes(draft: _Growing) -> _Growing:

@@ -1,5 +1,6 @@
 """PodTopologySpread: the hard spread constraints must hold with one more pod."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from nodewright.model.pod import TopologySpreadConstraint
@@ -147,6 +148,13 @@ def skews(snapshot: Snapshot, pod: PodClass) -> tuple[Skew, ...]:
     """Return the constraints of a class that count its own pods."""
     own = (constraint for constraint in _constraints(pod) if constraint.own)
     return tuple(Skew(one, _least(snapshot.domain_counts(one.query), one.min_domains)) for one in own)
+
+
+def pods_in_domains(snapshot: Snapshot, pod: PodClass, key: str, values: Iterable[str]) -> dict[str, int]:
+    """Return how many pods the class's constraint on this topology key counts in each domain."""
+    query = next(constraint.query for constraint in _constraints(pod) if constraint.key == key)
+    counts = snapshot.domain_counts(query)
+    return {value: int(counts.pods_in(snapshot.vocabulary.value_id(key, value))) for value in values}
 
 
 def _least(counts: DomainCounts, min_domains: int) -> int:

@@ -87,7 +87,7 @@ def test_flag_before_variable_before_file(tmp_path: Path) -> None:
     ("args", "sentence"),
     [
         (["--force-ds=maybe"], "--force-ds: must be true or false, not 'maybe'"),
-        (["--expander=nix"], "--expander: there is no expander 'nix'; there are random"),
+        (["--expander=nix"], "--expander: there is no expander 'nix'; there are least-cost, random"),
         (["--namespace="], "--namespace: '' is no name of a namespace"),
         (["--namespace=a/../b"], "--namespace: 'a/../b' is no name of a namespace"),
         (["--leader-elect-resource-namespace=A"], "--leader-elect-resource-namespace: 'A' is no name of a namespace"),

@@ -19,6 +19,7 @@ _OURS = {
     "address": "",
     "user-agent": "nodewright",
     "cloud-provider": "",
+    "expander": "",
 }
 
 

@@ -20,6 +20,7 @@ from nodewright.clusterstate.memory import (
     IncorrectSize,
     Memory,
     Moves,
+    PlannedPods,
     ProvisioningMemory,
     Purchase,
     RemovalFailure,
@@ -97,6 +98,7 @@ class SavedGroup(Record, GroupOptions, frozen=True, kw_only=True):
     flapping: Flapping | None = None
     write_in_flight: WriteInFlight | None = None
     purchases: dict[str, Purchase] = {}
+    planned_pods: tuple[PlannedPods, ...] = ()
 
 
 class SavedScaleDown(Record, frozen=True, kw_only=True):
@@ -148,6 +150,7 @@ _NO_MACHINES = {
     "size_gap",
     "arrivals",
     "purchases",
+    "planned_pods",
 }
 _NO_MACHINES |= {"grown_at", "shrunk_at", "failed_at", "quarantined_until", "flapping"}
 
@@ -163,6 +166,7 @@ _BY_GROUP = {
     "arrivals": "arrivals",
     "write_in_flight": "writes_in_flight",
     "purchases": "purchases",
+    "planned_pods": "planned_pods",
 }
 # The same of what scale-down remembers; both have one name.
 _BY_GROUP_OF_SCALE_DOWN = ("grown_at", "shrunk_at", "failed_at", "quarantined_until", "flapping")

@@ -37,7 +37,7 @@ from nodewright.model.printable import printable, show, suggest
 from nodewright.model.settings import ProviderSettings, Settings
 from nodewright.model.yaml_text import load_yaml
 
-EXPANDERS = ("random", "most-pods", "least-waste", "least-nodes", "price", "priority")
+EXPANDERS = ("least-cost", "random", "most-pods", "least-waste", "least-nodes", "price", "priority")
 _CHOOSES_ONE = "random"
 
 # Kubernetes sets these in every pod when a Service is called nodewright or nodewright-something.
@@ -80,8 +80,8 @@ def load(
 
 
 def parse_expanders(text: str) -> tuple[str, ...]:
-    """Return the chain of ``--expander``; raise ConfigError if it is wrong."""
-    names = tuple(text.split(","))
+    """Return the chain of ``--expander``; raise ConfigError if it is wrong. An empty text stands for the default chain."""
+    names = tuple(text.split(",")) if text else ()
     for position, name in enumerate(names):
         if name not in EXPANDERS:
             known = suggest(name, EXPANDERS) or f"; there are {', '.join(EXPANDERS)}"

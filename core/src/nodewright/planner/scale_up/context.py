@@ -1,15 +1,18 @@
 """What the steps of one scale-up share, and the context after groups have grown."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from nodewright.clusterstate.accelerators import NO_ACCELERATORS, Accelerators
 from nodewright.clusterstate.state import ClusterState
 from nodewright.estimator.binpacking import Template
 from nodewright.estimator.limits import IsOver
 from nodewright.model.group import GroupRef, NewNodeGroup
-from nodewright.model.plan import ScaleUpReport
+from nodewright.model.plan import PlannedNode, ScaleUpReport
 from nodewright.model.pod import Pod
 from nodewright.model.reason import SkipReason
 from nodewright.model.settings import Settings
@@ -103,9 +106,38 @@ def grow_in_place(context: ScaleUpContext, report: ScaleUpReport) -> ScaleUpCont
 
 def fill_machines(context: ScaleUpContext, report: ScaleUpReport) -> tuple[list[Pod], list[Pod]]:
     """Add the new nodes and their pods to the context's own snapshot; return pods with room and pods without."""
-    snapshot = context.snapshot
+    snapshot, planned = context.snapshot, Counter(node.group for node in report.nodes)
+    placed = place_planned(snapshot, report.nodes, context.templates)
     for expansion in report.expansions:
         template = context.templates[expansion.group]
-        rows = snapshot.add_copies(template.node, expansion.added)
+        rows = snapshot.add_copies(template.node, expansion.added - planned[expansion.group])
         place_daemons(snapshot, template, range(rows.start, rows.stop))
-    return take_fitting(snapshot, report.triggered)
+    known = set(map(id, placed))
+    fitting, left = take_fitting(snapshot, [pod for pod in report.triggered if id(pod) not in known])
+    return [*placed, *fitting], left
+
+
+def place_planned(
+    snapshot: Snapshot, nodes: Sequence[PlannedNode], templates: Mapping[GroupRef, Template]
+) -> list[Pod]:
+    """Add planned nodes with their pods to the snapshot; return the pods."""
+    by_class: dict[PodClass, dict[int, list[Pod]]] = {}
+    for row, node in zip(add_planned(snapshot, nodes, templates), nodes, strict=True):
+        for pod in node.pods:
+            by_class.setdefault(snapshot.class_of(pod), {}).setdefault(row, []).append(pod)
+    for pod_class, rows in by_class.items():
+        snapshot.place_many(pod_class, np.fromiter(rows, int), np.fromiter(map(len, rows.values()), int))
+        for row, pods in rows.items():
+            snapshot.name_pods(pod_class, row, pods)
+    return [pod for node in nodes for pod in node.pods]
+
+
+def add_planned(snapshot: Snapshot, nodes: Sequence[PlannedNode], templates: Mapping[GroupRef, Template]) -> list[int]:
+    """Add planned nodes without their pods; return the row of each."""
+    free: dict[GroupRef, Iterator[int]] = {}
+    for ref, count in Counter(node.group for node in nodes).items():
+        added = snapshot.add_copies(templates[ref].node, count)
+        rows = range(added.start, added.stop)
+        place_daemons(snapshot, templates[ref], rows)
+        free[ref] = iter(rows)
+    return [next(free[node.group]) for node in nodes]

@@ -83,6 +83,25 @@ class Probation:
         pods = [pod for pod in group.pods if _created(pod) > latest] if self._left[ref] > 0 else []
         return replace(group, pods=pods)
 
+    def takes(self, ref: GroupRef, group: PodGroup) -> bool:
+        """Return whether a mix may put these pods on a group.
+
+        A group on probation takes pods only as a probe: all of them have another place, and did not wait for it.
+        """
+        if ref not in self._left:
+            return True
+        is_probe = self._left[ref] > 0 and self._has_other_place(group.pod_class)
+        return is_probe and len(self._offered(ref, group).pods) == len(group.pods)
+
+    def most(self, ref: GroupRef) -> int | None:
+        """Return by how many nodes a group on probation may grow; None if it is not on probation."""
+        return self._left.get(ref)
+
+    @property
+    def probes_left(self) -> int:
+        """Return how many nodes all groups on probation may get together."""
+        return max(0, self._context.hedges_left - sum(_planned(self._context, ref) for ref in self._left))
+
     def limits(self, chosen: GroupRef, refs: Iterable[GroupRef], groups: Sequence[PodGroup]) -> dict[GroupRef, int]:
         """Return by how much each of ``refs`` may grow if it is on probation; other groups are not limited."""
         bound, others = self._split(chosen, groups)
@@ -149,6 +168,13 @@ def is_cut(expansions: Iterable[Expansion], limits: Mapping[GroupRef, int]) -> b
     """Return whether a group on probation got all that it may be asked for, so that more may have been wanted."""
     grown = {expansion.group: expansion.added for expansion in expansions}
     return any(grown.get(ref, 0) >= most for ref, most in limits.items())
+
+
+def may_fail_again(context: ScaleUpContext) -> bool:
+    """Return whether ``prefer_other_failure_domain`` may leave out an option."""
+    if not context.settings.policy.prefers_other_failure_domains:
+        return False
+    return bool(context.silent) or any(group.backoff is not None for group in context.state.groups.values())
 
 
 def prefer_other_failure_domain(context: ScaleUpContext, options: Sequence[Option]) -> Sequence[Option]:

@@ -1,5 +1,6 @@
 """Misfits: nodes that do not take the pods they were bought for (docs/adr/0027-vain-purchases.md)."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -19,7 +20,8 @@ from nodewright.model.policy import Policy
 from nodewright.model.reason import Rejection, SkipCode, SkipReason
 from nodewright.model.settings import TemplateSettings
 from nodewright.planner.scale_up.context import ScaleUpContext
-from nodewright.planner.scale_up.pending_pods import Bought
+from nodewright.planner.scale_up.pending_pods import Bought, ByClass
+from nodewright.planner.scale_up.planned_places import planned_places
 from nodewright.planner.scale_up.templates import place_daemons, sanitized
 from nodewright.predicates import explain
 from nodewright.snapshot.pod_class import PodClass, kind_of, map_alike
@@ -98,15 +100,27 @@ def note_purchases(
     bought: dict[tuple[GroupRef, str], None] = {}
     for report in reports:
         if report.expansions:
-            kinds = dict.fromkeys(
-                kind for _, kind in map_alike(report.triggered, lambda pod: kind_of(snapshot.class_of(pod)))
-            )
-            bought |= dict.fromkeys((expansion.group, kind) for expansion in report.expansions for kind in kinds)
+            bought |= dict.fromkeys(_bought_for(report, snapshot))
     return with_asked(held, bought, now) if bought else held
 
 
-def find_bought(context: ScaleUpContext) -> Bought | None:
-    """Return a function from a class of pods to the upcoming rows bought for it; None if these are not remembered."""
+def _bought_for(report: ScaleUpReport, snapshot: Snapshot) -> Iterator[tuple[GroupRef, str]]:
+    """Yield which group grows for which kind of pods: by the planned nodes, and each other expansion for all other pods."""
+
+    def kinds(pods: Iterable[Pod]) -> Iterator[str]:
+        return (kind for _, kind in map_alike(pods, lambda pod: kind_of(snapshot.class_of(pod))))
+
+    for node in report.nodes:
+        yield from ((node.group, kind) for kind in kinds(node.pods))
+    planned = Counter(node.group for node in report.nodes)
+    known = {id(pod) for node in report.nodes for pod in node.pods}
+    others = dict.fromkeys(kinds(pod for pod in report.triggered if id(pod) not in known))
+    grown = [one.group for one in report.expansions if one.added > planned[one.group]]
+    yield from ((ref, kind) for ref in grown for kind in others)
+
+
+def find_bought(context: ScaleUpContext, by_class: ByClass) -> Bought | None:
+    """Return what upcoming rows were bought for; None if that is not remembered. ``by_class``: the pods that wait."""
     if not context.settings.policy.remembers_purchases:
         return None
     purchases, coming = context.state.memory.purchases, context.coming
@@ -116,7 +130,9 @@ def find_bought(context: ScaleUpContext) -> Bought | None:
         asked = (ref for ref, kinds in purchases.items() if kind in kinds and kinds[kind].asked)
         return [row for ref in asked for row in coming.get(ref, ())]
 
-    return rows
+    places = planned_places(context, by_class)
+    nothing: Mapping[int, int] = {}
+    return Bought(rows, lambda pod_class: places.get(kind_of(pod_class), nothing) if places else nothing)
 
 
 def _by_kind(snapshot: Snapshot, pods: Iterable[Pod]) -> dict[str, dict[PodClass, Pod]]:

@@ -10,7 +10,7 @@ from nodewright.model.meta import Resources
 from nodewright.model.node import HOSTNAME_LABEL
 from nodewright.model.reason import Rejection, SkipReason
 from nodewright.planner.scale_up.templates import place_daemons
-from nodewright.predicates import explain, feasible, is_countable
+from nodewright.predicates import amounts_room, explain, feasible, is_countable, static_fit
 from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.snapshot import Snapshot
 
@@ -51,6 +51,18 @@ class NodeGroupFit:
         if found is None:
             found = self._fits[pod_class] = frozenset(self._find(pod_class)) - self._barred.get(pod_class, {}).keys()
         return found
+
+    def fits_alone(self, pod_class: PodClass) -> frozenset[GroupRef]:
+        """Return the groups whose new node fits a pod of the class if no filter looks at pods on other nodes."""
+        nodes, every = self._template_nodes, slice(0, len(self._row))
+        mask = static_fit(nodes, pod_class, every) & (amounts_room(nodes, pod_class, every) > 0)
+        found = (ref for ref, fits in zip(self._row, mask.tolist(), strict=True) if fits)
+        return frozenset(found) - self._barred.get(pod_class, {}).keys()
+
+    def free(self, ref: GroupRef) -> frozenset[tuple[str, int]]:
+        """Return how much of each resource a new node of a group has free, as pairs of the resource and the amount."""
+        nodes = self._template_nodes
+        return frozenset(zip(nodes.vocabulary.resources, nodes.free[self._row[ref]].tolist(), strict=False))
 
     def rejection(self, pod_class: PodClass, ref: GroupRef) -> Rejection | SkipReason | None:
         """Return why a group's new node does not fit a pod of the class; None if it does."""

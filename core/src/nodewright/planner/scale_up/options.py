@@ -11,7 +11,7 @@ from nodewright.model.duration import format_moment
 from nodewright.model.group import GroupRef
 from nodewright.model.reason import SkipCode, SkipReason
 from nodewright.planner.scale_up.context import ScaleUpContext
-from nodewright.snapshot.observation import GroupSeen, paid_machines
+from nodewright.snapshot.observation import paid_machines
 
 
 def skip_reason(context: ScaleUpContext, ref: GroupRef) -> SkipReason | None:
@@ -91,17 +91,18 @@ def make_option(context: ScaleUpContext, ref: GroupRef, found: Estimate) -> Opti
         pods=found.pods,
         requested=_requested(found),
         hourly_price=seen.hourly_price,
-        paid_nodes=_paid_nodes(context, seen, count),
+        paid_nodes=min(count, paid_nodes(context, ref)),
         has_gpu=bool(context.accelerators.count(template.node)[0]),
         exists=ref not in context.new_groups or bool(seen.target),
     )
 
 
-def _paid_nodes(context: ScaleUpContext, seen: GroupSeen, count: int) -> int:
-    """Return how many of the nodes are machines that are paid already."""
-    if seen.reserved is None:
+def paid_nodes(context: ScaleUpContext, ref: GroupRef) -> int:
+    """Return how many further nodes of a group are machines that are paid already."""
+    reserved = context.state.groups[ref].seen.reserved
+    if reserved is None:
         return 0
-    return min(count, paid_machines(seen.reserved, (group.seen for group in context.state.groups.values())))
+    return paid_machines(reserved, (group.seen for group in context.state.groups.values()))
 
 
 def most_nodes(context: ScaleUpContext, ref: GroupRef, similar: Sequence[GroupRef]) -> int:

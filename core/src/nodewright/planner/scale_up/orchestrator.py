@@ -1,30 +1,34 @@
-"""Plan one scale-up: options, the expander's choice, limits, balancing, probation."""
+"""Plan one scale-up: a mix of groups, or options, the expander's choice, limits, balancing, probation."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 
 from nodewright.estimator.pod_group import PodGroup, group_pods
-from nodewright.expander.chain import ExpanderContext, choose
+from nodewright.expander.chain import LEAST_COST, ExpanderContext, choose, keep_best
 from nodewright.expander.option import Option
 from nodewright.expander.price import find_unit_prices
 from nodewright.expander.priority import priority_problem
 from nodewright.model.action import IncreaseSize
 from nodewright.model.group import GroupRef
-from nodewright.model.plan import Expansion, OptionSummary, ScaleUpReport
+from nodewright.model.plan import Expansion, MixCost, OptionSummary, ScaleUpReport
 from nodewright.model.pod import Pod
 from nodewright.model.reason import GroupReasons, Rejection, ScaleUpResult, SkipCode, SkipReason, Unhelped
 from nodewright.planner.scale_up.balancing import balance_over, find_similar
-from nodewright.planner.scale_up.context import ScaleUpContext, deadline, with_targets
+from nodewright.planner.scale_up.context import ScaleUpContext, deadline, place_planned, with_targets
 from nodewright.planner.scale_up.failover import (
     Probation,
     ProbationPlan,
     is_cut,
+    may_fail_again,
     prefer_other_failure_domain,
     without_same_failure_domain,
 )
+from nodewright.planner.scale_up.least_cost import PlannedMix, plan_mix
 from nodewright.planner.scale_up.node_group_fit import NodeGroupFit
 from nodewright.planner.scale_up.options import make_option, most_nodes, skip_reason
+from nodewright.planner.scale_up.pending_pods import take_fitting
 from nodewright.snapshot.pod_class import PodClass
 
 _NOT_CHOSEN = SkipReason(code=SkipCode.NOT_CHOSEN, message="another group was chosen in this loop")
@@ -57,7 +61,7 @@ _POSTPONED = {
 
 
 class ScaleUp:
-    """One scale-up. Groups in ``barred`` are left out for that reason."""
+    """One scale-up. Groups in ``barred`` are left out for that reason. Without ``mixes`` one group is chosen."""
 
     def __init__(
         self,
@@ -65,19 +69,29 @@ class ScaleUp:
         pods: Sequence[Pod],
         random: Random,
         barred: Mapping[GroupRef, SkipReason] | None = None,
+        *,
+        mixes: bool = True,
     ) -> None:
         self._context = context
+        self._barred = dict(barred or {})
+        self._mixes = mixes
+        self._expanders = _expanders(context)
         self._random = random
         self._groups = group_pods(pods, context.snapshot)
         reasons = {ref: skip_reason(context, ref) for ref in context.state.groups}
-        self._skipped = {ref: reason for ref, reason in reasons.items() if reason is not None} | dict(barred or {})
+        self._skipped = {ref: reason for ref, reason in reasons.items() if reason is not None} | self._barred
         self._fit = NodeGroupFit(context.snapshot, context.templates, context.barred)
         self._probation = self._make_probation(context.state.groups.keys() - self._skipped.keys())
         self._unhelped: dict[PodClass, GroupReasons] = {}
         self._postponed: Rejection | SkipReason | None = None
+        # Why one group is chosen although a mix of groups was wanted.
+        self._why_not_mixed = ""
 
     def plan(self) -> tuple[list[IncreaseSize], ScaleUpReport]:
         """Return the increases, and the report that explains them."""
+        mix = self._mix()
+        if mix is not None:
+            return self._plan_mix(mix)
         options = self._options()
         chosen = self._choose(options)
         if chosen is None:
@@ -100,6 +114,73 @@ class ScaleUp:
 
     def _make_probation(self, may_grow: Collection[GroupRef]) -> Probation:
         return Probation(self._context, may_grow, self._fit)
+
+    # A mix of groups
+
+    def _mix(self) -> PlannedMix | None:
+        """Return the cheapest mix of groups; None if the expander is another one, or if one group is to be chosen."""
+        if not self._mixes or LEAST_COST not in self._expanders:
+            return None
+        context, before = self._context, self._expanders[: self._expanders.index(LEAST_COST)]
+        may_grow = [ref for ref in context.templates if ref not in self._skipped]
+        helping = [ref for ref in may_grow if any(ref in self._fit.fits(group.pod_class) for group in self._groups)]
+        self._why_not_mixed = self._find_unpriced(helping)
+        if self._why_not_mixed:
+            return None
+        refs = [ref for ref in helping if self._can_be_mixed(ref)]
+        if before or may_fail_again(context):
+            options = prefer_other_failure_domain(context, self._options())
+            kept = {option.group for option in keep_best(options, before, self._expander_context())}
+            refs = [ref for ref in refs if ref in kept]
+        mix = plan_mix(context, self._groups, self._fit, refs, self._probation)
+        if mix is None:
+            self._why_not_mixed = "no mix of groups is within the limits"
+        return mix
+
+    def _find_unpriced(self, refs: Iterable[GroupRef]) -> str:
+        """Return why no mix is planned because of prices; empty: all groups have one."""
+        unpriced = [ref for ref in refs if self._context.state.groups[ref].seen.hourly_price is None]
+        return f"group {unpriced[0]} has no price" if unpriced else ""
+
+    def _can_be_mixed(self, ref: GroupRef) -> bool:
+        seen = self._context.state.groups[ref].seen
+        return ref not in self._context.new_groups and not seen.options.zero_or_max_node_scaling
+
+    def _plan_mix(self, mix: PlannedMix) -> tuple[list[IncreaseSize], ScaleUpReport]:
+        """Plan the mix, and nodes of one more group for pods that the mix does not take."""
+        context = self._context
+        snapshot = context.snapshot.fork()
+        planned = set(map(id, place_planned(snapshot, mix.nodes, context.templates)))
+        later = set(map(id, mix.later))
+        pods = [pod for group in self._groups for pod in group.pods]
+        fitting, rest = take_fitting(snapshot, [pod for pod in pods if id(pod) not in planned | later])
+        first = ScaleUpReport(
+            result=ScaleUpResult.SUCCESSFUL,
+            expansions=mix.expansions,
+            options=_mixed_options(mix),
+            triggered=(*(pod for pod in pods if id(pod) in planned), *fitting),
+            awaiting=mix.later,
+            skipped=self._skipped,
+            warnings=self._warnings(),
+            expander=LEAST_COST,
+            nodes=mix.nodes,
+            cost=MixCost(price=mix.price, bound=mix.bound, is_cut=mix.is_cut),
+            probed={
+                ref: why for ref, why in self._probation.reasons.items() if ref in {e.group for e in mix.expansions}
+            },
+        )
+        if not rest:
+            return increases_of(first), first
+        left = context.growth_limit
+        grown = with_targets(
+            replace(context, snapshot=snapshot, growth_limit=None if left is None else left - len(mix.nodes)),
+            {expansion.group: expansion.target for expansion in mix.expansions},
+        )
+        _, second = ScaleUp(grown, rest, self._random, self._barred, mixes=False).plan()
+        report = _with_rest(first, second)
+        return increases_of(report), report
+
+    # One group
 
     def _options(self) -> list[Option]:
         """Return what growing each group does; when time is up, only the groups that were evaluated so far."""
@@ -128,19 +209,20 @@ class ScaleUp:
         return without_same_failure_domain(self._context, ref, similar, pods)
 
     def _choose(self, options: Sequence[Option]) -> Option | None:
-        context = self._context
-        prices = []
+        options = prefer_other_failure_domain(self._context, options)
+        return choose(options, self._expanders, self._expander_context(), self._random)
+
+    def _expander_context(self) -> ExpanderContext:
+        context, prices = self._context, []
         for ref, template in context.templates.items():
             price, capacity = context.state.groups[ref].seen.hourly_price, template.node.status.capacity
             if price is not None and "cpu" in capacity and "memory" in capacity:
                 prices.append((price, capacity["cpu"].milli, capacity["memory"].value))
-        expander_context = ExpanderContext(
+        return ExpanderContext(
             unit_prices=find_unit_prices(prices),
             cluster_nodes=context.node_count,
             priorities=context.state.observation.priorities,
         )
-        expanders = [name.strip() for name in context.settings.scale_up.expander.split(",")]
-        return choose(prefer_other_failure_domain(context, options), expanders, expander_context, self._random)
 
     def _spread(self, chosen: Option) -> tuple[tuple[Expansion, ...], bool]:
         """Return the chosen nodes, capped by the cluster's limits and balanced over similar groups.
@@ -169,7 +251,7 @@ class ScaleUp:
         barred = {expansion.group: _NO_ROOM_LEFT for expansion in expansions} | self._probation.reasons
         # A group that the probe creates counts for the limit on new groups.
         grown = with_targets(probation_plan.context, {expansion.group: expansion.target for expansion in expansions})
-        others = ScaleUp(grown, probation_plan.rest, self._random, barred)
+        others = ScaleUp(grown, probation_plan.rest, self._random, barred, mixes=False)
         more, second = others.plan()
         planned = {id(pod) for pod in probation_plan.rest}
         shown = [probation_plan.option if option is chosen else option for option in options]
@@ -209,7 +291,12 @@ class ScaleUp:
             skipped=self._skipped,
             partial=self._partial(),
             warnings=self._warnings(),
+            expander=self._chosen_by() if chosen is not None else "",
         )
+
+    def _chosen_by(self) -> str:
+        by = ",".join(self._expanders)
+        return f"{by} (one group, since {self._why_not_mixed})" if self._why_not_mixed else by
 
     def _partial(self) -> str:
         passed_by = sum(reason is _NO_TIME for reason in self._skipped.values())
@@ -220,7 +307,7 @@ class ScaleUp:
 
     def _warnings(self) -> tuple[str, ...]:
         problem = priority_problem(self._context.state.observation.priorities)
-        return (problem,) if problem and "priority" in self._context.settings.scale_up.expander.split(",") else ()
+        return (problem,) if problem and "priority" in self._expanders else ()
 
     def _is_for_others(self, pod_class: PodClass, chosen: GroupRef) -> bool:
         """Return whether other groups that may grow fit the pod, and the chosen one does not."""
@@ -254,6 +341,51 @@ def increases(expansions: Iterable[Expansion], pods: Sequence[Pod] = ()) -> list
         IncreaseSize(group=e.group, expected_target=e.current, target=e.target, pods=named, pod_count=len(pods))
         for e in expansions
     ]
+
+
+def increases_of(report: ScaleUpReport) -> list[IncreaseSize]:
+    """Return one increase for each expansion of a report, with the pods of its nodes and those on no planned node."""
+    by_group: dict[GroupRef, list[Pod]] = {}
+    for node in report.nodes:
+        by_group.setdefault(node.group, []).extend(node.pods)
+    planned = {id(pod) for pods in by_group.values() for pod in pods}
+    others = [pod for pod in report.triggered if id(pod) not in planned]
+    found = []
+    for expansion in report.expansions:
+        found += increases([expansion], [*by_group.get(expansion.group, ()), *others])
+    return found
+
+
+def _expanders(context: ScaleUpContext) -> list[str]:
+    """Return the chain of expanders in force."""
+    named = context.settings.scale_up.expander
+    default = f"{LEAST_COST},least-waste" if context.settings.policy.mixes_groups else "least-waste"
+    return [name.strip() for name in (named or default).split(",")]
+
+
+def _mixed_options(mix: PlannedMix) -> tuple[OptionSummary, ...]:
+    nodes, pods = Counter(node.group for node in mix.nodes), Counter[GroupRef]()
+    for node in mix.nodes:
+        pods[node.group] += len(node.pods)
+    return tuple(OptionSummary(group=ref, nodes=count, pods=pods[ref], chosen=True) for ref, count in nodes.items())
+
+
+def _with_rest(first: ScaleUpReport, second: ScaleUpReport) -> ScaleUpReport:
+    """Return one report of a mix and of what was planned for pods that it does not take."""
+    expansions = {expansion.group: expansion for expansion in first.expansions}
+    for expansion in second.expansions:
+        before = expansions.get(expansion.group)
+        expansions[expansion.group] = replace(expansion, current=before.current) if before else expansion
+    return replace(
+        first,
+        expansions=tuple(expansions.values()),
+        options=(*first.options, *(option for option in second.options if option.group not in expansions)),
+        triggered=first.triggered + second.triggered,
+        awaiting=first.awaiting + second.awaiting,
+        unhelped=second.unhelped,
+        partial=second.partial,
+        probed={**first.probed, **second.probed},
+    )
 
 
 def _joined(first: ScaleUpReport, second: ScaleUpReport, probed: Mapping[GroupRef, SkipReason]) -> ScaleUpReport:

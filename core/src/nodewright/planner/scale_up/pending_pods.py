@@ -47,8 +47,16 @@ def hint_key(pod: Pod) -> str:
 ByClass = dict[PodClass, list[Pod]]
 
 
-# Rows of upcoming nodes that were bought for pods of a class.
-Bought = Callable[[PodClass], Sequence[int]]
+@dataclass(frozen=True)
+class Bought:
+    """What upcoming nodes were bought for.
+
+    ``rows`` returns the rows of nodes that were bought for pods of a class, ``planned`` how many of its pods each row was
+    planned for.
+    """
+
+    rows: Callable[[PodClass], Sequence[int]]
+    planned: Callable[[PodClass], Mapping[int, int]]
 
 
 DELAY_ANNOTATION = "cluster-autoscaler.kubernetes.io/pod-scale-up-delay"
@@ -261,12 +269,15 @@ def _take_fitting_once(
         if hints is not None:
             open_classes = [(held, _follow(snapshot, held, alike, hints, fitting)) for held, alike in open_classes]
         if bought is not None:
+            open_classes = [
+                (held, _fill_planned(snapshot, held, alike, bought, fitting)) for held, alike in open_classes
+            ]
             open_classes = _fill_bought(snapshot, open_classes, bought, fitting)
         for pod_class, alike in open_classes:
             if is_countable(snapshot, pod_class):
                 rows, cursor = _deal(snapshot, pod_class, alike, cursor)
             else:
-                own = bought(pod_class) if bought is not None else None
+                own = bought.rows(pod_class) if bought is not None else None
                 rows, cursor = _place_in_turn(snapshot, pod_class, alike, cursor, own)
             if hints is not None:
                 _remember(snapshot, alike, rows, hints)
@@ -319,6 +330,26 @@ def _remember(snapshot: Snapshot, pods: Iterable[Pod], rows: Iterable[int], hint
             hints.set(pod, name)
 
 
+def _fill_planned(
+    snapshot: Snapshot, pod_class: PodClass, pods: list[Pod], bought: Bought, fitting: list[Pod]
+) -> list[Pod]:
+    """Place pods of a class on the rows that were planned for them, and add them to ``fitting``; return the others."""
+    planned = bought.planned(pod_class) if pods else {}
+    countable = not planned or is_countable(snapshot, pod_class)
+    taken = 0
+    for row, wanted in planned.items():
+        for _ in range(1 if countable else wanted):
+            most = min(wanted if countable else 1, len(pods) - taken)
+            count = (
+                min(most, _room_at(snapshot, pod_class, row, countable=countable)) if snapshot.schedulable[row] else 0
+            )
+            if count > 0:
+                _place_on(snapshot, pod_class, pods[taken : taken + count], [row] * count)
+                taken += count
+    fitting += pods[:taken]
+    return pods[taken:]
+
+
 def _fill_bought(
     snapshot: Snapshot, classes: Sequence[tuple[PodClass, list[Pod]]], bought: Bought, fitting: list[Pod]
 ) -> list[tuple[PodClass, list[Pod]]]:
@@ -327,7 +358,9 @@ def _fill_bought(
     The largest go first, one row after the other, as they were packed when the machines were bought. Otherwise pods of
     one class would fill what was bought for another one.
     """
-    own = {held: rows for held, alike in classes if alike and is_countable(snapshot, held) and (rows := bought(held))}
+    own = {
+        held: rows for held, alike in classes if alike and is_countable(snapshot, held) and (rows := bought.rows(held))
+    }
     shares = {held: share_of(snapshot.node(rows[0]))(held) for held, rows in own.items()}
     pods = dict(classes)
     for pod_class in sorted(own, key=lambda held: shares[held], reverse=True):

@@ -1,0 +1,259 @@
+"""Find the cheapest mix of nodes for the pods of a problem.
+
+Buy again and again the node whose filling is worth most for its price, then exchange each node for the cheapest kind that
+takes its pods. That is done with the values of the linear programme, and improved while there is time: with the values of
+the pattern programme (patterns.py), and by filling a few nodes anew.
+"""
+
+import heapq
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from random import Random
+
+import numpy as np
+
+from nodewright.optimizer.bound import Values
+from nodewright.optimizer.filling import Filler, Filling
+from nodewright.optimizer.patterns import PatternProgramme
+from nodewright.optimizer.problem import Floats, IsOver, Mix, Pattern, Problem
+
+# Tries of filling a few nodes anew that bring nothing, one after the other, after which no more is tried.
+_VAIN_TRIES = 300
+# So many nodes are filled anew at once.
+_ANEW = (2, 3, 4, 6, 9)
+_MOST_ROUNDS = 12
+# Parts of the evened value that are tried; the first does best for many pods.
+_PARTS = (0.3, 0.15, 0.5, 0.0)
+_EPSILON = 1e-9
+# After so many purchases of a kind, classes that have no pod left are dropped from its orders.
+_TIDY = 8
+
+
+def find_mix(problem: Problem, values: Values, is_over: IsOver) -> Mix:
+    """Return the cheapest mix that is found before time is over. The first one is found in any case.
+
+    Deterministic as long as time does not run out.
+    """
+    search = _Search(problem, values)
+    search.consider(search.greedy(values.mixed(_PARTS[0]), problem.pods, problem.rooms))
+    for improve in (search.try_others, search.improve_by_programme):
+        if search.is_proven:
+            break
+        if is_over():
+            return search.mix(is_cut=True)
+        improve(is_over)
+    if not (search.is_proven or is_over()):
+        search.solve_whole()
+    search.fill_anew(is_over)
+    return search.mix(is_cut=False)
+
+
+class _Search:
+    """The best mix so far, and the patterns that were seen."""
+
+    def __init__(self, problem: Problem, values: Values) -> None:
+        self._problem = problem
+        self._values = values
+        self._filler = Filler(problem)
+        self._by_price = np.argsort(problem.prices, kind="stable")
+        self._prices: list[float] = problem.prices.tolist()
+        self._pool: dict[tuple[int, Filling], None] = {}
+        self._best: list[Pattern] = []
+        self._left = list(problem.pods)
+        self._cost = (sum(problem.pods), 0.0)
+
+    @property
+    def is_proven(self) -> bool:
+        """Return whether nothing can be cheaper."""
+        unplaced, price = self._cost
+        return not unplaced and price <= self._values.bound * (1 + _EPSILON)
+
+    def mix(self, *, is_cut: bool) -> Mix:
+        return Mix(tuple(sorted(self._best)), tuple(self._left), self._cost[1], is_cut)
+
+    def consider(self, plan: Sequence[Pattern]) -> bool:
+        """Keep a plan if it is better than the best so far; return whether it is."""
+        shrunk = self._shrunk(plan)
+        self._pool.update(dict.fromkeys((kind, filling) for kind, filling, _ in (*plan, *shrunk)))
+        left = self._left_after(shrunk)
+        cost = (sum(left), sum(self._prices[kind] * copies for kind, _, copies in shrunk))
+        if (cost[0], cost[1] + _EPSILON) >= self._cost:
+            return False
+        self._best, self._left, self._cost = shrunk, left, cost
+        return True
+
+    def greedy(self, values: Floats, pods: Sequence[int], rooms: Sequence[int]) -> list[Pattern]:
+        """Buy the node that is worth most for its price until no pod is left, as many copies at once as pods last for."""
+        left, room = list(pods), list(rooms)
+        worths, orders = values.tolist(), self._filler.orders(values)
+        waiting = []
+        for kind, price in enumerate(self._prices):
+            worth, filling = self._filler.best(kind, orders[kind], left, worths) if room[kind] > 0 else (0.0, ())
+            if filling:
+                waiting.append((-worth / max(price, _EPSILON), kind, filling))
+        heapq.heapify(waiting)
+        bought: list[Pattern] = []
+        bought_since = Counter[int]()
+        while waiting:
+            _, kind, filling = waiting[0]
+            copies = min(room[kind], *(left[one] // count for one, count in filling))
+            if copies > 0:
+                room[kind] -= copies
+                for one, count in filling:
+                    left[one] -= copies * count
+                bought.append(Pattern(kind, filling, copies))
+            if room[kind] <= 0:
+                heapq.heappop(waiting)
+                continue
+            bought_since[kind] += 1
+            if bought_since[kind] % _TIDY == 0:
+                orders[kind] = [[one for one in order if left[one]] for order in orders[kind]]
+            # What is left may fill the node less well than before, never better.
+            worth, filling = self._filler.best(kind, orders[kind], left, worths)
+            if filling:
+                heapq.heapreplace(waiting, (-worth / max(self._prices[kind], _EPSILON), kind, filling))
+            else:
+                heapq.heappop(waiting)
+        return bought
+
+    def try_others(self, is_over: IsOver) -> None:
+        """Value pods in other ways: evened more or less, and by what they cost on their cheapest kind."""
+        for values in (*map(self._values.mixed, _PARTS[1:]), self._values.cheapest):
+            if not is_over():
+                self.consider(self.greedy(values, self._problem.pods, self._problem.rooms))
+
+    def improve_by_programme(self, is_over: IsOver) -> None:
+        """Value pods by the pattern programme, which knows what fits on whole nodes."""
+        problem, programme = self._problem, PatternProgramme(self._problem)
+        if not programme.can_be_solved:
+            return
+        for _ in range(_MOST_ROUNDS):
+            found = programme.solve(self._pool)
+            if found is None or is_over():
+                return
+            values = np.maximum(found.worths, 1e-3 * self._values.cheapest)
+            known = len(self._pool)
+            self._add_patterns(values, found.scarcity)
+            whole, left, rooms = self._rounded_down(found.amounts)
+            for worths in (values, self._values.mixed(_PARTS[0])):
+                if is_over():
+                    return
+                self.consider([*whole, *self.greedy(worths, left, rooms)])
+            if is_over():
+                return
+            self.consider(self.greedy(values, problem.pods, problem.rooms))
+            if len(self._pool) == known:
+                return
+
+    def solve_whole(self) -> None:
+        """Choose whole numbers of the patterns seen so far, if there are few enough."""
+        programme = PatternProgramme(self._problem)
+        if programme.can_be_solved and programme.is_small(self._pool):
+            self.consider(self._rounded(programme.solve_whole(self._pool, self._best)))
+
+    def fill_anew(self, is_over: IsOver) -> None:
+        """Take some nodes out of the plan and buy for their pods anew, again and again."""
+        random = Random(len(self._best))
+        vain = 0
+        while self._best and vain < _VAIN_TRIES and not (is_over() or self.is_proven):
+            taken = self._choose_some(random, _ANEW[vain % len(_ANEW)])
+            kept = [
+                Pattern(kind, filling, copies - taken.get(n, 0))
+                for n, (kind, filling, copies) in enumerate(self._best)
+                if copies > taken.get(n, 0)
+            ]
+            left, rooms = self._left_after(kept), self._rooms_after(kept)
+            values = self._values.mixed(_PARTS[0])
+            if vain % 2:
+                values = values * np.array([random.uniform(0.7, 1.3) for _ in range(len(values))])
+            vain = 0 if self.consider([*kept, *self.greedy(values, left, rooms)]) else vain + 1
+
+    def _choose_some(self, random: Random, count: int) -> dict[int, int]:
+        """Return how many copies of which patterns to fill anew: badly filled ones more often."""
+        worths = self._values.mixed(_PARTS[0])
+        weights = []
+        for kind, filling, _ in self._best:
+            worth = sum(count * float(worths[one]) for one, count in filling)
+            weights.append(0.02 + max(0.0, self._prices[kind] - worth) / max(self._prices[kind], _EPSILON))
+        taken: dict[int, int] = {}
+        for n in random.choices(range(len(self._best)), weights, k=count):
+            if taken.get(n, 0) < self._best[n].copies:
+                taken[n] = taken.get(n, 0) + 1
+        return taken
+
+    def _shrunk(self, plan: Sequence[Pattern]) -> list[Pattern]:
+        """Exchange each node for the cheapest kind that takes its pods; join equal patterns."""
+        problem = self._problem
+        room = self._rooms_after(plan)
+        merged: dict[tuple[int, Filling], int] = {}
+        for kind, filling, wanted in plan:
+            copies = wanted
+            classes = np.array([one for one, _ in filling])
+            use = np.array([count for _, count in filling], dtype=float) @ problem.requests[classes]
+            cheaper = self._by_price[: int(np.searchsorted(problem.prices[self._by_price], problem.prices[kind]))]
+            takes = (problem.free[cheaper] >= use).all(axis=1) & problem.fits[np.ix_(classes, cheaper)].all(axis=0)
+            for other in cheaper[takes].tolist():
+                moved = min(copies, room[other])
+                if moved > 0:
+                    merged[other, filling] = merged.get((other, filling), 0) + moved
+                    room[other] -= moved
+                    room[kind] += moved
+                    copies -= moved
+                if not copies:
+                    break
+            if copies:
+                merged[kind, filling] = merged.get((kind, filling), 0) + copies
+        return [Pattern(kind, filling, copies) for (kind, filling), copies in merged.items()]
+
+    def _add_patterns(self, values: Floats, scarcity: Floats) -> None:
+        """Add to the pool the best filling of each kind that is worth more than its price."""
+        worths, orders = values.tolist(), self._filler.orders(values)
+        for kind, price in enumerate(self._prices):
+            for worth, filling in (
+                self._filler.best(kind, orders[kind], self._problem.pods, worths),
+                self._filler.balanced(kind, self._problem.pods, values),
+            ):
+                if filling and worth > price + scarcity[kind] + _EPSILON:
+                    self._pool.setdefault((kind, filling))
+
+    def _rounded_down(self, amounts: Sequence[float]) -> tuple[list[Pattern], list[int], list[int]]:
+        """Return the whole nodes of a broken solution, and the pods and rooms that are left."""
+        parts = sorted(zip(self._pool, amounts, strict=False), key=lambda part: -(part[1] % 1.0))
+        return self._within(((kind, filling, int(amount + 1e-6)) for (kind, filling), amount in parts))
+
+    def _rounded(self, whole: Iterable[Pattern]) -> list[Pattern]:
+        """Return patterns without the pods that are in them too often."""
+        left = list(self._problem.pods)
+        found = []
+        for kind, filling, copies in whole:
+            for _ in range(copies):
+                kept = tuple((one, min(count, left[one])) for one, count in filling if left[one])
+                for one, count in kept:
+                    left[one] -= count
+                if kept:
+                    found.append(Pattern(kind, kept, 1))
+        return found
+
+    def _within(self, parts: Iterable[tuple[int, Filling, int]]) -> tuple[list[Pattern], list[int], list[int]]:
+        left, rooms, found = list(self._problem.pods), list(self._problem.rooms), list[Pattern]()
+        for kind, filling, wanted in parts:
+            copies = min(wanted, rooms[kind], *(left[one] // count for one, count in filling)) if wanted > 0 else 0
+            if copies > 0:
+                found.append(Pattern(kind, filling, copies))
+                rooms[kind] -= copies
+                for one, count in filling:
+                    left[one] -= copies * count
+        return found, left, rooms
+
+    def _left_after(self, plan: Iterable[Pattern]) -> list[int]:
+        left = list(self._problem.pods)
+        for _, filling, copies in plan:
+            for one, count in filling:
+                left[one] -= count * copies
+        return left
+
+    def _rooms_after(self, plan: Iterable[Pattern]) -> list[int]:
+        rooms = list(self._problem.rooms)
+        for kind, _, copies in plan:
+            rooms[kind] -= copies
+        return rooms

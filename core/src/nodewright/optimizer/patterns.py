@@ -1,0 +1,77 @@
+"""The pattern programme: how many copies of each pattern to buy (Gilmore and Gomory)."""
+
+import math
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from nodewright.optimizer.filling import Filling
+from nodewright.optimizer.highs import Column, Programme, is_installed
+from nodewright.optimizer.problem import Floats, Pattern, Problem
+
+# The integer programme is solved for at most so many pods and patterns, within so many nodes of its search tree.
+_MOST_PODS, _MOST_PATTERNS, _TREE_NODES = 60, 800, 100
+
+
+class Broken(NamedTuple):
+    """A solution with broken numbers: ``amounts`` of the patterns, what pods and the last node of a kind are worth."""
+
+    amounts: list[float]
+    worths: Floats
+    scarcity: Floats
+
+
+class PatternProgramme:
+    """Rows are the classes of pods, then the kinds of which there is not always enough."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        wanted = sum(problem.pods)
+        scarce = [kind for kind, room in enumerate(problem.rooms) if room < wanted]
+        self._row = {kind: len(problem.pods) + n for n, kind in enumerate(scarce)}
+        self.can_be_solved = is_installed()
+        self._programme: Programme | None = None
+        self._known = 0
+
+    def is_small(self, pool: Collection[tuple[int, Filling]]) -> bool:
+        return sum(self._problem.pods) <= _MOST_PODS and len(pool) <= _MOST_PATTERNS
+
+    def solve(self, pool: Collection[tuple[int, Filling]]) -> Broken | None:
+        """Return the cheapest broken solution with these patterns; a call may only add patterns to those of the last."""
+        programme = self._extended(pool)
+        found = programme.solve()
+        if found is None:
+            return None
+        scarcity = np.zeros(len(self._problem.prices))
+        for kind, row in self._row.items():
+            scarcity[kind] = max(0.0, -found.duals[row])
+        worths = np.maximum(found.duals[: len(self._problem.pods)], 0.0)
+        return Broken(found.values.tolist(), worths, scarcity)
+
+    def solve_whole(self, pool: Collection[tuple[int, Filling]], best: Sequence[Pattern]) -> list[Pattern]:
+        """Return the best whole numbers of these patterns that are found from ``best`` on; empty: none are found."""
+        programme = self._extended(pool)
+        known = {(pattern.kind, pattern.pods): pattern.copies for pattern in best}
+        found = programme.solve_whole(_TREE_NODES, [float(known.get(one, 0)) for one in pool])
+        if found is None:
+            return []
+        counts = np.rint(found).astype(int).tolist()
+        return [Pattern(*one, count) for one, count in zip(pool, counts, strict=True) if count > 0]
+
+    def _extended(self, pool: Collection[tuple[int, Filling]]) -> Programme:
+        problem = self._problem
+        if self._programme is None:
+            pods = np.array(problem.pods, dtype=float)
+            rooms = np.array([problem.rooms[kind] for kind in self._row], dtype=float)
+            lower = np.concatenate([pods, np.full(len(rooms), -math.inf)])
+            self._programme = Programme(lower, np.concatenate([np.full(len(pods), math.inf), rooms]))
+        fresh = list(pool)[self._known :]
+        self._known = len(pool)
+        costs = np.array([problem.prices[kind] for kind, _ in fresh])
+        self._programme.add(costs, np.full(len(fresh), math.inf), [self._column(*one) for one in fresh])
+        return self._programme
+
+    def _column(self, kind: int, filling: Filling) -> Column:
+        column = [(one, float(count)) for one, count in filling]
+        return [*column, (self._row[kind], 1.0)] if kind in self._row else column

@@ -1,0 +1,59 @@
+"""The problem of the cheapest nodes: classes of pods with counts, kinds of nodes with prices, and a mix that solves it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
+Bools = NDArray[np.bool_]
+IsOver = Callable[[], bool]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Problem:
+    """``C`` classes of pods, ``K`` kinds of nodes, ``R`` resources (the number of pods is one of them).
+
+    ``requests`` (C × R): what a pod asks for. ``pods`` (C): how many there are. ``per_node`` (C): how many of them one
+    node may take at most. ``free`` (K × R): what an empty node offers. ``prices`` (K): of a node, in USD an hour.
+    ``rooms`` (K): how many nodes may be bought at most. ``fits`` (C × K): whether an empty node takes a pod.
+    """
+
+    requests: Floats
+    pods: list[int]
+    per_node: list[int]
+    free: Floats
+    prices: Floats
+    rooms: list[int]
+    fits: Bools
+
+    def __post_init__(self) -> None:
+        classes, resources = self.requests.shape
+        kinds = len(self.prices)
+        shapes = (len(self.pods), len(self.per_node), self.free.shape, len(self.rooms), self.fits.shape)
+        if shapes != (classes, classes, (kinds, resources), kinds, (classes, kinds)):
+            raise ValueError(f"shapes differ: {classes} classes, {kinds} kinds, {resources} resources, {shapes}")
+
+
+class Pattern(NamedTuple):
+    """``copies`` nodes of one kind, each with so many pods of each class: ``pods`` is sorted pairs (class, count)."""
+
+    kind: int
+    pods: tuple[tuple[int, int], ...]
+    copies: int
+
+
+@dataclass(frozen=True)
+class Mix:
+    """What to buy, and how many pods of each class find no place on it. ``price`` is in USD an hour.
+
+    ``is_cut``: time was up before each kind of improvement had been tried once.
+    """
+
+    patterns: tuple[Pattern, ...]
+    left: tuple[int, ...]
+    price: float
+    is_cut: bool = False

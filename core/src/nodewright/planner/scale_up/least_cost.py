@@ -1,0 +1,348 @@
+"""Plan a mix of several groups at the least price (--expander=least-cost; docs/cost.md).
+
+Pods go through the optimizer if the room on a node depends on amounts alone, or on other pods of that node alone
+(anti-affinity, host ports, spread by hostname), and if they are spread by zone. A place is used only if all predicates of
+kube-scheduler agree at the end. All other pods are left to the estimator.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from nodewright.estimator.packing import repels_itself
+from nodewright.estimator.pod_group import PodGroup
+from nodewright.model.group import GroupRef
+from nodewright.model.node import HOSTNAME_LABEL
+from nodewright.model.plan import Expansion, PlannedNode
+from nodewright.model.pod import Pod, TopologySpreadConstraint
+from nodewright.optimizer.bound import find_values
+from nodewright.optimizer.mix import find_mix
+from nodewright.optimizer.problem import Mix, Problem
+from nodewright.planner.scale_up.balancing import balance_sizes, is_similar
+from nodewright.planner.scale_up.context import ScaleUpContext, add_planned
+from nodewright.planner.scale_up.failover import Probation
+from nodewright.planner.scale_up.node_group_fit import NodeGroupFit
+from nodewright.planner.scale_up.options import paid_nodes
+from nodewright.predicates import feasible, is_countable
+from nodewright.predicates.affinity_terms import terms_of
+from nodewright.predicates.node_ports import host_ports
+from nodewright.predicates.pod_topology_spread import pods_in_domains
+from nodewright.snapshot.pod_class import PodClass, is_restricted
+from nodewright.snapshot.requests import PODS
+from nodewright.snapshot.snapshot import Snapshot
+
+_ANY = 10**9
+# A machine that is paid already counts with this part of its price.
+_PAID = 1e-3
+_LEAST_PRICE = 1e-6
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedMix:
+    """The new nodes with their pods, the expansions that add them, and their price and its bound in USD an hour.
+
+    ``is_cut``: the time for improvements was up early. ``later``: pods whose nodes one plan may not add.
+    """
+
+    nodes: tuple[PlannedNode, ...]
+    expansions: tuple[Expansion, ...]
+    price: float
+    bound: float
+    is_cut: bool
+    later: tuple[Pod, ...] = ()
+
+
+@dataclass(eq=False)
+class _Demand:
+    """Pods that are planned alike: those of one class that go to ``groups``, at most ``per_node`` on one node."""
+
+    pod_class: PodClass
+    groups: frozenset[GroupRef]
+    per_node: int
+    pods: list[Pod] = field(default_factory=list)
+
+
+class _Kind(NamedTuple):
+    """Groups whose new nodes are alike and cost the same, in USD an hour, and how many of these they may get together."""
+
+    refs: tuple[GroupRef, ...]
+    price: float
+    room: int
+
+
+def plan_mix(
+    context: ScaleUpContext,
+    pod_groups: Sequence[PodGroup],
+    fit: NodeGroupFit,
+    may_grow: Sequence[GroupRef],
+    probation: Probation,
+) -> PlannedMix | None:
+    """Return the cheapest mix of the groups for the pods; None if it helps no pod or limits of the cluster forbid it.
+
+    Every group in ``may_grow`` has a price.
+    """
+    demands = list(_demands(context, pod_groups, fit, may_grow, probation))
+    kinds = _kinds(context, fit, demands, may_grow, probation)
+    if not kinds:
+        return None
+    problem = _problem(fit, demands, kinds)
+    values = find_values(problem)
+    began, elapsed = context.state.elapsed(), context.state.elapsed
+    budget = context.settings.scale_up.least_cost_budget
+    mix = find_mix(problem, values, lambda: elapsed() - began > budget)
+    nodes = list(_nodes(context, demands, kinds, mix))
+    most = context.settings.scale_up.max_nodes_per_scaleup or len(nodes)
+    later = tuple(pod for node in nodes[most:] for pod in node.pods)
+    placed = _without_misplaced(context, nodes[:most])
+    expansions = _expansions(context, placed)
+    if not placed or expansions is None:
+        return None
+    return PlannedMix(
+        nodes=tuple(placed),
+        expansions=expansions,
+        price=_price_of(context, expansions),
+        bound=values.bound,
+        is_cut=mix.is_cut,
+        later=later,
+    )
+
+
+def _price_of(context: ScaleUpContext, expansions: Iterable[Expansion]) -> float:
+    """Return what the new nodes cost, in USD an hour; those that are paid already cost nothing."""
+    paid, total = dict[str, int](), 0.0
+    for expansion in expansions:
+        seen, free = context.state.groups[expansion.group].seen, 0
+        if seen.reserved is not None:
+            free = min(expansion.added, paid.setdefault(seen.reserved.name, paid_nodes(context, expansion.group)))
+            paid[seen.reserved.name] -= free
+        total += (seen.hourly_price or 0.0) * (expansion.added - free)
+    return total
+
+
+# The problem
+
+
+def _demands(
+    context: ScaleUpContext,
+    pod_groups: Sequence[PodGroup],
+    fit: NodeGroupFit,
+    may_grow: Sequence[GroupRef],
+    probation: Probation,
+) -> Iterator[_Demand]:
+    by_class: dict[PodClass, list[Pod]] = {}
+    for group in pod_groups:
+        by_class.setdefault(group.pod_class, []).extend(group.pods)
+    for pod_class, pods in by_class.items():
+        per_node = _most_per_node(context.snapshot, pod_class)
+        spread = [one for one in _hard_spread(pod_class) if one.topology_key != HOSTNAME_LABEL]
+        # Where a pod may go first says nothing of the domains that its siblings may go to.
+        groups = (fit.fits_alone(pod_class) if spread else fit.fits(pod_class)).intersection(may_grow)
+        groups = frozenset(ref for ref in groups if probation.takes(ref, PodGroup(pod_class, pods)))
+        if not per_node or not groups or len(spread) > 1:
+            continue
+        if spread:
+            yield from _by_domain(context, pod_class, pods, groups, per_node, spread[0])
+        else:
+            yield _Demand(pod_class, groups, per_node, pods)
+
+
+def _most_per_node(snapshot: Snapshot, pod_class: PodClass) -> int:
+    """Return how many pods of a class one new node may take besides amounts; 0: that depends on other nodes."""
+    if is_countable(snapshot, pod_class):
+        return _ANY
+    spec, terms = pod_class.spec, terms_of(pod_class)
+    if terms.affinity or terms.broken is not None or spec.resource_claims or any(map(is_restricted, spec.volumes)):
+        return 0
+    if any(term.key != HOSTNAME_LABEL for term in terms.anti_affinity):
+        return 0
+    if host_ports(pod_class) or repels_itself(snapshot, pod_class):
+        return 1
+    skews = [one.max_skew for one in _hard_spread(pod_class) if one.topology_key == HOSTNAME_LABEL]
+    return min(skews, default=_ANY)
+
+
+def _hard_spread(pod_class: PodClass) -> list[TopologySpreadConstraint]:
+    constraints = pod_class.spec.topology_spread_constraints
+    return [one for one in constraints if one.when_unsatisfiable == "DoNotSchedule"]
+
+
+def _by_domain(
+    context: ScaleUpContext,
+    pod_class: PodClass,
+    pods: Sequence[Pod],
+    groups: frozenset[GroupRef],
+    per_node: int,
+    constraint: TopologySpreadConstraint,
+) -> Iterator[_Demand]:
+    """Yield the pods of each topology domain: they go in turn to the domain with the fewest pods."""
+    domains: dict[str, set[GroupRef]] = {}
+    for ref in groups:
+        value = context.templates[ref].node.metadata.labels.get(constraint.topology_key)
+        if value is not None:
+            domains.setdefault(value, set()).add(ref)
+    counts = pods_in_domains(context.snapshot, pod_class, constraint.topology_key, sorted(domains))
+    found = {value: _Demand(pod_class, frozenset(domains[value]), per_node) for value in counts}
+    for pod in pods if counts else ():
+        value = min(counts, key=lambda one: (counts[one], one))
+        counts[value] += 1
+        found[value].pods.append(pod)
+    yield from (demand for demand in found.values() if demand.pods)
+
+
+def _kinds(
+    context: ScaleUpContext,
+    fit: NodeGroupFit,
+    demands: Sequence[_Demand],
+    may_grow: Sequence[GroupRef],
+    probation: Probation,
+) -> list[_Kind]:
+    """Return the kinds of nodes: groups whose new nodes are alike for these pods and cost the same are one kind.
+
+    A group on probation is alone. Machines that are paid already are a kind of their own.
+    """
+    found: dict[object, list[GroupRef]] = {}
+    kinds, paid, probes = list[_Kind](), dict[str, int](), probation.probes_left
+    for ref in may_grow:
+        takes = tuple(n for n, demand in enumerate(demands) if ref in demand.groups)
+        seen, most = context.state.groups[ref].seen, probation.most(ref)
+        if not takes:
+            continue
+        if most is None and seen.reserved is None:
+            found.setdefault((takes, fit.free(ref), seen.hourly_price), []).append(ref)
+            continue
+        room, price = context.room(ref), _price(context, ref)
+        if most is not None:
+            room = min(room, most, probes)
+            probes -= room
+        free = 0
+        if seen.reserved is not None:
+            free = min(room, paid.setdefault(seen.reserved.name, paid_nodes(context, ref)))
+            paid[seen.reserved.name] -= free
+            kinds.append(_Kind((ref,), price * _PAID, free))
+        kinds.append(_Kind((ref,), price, room - free))
+    for refs in found.values():
+        price = _price(context, refs[0])
+        kinds.append(_Kind(tuple(refs), price, sum(map(context.room, refs))))
+    return kinds
+
+
+def _price(context: ScaleUpContext, ref: GroupRef) -> float:
+    """Return the price of a node. It is above zero, so that of nodes that cost nothing the fewest are bought."""
+    return max(_LEAST_PRICE, context.state.groups[ref].seen.hourly_price or 0.0)
+
+
+def _problem(fit: NodeGroupFit, demands: Sequence[_Demand], kinds: Sequence[_Kind]) -> Problem:
+    names = list(dict.fromkeys((PODS, *(name for demand in demands for name in demand.pod_class.requests))))
+    free = [dict(fit.free(kind.refs[0])) for kind in kinds]
+    return Problem(
+        requests=np.array(
+            [[1 if name == PODS else demand.pod_class.requests.get(name, 0) for name in names] for demand in demands],
+            dtype=float,
+        ),
+        pods=[len(demand.pods) for demand in demands],
+        per_node=[demand.per_node for demand in demands],
+        free=np.array([[max(0, offered.get(name, 0)) for name in names] for offered in free], dtype=float),
+        prices=np.array([kind.price for kind in kinds], dtype=float),
+        rooms=[kind.room for kind in kinds],
+        fits=np.array([[kind.refs[0] in demand.groups for kind in kinds] for demand in demands], dtype=bool),
+    )
+
+
+# What is bought
+
+
+def _nodes(
+    context: ScaleUpContext, demands: Sequence[_Demand], kinds: Sequence[_Kind], mix: Mix
+) -> Iterator[PlannedNode]:
+    """Yield the nodes of the mix with their pods; nodes of one kind are distributed over its groups."""
+    wanted = Counter[int]()
+    for pattern in mix.patterns:
+        wanted[pattern.kind] += pattern.copies
+    turns = {kind: _turns(context, kinds[kind].refs, count) for kind, count in wanted.items()}
+    taken = [0] * len(demands)
+    for pattern in mix.patterns:
+        for _ in range(pattern.copies):
+            pods = list[Pod]()
+            for one, count in pattern.pods:
+                pods += demands[one].pods[taken[one] : taken[one] + count]
+                taken[one] += count
+            yield PlannedNode(group=next(turns[pattern.kind]), pods=tuple(pods))
+
+
+def _turns(context: ScaleUpContext, refs: Sequence[GroupRef], count: int) -> Iterator[GroupRef]:
+    """Yield the group of each of so many nodes: the smallest of the groups if they are balanced, else one after the other."""
+    left = count
+    if context.settings.scale_up.balance_similar_node_groups:
+        alike = [ref for ref in refs if ref == refs[0] or is_similar(context, refs[0], ref)]
+        targets = [context.state.groups[ref].seen.target or 0 for ref in alike]
+        sizes = [(target, target + context.room(ref)) for target, ref in zip(targets, alike, strict=True)]
+        for ref, target, size in zip(alike, targets, balance_sizes(sizes, count), strict=True):
+            yield from [ref] * (size - target)
+            left -= size - target
+        refs = [ref for ref in refs if ref not in alike]
+    for ref in refs:
+        part = min(left, context.room(ref))
+        yield from [ref] * part
+        left -= part
+
+
+def _without_misplaced(context: ScaleUpContext, nodes: Sequence[PlannedNode]) -> list[PlannedNode]:
+    """Return the nodes without pods that a predicate keeps off their place, and without nodes that have no pods then."""
+    snapshot = context.snapshot.fork()
+    rows = add_planned(snapshot, nodes, context.templates)
+    by_class: dict[PodClass, list[tuple[int, Pod]]] = {}
+    for row, node in zip(rows, nodes, strict=True):
+        for pod in node.pods:
+            by_class.setdefault(snapshot.class_of(pod), []).append((row, pod))
+    kept: dict[int, list[Pod]] = {row: [] for row in rows}
+    # Countable pods first: no place of theirs depends on the others, and all amounts are planned for.
+    for pod_class, places in sorted(by_class.items(), key=lambda item: not is_countable(snapshot, item[0])):
+        if is_countable(snapshot, pod_class):
+            counts = Counter(row for row, _ in places)
+            snapshot.place_many(pod_class, np.fromiter(counts, int), np.fromiter(counts.values(), int))
+            for row, pod in places:
+                kept[row].append(pod)
+            continue
+        for row, pod in _placed_in_turn(snapshot, pod_class, places):
+            kept[row].append(pod)
+    found = (PlannedNode(group=node.group, pods=tuple(kept[row])) for row, node in zip(rows, nodes, strict=True))
+    return [node for node in found if node.pods]
+
+
+def _placed_in_turn(
+    snapshot: Snapshot, pod_class: PodClass, places: Sequence[tuple[int, Pod]]
+) -> Iterator[tuple[int, Pod]]:
+    """Place pods one by one where predicates allow it, again and again until no more can be placed; yield those placed."""
+    waiting, before = list(places), -1
+    while waiting and len(waiting) != before:
+        before, held = len(waiting), waiting
+        waiting = []
+        for row, pod in held:
+            if feasible(snapshot, pod_class, slice(row, row + 1))[0]:
+                snapshot.place(pod_class, row)
+                yield row, pod
+            else:
+                waiting.append((row, pod))
+
+
+def _expansions(context: ScaleUpContext, nodes: Sequence[PlannedNode]) -> tuple[Expansion, ...] | None:
+    """Return how the groups grow, and count it against the quotas; None if a limit of the cluster does not allow all of it."""
+    counts, left = Counter(node.group for node in nodes), context.nodes_left
+    if left is not None and len(nodes) > left:
+        return None
+    tried = context.quota.fork()
+    for ref, count in counts.items():
+        node = context.templates[ref].node
+        if tried.allowed(node, count)[0] < count:
+            return None
+        tried.consume(node, count)
+    found = []
+    for ref, count in counts.items():
+        seen = context.state.groups[ref].seen
+        context.quota.consume(context.templates[ref].node, count)
+        current = seen.target or 0
+        found.append(Expansion(group=ref, current=current, target=current + count, maximum=seen.group.max_size))
+    return tuple(found)

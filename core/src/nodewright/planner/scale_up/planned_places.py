@@ -1,0 +1,101 @@
+"""Where the pods go that machines under way were planned for (--expander=least-cost; docs/cost.md).
+
+A tight mix is not found again by dealing pods over upcoming machines: some pods would be left, and more would be bought for
+them. So it is remembered how many pods of each kind each machine is for, and the next loops follow that.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from msgspec.structs import replace as changed
+
+from nodewright.clusterstate.memory import PlannedPods, PlannedPodsByGroup
+from nodewright.model.group import GroupRef
+from nodewright.model.plan import ScaleUpReport
+from nodewright.model.pod import Pod
+from nodewright.planner.registration_deadline import last_registered
+from nodewright.planner.scale_up.context import ScaleUpContext
+from nodewright.planner.scale_up.pending_pods import ByClass
+from nodewright.snapshot.pod_class import kind_of, map_alike
+from nodewright.snapshot.snapshot import Snapshot
+
+# What a group's machines are for is remembered so long after the last of them has come (seconds): kube-scheduler needs a
+# moment to bind their pods.
+_BINDING_SECONDS = 60.0
+# The most different machines that are remembered for one group.
+_MOST_PATTERNS = 300
+
+
+def note_planned(
+    held: PlannedPodsByGroup, reports: Iterable[ScaleUpReport], context: ScaleUpContext
+) -> PlannedPodsByGroup:
+    """Return what machines under way are for, with those that a plan adds."""
+    now, snapshot = context.state.now, context.snapshot
+    found = {ref: list(planned) for ref, planned in held.items() if _is_awaited(context, ref, planned)}
+    for report in reports:
+        patterns = Counter((node.group, _pattern(snapshot, node.pods)) for node in report.nodes)
+        for (ref, pods), copies in patterns.items():
+            found.setdefault(ref, []).append(PlannedPods(asked=now, copies=copies, pods=dict(pods)))
+    return {ref: tuple(planned[-_MOST_PATTERNS:]) for ref, planned in found.items()}
+
+
+def planned_places(context: ScaleUpContext, by_class: ByClass) -> Mapping[str, Mapping[int, int]]:
+    """Return how many pods of each kind are planned on which rows of machines that are upcoming or just came.
+
+    Of what is remembered, each row gets the pods of one machine: first those of which all still wait.
+    """
+    held = context.state.memory.planned_pods
+    if not held:
+        return {}
+    waiting = Counter[str]()
+    for pod_class, pods in by_class.items():
+        waiting[kind_of(pod_class)] += len(pods)
+    found: dict[str, dict[int, int]] = {}
+    for ref, planned in held.items():
+        left = list(planned)
+        for row in _rows(context, ref, planned):
+            chosen = max(range(len(left)), key=lambda n: _rank(left[n], waiting), default=None)
+            if chosen is None:
+                break
+            for kind, count in left[chosen].pods.items():
+                placed = min(count, waiting[kind])
+                waiting[kind] -= placed
+                if placed:
+                    found.setdefault(kind, {})[row] = placed
+            copies = left[chosen].copies - 1
+            left[chosen : chosen + 1] = [changed(left[chosen], copies=copies)] if copies else []
+    return found
+
+
+def _rank(planned: PlannedPods, waiting: Mapping[str, int]) -> tuple[bool, int]:
+    """Return whether all pods of a machine still wait, and how many."""
+    still = sum(min(count, waiting[kind]) for kind, count in planned.pods.items())
+    return still == sum(planned.pods.values()), still
+
+
+def _pattern(snapshot: Snapshot, pods: Sequence[Pod]) -> tuple[tuple[str, int], ...]:
+    kinds = Counter(kind for _, kind in map_alike(pods, lambda pod: kind_of(snapshot.class_of(pod))))
+    return tuple(sorted(kinds.items()))
+
+
+def _is_awaited(context: ScaleUpContext, ref: GroupRef, planned: Sequence[PlannedPods]) -> bool:
+    group = context.state.groups.get(ref)
+    if group is None:
+        return False
+    last = max(last_registered(group, context.state), *(one.asked for one in planned))
+    return bool(context.coming.get(ref)) or context.state.now < last + _BINDING_SECONDS
+
+
+def _rows(context: ScaleUpContext, ref: GroupRef, planned: Sequence[PlannedPods]) -> Iterator[int]:
+    """Yield the rows of upcoming machines, then those of nodes that came since then and run nothing but DaemonSets."""
+    yield from context.coming.get(ref, ())
+    group, snapshot = context.state.groups.get(ref), context.snapshot
+    oldest = min(one.asked for one in planned)
+    for name in group.readiness.ready if group is not None else ():
+        row = snapshot.find_row(name)
+        if row is not None and snapshot.node(row).created >= oldest and _is_empty(snapshot, row):
+            yield row
+
+
+def _is_empty(snapshot: Snapshot, row: int) -> bool:
+    return all(pod.is_daemonset_pod or pod.is_mirror for pod in snapshot.pods(row))

@@ -1,0 +1,210 @@
+"""The expander least-cost: a mix of groups at the least price, within everything that growth respects."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nodewright.clusterstate.memory import Backoff
+from nodewright.model.action import IncreaseSize
+from nodewright.model.group import GroupOptions, NodeGroup
+from nodewright.model.meta import LabelSelector
+from nodewright.model.node import HOSTNAME_LABEL, ZONE_LABEL
+from nodewright.model.plan import Plan
+from nodewright.model.pod import Affinity, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
+from nodewright.model.price_book import Reservation
+from nodewright.testkit import build_node, build_pod
+from nodewright.testkit.world import World, grown, ref
+
+
+def add_pods(world: World, name: str, count: int, cpu: str, memory: str, **extras: Any) -> None:
+    world.pending += [build_pod(f"{name}-{n}", cpu, memory, owner=("ReplicaSet", name), **extras) for n in range(count)]
+
+
+def two_kinds() -> World:
+    """Return a world with pods of much cpu and pods of much memory, and a group for each besides one for both."""
+    world = World()
+    world.add_group("both", cpu="8", memory="16Gi", hourly_price=1.0)
+    world.add_group("cpu", cpu="8", memory="8Gi", hourly_price=0.5)
+    world.add_group("memory", cpu="2", memory="32Gi", hourly_price=0.5)
+    add_pods(world, "c", 4, "3", "1Gi")
+    add_pods(world, "m", 4, "500m", "15Gi")
+    return world
+
+
+def together(labels: dict[str, str], key: str) -> Affinity:
+    term = PodAffinityTerm(topology_key=key, label_selector=LabelSelector(match_labels=labels))
+    return Affinity(pod_anti_affinity=PodAffinity(required=(term,)))
+
+
+def planned_pods(plan: Plan) -> dict[str, list[int]]:
+    """Return how many pods each planned node has, by group."""
+    found: dict[str, list[int]] = {}
+    for node in plan.scale_up.nodes:
+        found.setdefault(node.group.group_id, []).append(len(node.pods))
+    return {group: sorted(counts) for group, counts in found.items()}
+
+
+def test_one_decision_grows_several_groups_and_says_what_each_node_is_for() -> None:
+    plan = two_kinds().plan()
+    assert grown(plan) == {"cpu": (0, 2), "memory": (0, 2)}
+    assert planned_pods(plan) == {"cpu": [2, 2], "memory": [2, 2]}
+    assert plan.scale_up.expander == "least-cost"
+    assert plan.scale_up.cost is not None
+    assert plan.scale_up.cost.price == pytest.approx(2.0)
+    assert plan.scale_up.cost.bound <= 2.0
+    named = {action.group.group_id: action.pod_count for action in plan.actions if isinstance(action, IncreaseSize)}
+    assert named == {"cpu": 4, "memory": 4}
+
+
+def test_with_the_profile_ca_or_another_expander_one_group_is_chosen() -> None:
+    for changes in ({"profile": "ca"}, {"expander": "least-waste"}):
+        plan = two_kinds().plan(**changes)
+        assert len(grown(plan)) == 1
+        assert not plan.scale_up.nodes
+
+
+def test_a_group_without_a_price_passes_the_choice_on() -> None:
+    world = two_kinds()
+    world.groups[ref("both")] = replace(world.groups[ref("both")], price=None)
+    plan = world.plan()
+    assert len(grown(plan)) == 1
+    assert plan.scale_up.expander == "least-cost,least-waste (one group, since group cloud/both has no price)"
+
+
+def test_a_group_without_a_price_that_could_help_no_pod_does_not_matter() -> None:
+    world = two_kinds()
+    world.add_group("tiny", cpu="100m", memory="1Gi")
+    assert grown(world.plan()) == {"cpu": (0, 2), "memory": (0, 2)}
+
+
+def test_maxima_are_respected() -> None:
+    world = two_kinds()
+    held = world.groups[ref("cpu")]
+    world.groups[ref("cpu")] = replace(held, group=NodeGroup(id="cpu", min_size=0, max_size=1))
+    assert grown(world.plan()) == {"both": (0, 1), "cpu": (0, 1), "memory": (0, 2)}
+
+
+def test_the_node_limit_is_respected() -> None:
+    world = two_kinds()
+    plan = world.plan(max_nodes_total=3)
+    assert sum(target - current for current, target in grown(plan).values()) <= 3
+    assert plan.scale_up.expander.endswith("(one group, since no mix of groups is within the limits)")
+
+
+def test_a_limit_on_nodes_of_one_plan_leaves_the_rest_to_the_next() -> None:
+    plan = two_kinds().plan(max_nodes_per_scaleup=3)
+    assert sum(target - current for current, target in grown(plan).values()) == 3
+    assert len(plan.scale_up.awaiting) == 2
+    assert not plan.scale_up.unhelped
+
+
+def test_a_group_in_backoff_is_left_out() -> None:
+    world = two_kinds()
+    backoff = Backoff(until=world.now + 60, duration=300, last_failure=world.now - 5, code="stockout")
+    world.memory = replace(world.memory, backoffs={ref("cpu"): backoff})
+    assert "cpu" not in grown(world.plan())
+
+
+def test_a_zero_or_max_group_takes_no_part() -> None:
+    world = two_kinds()
+    held = world.groups[ref("cpu")]
+    world.groups[ref("cpu")] = replace(held, options=GroupOptions(zero_or_max_node_scaling=True))
+    assert "cpu" not in grown(world.plan())
+
+
+def test_machines_that_are_paid_already_come_first() -> None:
+    world = two_kinds()
+    world.groups[ref("both")] = replace(world.groups[ref("both")], reserved=Reservation("r", 1))
+    plan = world.plan()
+    assert grown(plan)["both"] == (0, 1)
+    assert plan.scale_up.cost is not None
+    assert plan.scale_up.cost.price < 2.0
+
+
+def test_of_machines_that_cost_nothing_the_fewest_are_taken() -> None:
+    world = World()
+    world.add_group("large", cpu="16", memory="64Gi", hourly_price=0.0)
+    world.add_group("small", cpu="2", memory="8Gi", hourly_price=0.0)
+    add_pods(world, "p", 9, "1", "1Gi")
+    assert grown(world.plan()) == {"large": (0, 1)}
+
+
+def test_alike_groups_are_balanced_if_that_is_wanted() -> None:
+    world = World()
+    for zone in ("a", "b"):
+        world.add_group(zone, cpu="4", memory="16Gi", zone=zone, hourly_price=1.0)
+    add_pods(world, "p", 4, "3", "1Gi")
+    assert grown(world.plan(balance_similar_node_groups=True)) == {"a": (0, 2), "b": (0, 2)}
+    assert grown(world.plan()) == {"a": (0, 4)}
+
+
+def test_pods_that_repel_each_other_get_a_node_each() -> None:
+    world = World()
+    world.add_group("large", cpu="16", memory="64Gi", hourly_price=1.0)
+    world.add_group("small", cpu="2", memory="8Gi", hourly_price=0.2)
+    add_pods(world, "p", 3, "1", "1Gi", labels={"app": "p"}, affinity=together({"app": "p"}, HOSTNAME_LABEL))
+    assert grown(world.plan()) == {"small": (0, 3)}
+
+
+def test_pods_are_spread_over_zones() -> None:
+    world = World()
+    for zone in ("a", "b", "c"):
+        world.add_group(zone, 1, cpu="4", memory="16Gi", zone=zone, hourly_price=1.0 if zone == "a" else 1.5)
+    world.running = [build_pod(f"full-{zone}", "4", "1Gi", node_name=f"{zone}-0") for zone in ("a", "b", "c")]
+    spread = TopologySpreadConstraint(
+        topology_key=ZONE_LABEL,
+        max_skew=1,
+        when_unsatisfiable="DoNotSchedule",
+        label_selector=LabelSelector(match_labels={"app": "p"}),
+    )
+    add_pods(world, "p", 6, "2", "1Gi", labels={"app": "p"}, topology_spread_constraints=(spread,))
+    plan = world.plan()
+    assert grown(plan) == {"a": (1, 2), "b": (1, 2), "c": (1, 2)}
+    assert len(plan.scale_up.triggered) == 6
+
+
+def test_pods_that_depend_on_others_are_packed_beside_the_mix() -> None:
+    world = two_kinds()
+    wanted = PodAffinityTerm(topology_key=ZONE_LABEL, label_selector=LabelSelector(match_labels={"app": "x"}))
+    friends = Affinity(pod_affinity=PodAffinity(required=(wanted,)))
+    for held in list(world.groups.values()):
+        labels = {ZONE_LABEL: "z"}
+        template = held.template
+        assert template is not None
+        node = build_node(
+            template.name,
+            template.status.capacity["cpu"].milli // 1000,
+            f"{template.status.capacity['memory'].value}",
+            labels=labels,
+        )
+        world.groups[held.ref] = replace(held, template=node)
+    add_pods(world, "x", 2, "5", "1Gi", labels={"app": "x"}, affinity=friends)
+    plan = world.plan()
+    assert len(plan.scale_up.triggered) + len(plan.scale_up.awaiting) == 10
+    assert not plan.scale_up.unhelped
+    assert sum(target - current for current, target in grown(plan).values()) > len(plan.scale_up.nodes)
+    writes = [action.group for action in plan.actions]
+    assert len(writes) == len(set(writes))
+
+
+def test_the_next_loops_follow_the_mix_while_its_machines_are_under_way() -> None:
+    world = World()
+    # First fit by size fills the large nodes otherwise, and leaves pods for a third node.
+    world.add_group("g", cpu="10", memory="100Gi", hourly_price=1.0)
+    for name, cpu in (("a", "6"), ("b", "5"), ("c", "3"), ("d", "2")):
+        add_pods(world, name, 1, cpu, "1Gi")
+    add_pods(world, "e", 2, "2", "1Gi")
+    plan, memory = world.plan_and_memory()
+    assert grown(plan) == {"g": (0, 2)}
+    world.memory = memory.put_into(world.memory)
+    world.groups[ref("g")] = replace(world.groups[ref("g")], target=2)
+    world.now += 10
+    later, memory = world.plan_and_memory()
+    assert grown(later) == {}
+    assert len(later.fitting) == 6
+    # A node of another came, and all of these pods are bound: what was planned is forgotten after a minute.
+    world.pending, world.groups[ref("g")] = [], replace(world.groups[ref("g")], target=0)
+    world.memory = memory.put_into(world.memory)
+    world.now += 120
+    assert world.plan_and_memory()[1].planned_pods == {}
