@@ -54,8 +54,8 @@ def test_many_groups_cost_a_call_for_each_hundred_and_none_for_instances(cloud: 
     client = attach(discover=(f"asg:tag={tag}",)).client
     assert len(client.node_groups()) == 120
     assert cloud.calls["DescribeAutoScalingGroups"] == 2
-    # One launch template and one type for all, and one look whether failures may be seen.
-    assert sum(cloud.calls.values()) == 5
+    # One launch template, one type and one price for all, and one look whether failures may be seen.
+    assert sum(cloud.calls.values()) == 6
 
 
 def test_nothing_is_asked_within_the_interval_but_for_wanted_groups(cloud: AwsCloud, attach: Attach) -> None:

@@ -58,7 +58,7 @@ def test_machine_types_are_those_that_are_named(stage: Stage[AwsCloud]) -> None:
     kinds = stage.client.machine_types() or ()
     assert [(kind.name, kind.price and kind.price.per_hour, kind.id_prefix) for kind in kinds] == [
         ("m5.xlarge", 0.19, "nap-blue-"),
-        ("c5.large", None, "nap-blue-"),
+        ("c5.large", 0.085, "nap-blue-"),
     ]
     template = kinds[0].template
     assert (template.allocatable["cpu"].value, template.labels["topology.kubernetes.io/zone"]) == (4, "us-east-1a")

@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 
 from awscloud import AwsCloud
-from nodewright.spec import AccessDenied, Capability, Price, ProviderError, Quantity
+from nodewright.spec import AccessDenied, ProviderError, Quantity
 
 Attach = Callable[..., Any]
 _PREFIX = "k8s.io/cluster-autoscaler/node-template"
@@ -110,17 +110,6 @@ def test_launch_data_is_kept_for_a_while(cloud: AwsCloud, attach: Attach) -> Non
     stage.later(1200)
     assert cloud.calls["DescribeLaunchTemplateVersions"] == 2
     assert cloud.calls["DescribeInstanceTypes"] == 2
-
-
-def test_prices_are_a_table_and_off_where_it_has_no_row(cloud: AwsCloud, attach: Attach) -> None:
-    known = cloud.add_group()
-    other = cloud.add_group(LaunchTemplate={"LaunchTemplateName": cloud.add_template("c5.large"), "Version": "1"})
-    client = attach(f"0:10:{known}", f"0:10:{other}", prices_per_hour={"m5.large": 0.096}).client
-    assert client.node_price(known) == Price(per_hour=0.096, source="prices_per_hour")
-    assert client.node_price(other) is None
-    off = {group.id: group.switched_off.get(Capability.PRICING) for group in client.node_groups()}
-    assert off == {known: None, other: "prices_per_hour has no c5.large"}
-    assert Capability.PRICING not in attach(f"0:10:{known}").client.info.capabilities
 
 
 def test_a_missing_permission_costs_templates_and_nothing_else(cloud: AwsCloud, attach: Attach) -> None:

@@ -16,6 +16,7 @@ import boto3
 from botocore.config import Config
 
 from awscloud.listing import moment, rewrite_groups, without_instances, write_activities
+from awscloud.pricing import refuse_json, write_price_list, write_spot_prices
 from awscloud.proxy import Answer, LostAnswer, Proxy, Request, refuse
 from mishaps import Mishap, Mishaps
 
@@ -42,6 +43,9 @@ class AwsCloud:
         self._statuses: dict[str, str] = {}
         self._hidden = ""
         self._denied: set[str] = set()
+        # What the price list has by instance type, as text; spot prices by instance type and zone.
+        self.list_prices: dict[str, str] = {}
+        self.spot_prices: dict[tuple[str, str], str] = {}
         self.mishaps: Mishaps[Answer] = Mishaps()
         self._lock = threading.RLock()
         self.calls: Counter[str] = Counter()
@@ -52,7 +56,7 @@ class AwsCloud:
     @property
     def options(self) -> dict[str, Any]:
         """Those that bring the plugin here: every service is behind the proxy."""
-        services = ("autoscaling", "ec2", "eks", "iam", "sts")
+        services = ("autoscaling", "ec2", "eks", "iam", "pricing", "sts")
         return {"region": REGION, "endpoints": dict.fromkeys(services, self.proxy.url)}
 
     def close(self) -> None:
@@ -194,6 +198,8 @@ class AwsCloud:
         if action in _SIZE_WRITES and request.form.get("AutoScalingGroupName", "") in ("", *self._known()):
             self.mishaps.write_arrives()
         if action in self._denied:
+            if request.service == "pricing":
+                return refuse_json("AccessDeniedException", f"User is not authorized to perform pricing:{action}")
             code = "UnauthorizedOperation" if request.service == "ec2" else "AccessDenied"
             return refuse(code, f"User is not authorized to perform {request.service}:{action}", 403)
         mishap = self.mishaps.take(action)
@@ -210,6 +216,10 @@ class AwsCloud:
     def _act(self, request: Request) -> Answer:
         if request.form.get("DryRun") == "true":
             return refuse("DryRunOperation", "Request would have succeeded, but DryRun flag is set.", 412)
+        if request.service == "pricing":
+            return write_price_list(request.body, self.list_prices)
+        if request.action == "DescribeSpotPriceHistory":
+            return write_spot_prices(request.form, self.spot_prices)
         if request.service != "autoscaling":
             return self.proxy.forward(request)
         play = {

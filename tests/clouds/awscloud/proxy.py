@@ -128,7 +128,7 @@ class _Handler(BaseHTTPRequestHandler):
         form = {name: values[0] for name, values in parse_qs(body.decode("latin-1"), keep_blank_values=True).items()}
         return Request(
             service=found["service"] if found else "",
-            action=form.get("Action", ""),
+            action=form.get("Action") or self.headers.get("X-Amz-Target", "").partition(".")[2],
             form=form,
             method=self.command,
             path=self.path,

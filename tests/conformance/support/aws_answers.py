@@ -21,6 +21,7 @@ from nodewright_aws.shapes import (
     LaunchTemplateData,
     NewGroup,
     Raw,
+    SpotPrice,
     TemplateSpec,
 )
 
@@ -119,6 +120,12 @@ class AnsweredApi(Api):
 
     def dry_run(self, operation: str) -> bool:
         raise _untold("dry_run", operation)
+
+    def list_price(self, instance_type: str) -> tuple[float, str] | None:
+        raise _untold("list_price", instance_type)
+
+    def spot_prices(self, instance_types: Sequence[str], at: float) -> Sequence[SpotPrice]:
+        raise _untold("spot_prices", *instance_types, f"{at}")
 
     def policy_owners(self) -> Sequence[str]:
         return ()

@@ -14,6 +14,7 @@ from nodewright_aws.shapes import (
     LaunchTemplateData,
     NewGroup,
     Raw,
+    SpotPrice,
     TemplateSpec,
 )
 
@@ -82,6 +83,14 @@ class Api(Protocol):
 
     def nodegroup(self, cluster: str, name: str) -> EksNodegroup:
         """Return a managed node group of EKS; raise ProviderError if it does not exist."""
+
+    # Prices
+
+    def list_price(self, instance_type: str) -> tuple[float, str] | None:
+        """Return the on-demand list price per hour in the region and its currency; None: it is not on the list."""
+
+    def spot_prices(self, instance_types: Sequence[str], at: float) -> Sequence[SpotPrice]:
+        """Return the spot prices of Linux machines at a time (epoch seconds), in every zone of the region."""
 
     # Permissions and other writers
 

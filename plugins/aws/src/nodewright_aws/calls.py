@@ -104,7 +104,7 @@ class Calls:
             return self._session
 
     def _client(self, service: str) -> Any:
-        session, region = self._open(), self.region()
+        session, region = self._open(), region_of(service, self.region())
         with self._lock:
             if service not in self._clients:
                 self._clients[service] = self._build(session, service, region)
@@ -128,6 +128,14 @@ class Calls:
             )
         except (BotoCoreError, ValueError) as error:
             raise ProviderError(f"no client for {service} in {region}: {error}", code="badConfiguration") from error
+
+
+def region_of(service: str, region: str) -> str:
+    """Return the region whose endpoint serves a service: the price list is served in a few regions, for all others."""
+    if service != "pricing":
+        return region
+    homes = {"cn-": "cn-northwest-1", "eu-": "eu-central-1", "ap-": "ap-south-1"}
+    return next((home for prefix, home in homes.items() if region.startswith(prefix)), "us-east-1")
 
 
 def convert(answer: Any, kind: type[T]) -> T:

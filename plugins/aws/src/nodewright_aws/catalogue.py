@@ -20,6 +20,7 @@ from nodewright_aws.shapes import (
     Group,
     InstanceRequirements,
     InstanceTypeInfo,
+    LaunchConfiguration,
     LaunchTemplateData,
     MemoryInfo,
     Override,
@@ -32,10 +33,19 @@ from nodewright_aws.template import Machine, make_template, managed_by
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """The instance type that a group starts, and the requirements of a policy that names no type."""
+    """The instance types that a group starts, and the requirements of a policy that names no type.
+
+    ``is_spot``: the launch template or configuration asks for spot machines; a policy decides for itself.
+    """
 
     type_name: str
+    others: tuple[str, ...] = ()
+    is_spot: bool = False
     requirements: InstanceRequirements | None = None
+
+    @property
+    def type_names(self) -> tuple[str, ...]:
+        return (self.type_name, *self.others)
 
 
 class Catalogue:
@@ -93,9 +103,9 @@ class Catalogue:
         machine = Machine(kind=self.kind(launch.type_name), requirements=launch.requirements)
         return make_template(group, machine, self._nodegroup(group), self._api.region())
 
-    def type_name(self, group_name: str) -> str:
-        """Return the instance type of the group; raise ProviderError if it is not known."""
-        return self._launches.get(group_name).type_name
+    def launch(self, group_name: str) -> Launch:
+        """Return what the group starts; raise ProviderError if it is not known."""
+        return self._launches.get(group_name)
 
     def _nodegroup(self, group: Group) -> EksNodegroup | None:
         """Return the EKS node group; None if there is none or EKS refuses: then only the tags count."""
@@ -131,19 +141,22 @@ class Catalogue:
     def _unknown(self, name: str) -> ProviderError:
         return ProviderError(f"{self._api.region()} has no known instance type {name}", code="unknownType")
 
-    def _configured(self, groups: Iterable[Group]) -> dict[str, str]:
-        """Return the instance type of each launch configuration, read in bulk."""
+    def _configured(self, groups: Iterable[Group]) -> dict[str, LaunchConfiguration]:
+        """Return the launch configurations, read in bulk."""
         names = sorted({group.launch_configuration_name for group in groups if group.launch_configuration_name})
         found = self._api.launch_configurations(names) if names else ()
-        return {one.launch_configuration_name: one.instance_type for one in found}
+        return {one.launch_configuration_name: one for one in found}
 
-    def _launch(self, group: Group, configured: dict[str, str] | ProviderError) -> Launch:
+    def _launch(self, group: Group, configured: dict[str, LaunchConfiguration] | ProviderError) -> Launch:
         """Return what the group starts. As in CA a launch configuration is preferred to a template, that to a policy."""
         if group.launch_configuration_name:
             if isinstance(configured, ProviderError):
                 raise configured
-            name = configured.get(group.launch_configuration_name, "")
-            return _demand_type(group, name, f"launch configuration {group.launch_configuration_name}")
+            found = configured.get(group.launch_configuration_name)
+            source = f"launch configuration {group.launch_configuration_name}"
+            if found is None:
+                return _demand_type(group, "", source)
+            return _demand_type(group, found.instance_type, source, is_spot=bool(found.spot_price))
         spec = launch_template_of(group)
         if spec is None:
             raise ProviderError(
@@ -160,7 +173,7 @@ class Catalogue:
         if types and needs is not None:
             raise ProviderError(f"group {group.name}: overrides name both types and requirements", code="bothOverrides")
         if types:
-            return Launch(type_name=types[0])
+            return Launch(type_name=types[0], others=tuple(dict.fromkeys(types[1:])))
         if needs is None and not overrides:
             needs = self._templates.get(spec).instance_requirements
         if needs is None:
@@ -173,7 +186,8 @@ class Catalogue:
         data = self._templates.get(spec)
         if data.instance_requirements is not None and not data.instance_type:
             return Launch(type_name=self._type_meeting(group, spec, data.instance_requirements))
-        return _demand_type(group, data.instance_type or "", f"launch template {spec.named}")
+        is_spot = data.instance_market_options.market_type == "spot"
+        return _demand_type(group, data.instance_type or "", f"launch template {spec.named}", is_spot=is_spot)
 
     def _type_meeting(self, group: Group, spec: TemplateSpec, needs: Raw) -> str:
         image_id = self._templates.get(spec).image_id
@@ -193,10 +207,10 @@ def launch_template_of(group: Group) -> TemplateSpec | None:
     return policy.launch_template.launch_template_specification if policy is not None else None
 
 
-def _demand_type(group: Group, name: str, source: str) -> Launch:
+def _demand_type(group: Group, name: str, source: str, *, is_spot: bool = False) -> Launch:
     if not name:
         raise ProviderError(f"group {group.name}: {source} names no instance type", code="noType")
-    return Launch(type_name=name)
+    return Launch(type_name=name, is_spot=is_spot)
 
 
 def _static_type(name: str, cpu: int, memory_mib: int, gpus: int, architecture: str) -> InstanceTypeInfo:

@@ -92,6 +92,7 @@ class Doctor:
             "DescribeAutoScalingGroups": lambda: api.groups_named([_NOWHERE]),
             "DescribeScalingActivities": lambda: api.activities(groups[0].name if groups else _NOWHERE),
             "DescribeLaunchConfigurations": lambda: api.launch_configurations([_NOWHERE]),
+            "GetProducts": lambda: api.list_price("m5.large"),
             "DescribeNodegroup": lambda: api.nodegroup(_NOWHERE, _NOWHERE),
             "SetDesiredCapacity": lambda: api.set_desired(_NOWHERE, 0),
             "TerminateInstanceInAutoScalingGroup": lambda: api.terminate(_NO_INSTANCE),

@@ -16,6 +16,7 @@ from nodewright_aws.catalogue import Catalogue, launch_template_of
 from nodewright_aws.discovery import Selection
 from nodewright_aws.fleet import Fleet
 from nodewright_aws.options import Making, Options
+from nodewright_aws.prices import Prices
 from nodewright_aws.shapes import Group, InstanceTypeInfo, NewGroup, Tag, TemplateSpec
 from nodewright_aws.tags import MARK, OWNED, cluster_tag, label_tag, machine_type_of, mark_of, taint_tag
 from nodewright_aws.template import Machine, make_template
@@ -28,10 +29,19 @@ _EXISTS = "AlreadyExists"
 class Maker:
     """Creates and deletes groups. There are machine types only while the model exists."""
 
-    def __init__(self, api: Api, fleet: Fleet, catalogue: Catalogue, options: Options, selection: Selection) -> None:
+    def __init__(
+        self,
+        api: Api,
+        fleet: Fleet,
+        catalogue: Catalogue,
+        prices: Prices,
+        options: Options,
+        selection: Selection,
+    ) -> None:
         self._api = api
         self._fleet = fleet
         self._catalogue = catalogue
+        self._prices = prices
         self._options = options
         self._found_by = selection.tags or {}
 
@@ -81,17 +91,17 @@ class Maker:
         return attempt(lambda: self._catalogue.kind(instance_type))
 
     def _machine_types(self, making: Making, model: Group) -> Iterator[MachineType]:
-        own = self._options.prices_per_hour
         like, region = msgspec.structs.replace(model, tags=self._tags(model)), self._api.region()
         prefix = making.prefix or f"nap-{self._options.cluster}-"
         for name in making.instance_types:
             kind = self._kind(name)
             if isinstance(kind, ProviderError):
                 continue
+            price = attempt(lambda name=name: self._prices.of_type(name))  # type: ignore[misc]  # mypy cannot type a lambda with a default
             yield MachineType(
                 name=name,
                 template=make_template(like, Machine(kind=kind), None, region),
-                price=Price(per_hour=own[name], source="prices_per_hour") if name in own else None,
+                price=price if isinstance(price, Price) else None,
                 id_prefix=prefix,
                 takes_labels=making.labels_from_tags,
             )

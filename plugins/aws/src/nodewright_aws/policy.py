@@ -49,6 +49,18 @@ _PERMISSIONS = (
         without="labels and taints of EKS node groups are known from tags alone",
         level=FindingLevel.WARNING,
     ),
+    Permission(
+        action="pricing:GetProducts",
+        without="on-demand prices are those of the bundled table",
+        level=FindingLevel.WARNING,
+        capability=Capability.PRICING,
+    ),
+    Permission(
+        action="ec2:DescribeSpotPriceHistory",
+        without="groups of spot machines have no price",
+        level=FindingLevel.WARNING,
+        capability=Capability.PRICING,
+    ),
     Permission(action="autoscaling:SetDesiredCapacity", without="no size can be changed", is_write=True),
     Permission(
         action="autoscaling:TerminateInstanceInAutoScalingGroup", without="no instance can be deleted", is_write=True
@@ -132,6 +144,8 @@ def _creating_statements(tag: str) -> list[dict[str, object]]:
 def _is_needed(one: Permission, options: Options) -> bool:
     if one.capability is Capability.FAST_FAILURE_DETECTION:
         return options.detect_failures
+    if one.capability is Capability.PRICING:
+        return options.refresh_prices
     if one.capability is Capability.AUTOPROVISIONING:
         return options.autoprovisioning is not None
     return not (one.action == "ec2:DescribeInstanceTypes" and options.use_static_instance_list)

@@ -6,13 +6,14 @@ from nodewright import spec
 from nodewright.spec import Capability, hookimpl
 from nodewright.spec.cache import attempt
 from nodewright_aws.api import Api
-from nodewright_aws.catalogue import Catalogue
+from nodewright_aws.catalogue import Catalogue, Launch
 from nodewright_aws.discovery import select
 from nodewright_aws.doctor import Doctor
 from nodewright_aws.fleet import Fleet
 from nodewright_aws.making import Maker
 from nodewright_aws.options import load_options
 from nodewright_aws.policy import minimal_policy
+from nodewright_aws.prices import Prices
 from nodewright_aws.sdk import Sdk
 from nodewright_aws.shapes import Group, GroupInstance
 from nodewright_aws.tags import options_of
@@ -34,6 +35,7 @@ _ALWAYS = frozenset(
         Capability.DIAGNOSIS,
         Capability.GPU,
         Capability.GROUP_OPTIONS,
+        Capability.PRICING,
         Capability.SIMILARITY,
     )
 )
@@ -50,13 +52,13 @@ class AwsProvider:
         self._fleet = Fleet(self._api, self._selection, self._options, context.clock)
         self._catalogue = Catalogue(self._api, self._options, context.clock, context.random)
         self._writer = Writer(self._api, self._fleet)
-        self._maker = Maker(self._api, self._fleet, self._catalogue, self._options, self._selection)
+        self._prices = Prices(self._api, self._options, context.clock)
+        self._maker = Maker(self._api, self._fleet, self._catalogue, self._prices, self._options, self._selection)
 
     @hookimpl
     def provider_info(self) -> spec.ProviderInfo:
         optional = {
             _FAST: self._options.detect_failures,
-            _PRICING: bool(self._options.prices_per_hour),
             Capability.AUTOPROVISIONING: self._options.autoprovisioning is not None,
         }
         capabilities = _ALWAYS | {capability for capability, holds in optional.items() if holds}
@@ -70,6 +72,7 @@ class AwsProvider:
         making = self._options.autoprovisioning
         if making is not None:
             self._catalogue.load_model(making.like, making.instance_types)
+        self._prices.load_missing(self._launched(), making.instance_types if making is not None else ())
         return True
 
     @hookimpl
@@ -117,11 +120,7 @@ class AwsProvider:
 
     @hookimpl
     def node_price(self, group_id: str) -> spec.Price:
-        self._fleet.group(group_id)
-        name = self._catalogue.type_name(group_id)
-        if name not in self._options.prices_per_hour:
-            raise spec.ProviderError(f"prices_per_hour has no {name}", code="noPrice")
-        return spec.Price(per_hour=self._options.prices_per_hour[name], source="prices_per_hour")
+        return self._prices.of_group(self._fleet.group(group_id), self._catalogue.launch(group_id))
 
     @hookimpl
     def machine_types(self) -> Sequence[spec.MachineType]:
@@ -160,7 +159,7 @@ class AwsProvider:
     @hookimpl
     def diagnose(self) -> Sequence[spec.Finding]:
         doctor = Doctor(self._api, self._options, self._selection)
-        return (*doctor.examine(self._fleet), *self._maker.problems(), *self._templateless())
+        return (*doctor.examine(self._fleet), *self._maker.problems(), *self._prices.problems(), *self._templateless())
 
     @hookimpl
     def minimal_policy(self) -> str:
@@ -179,16 +178,17 @@ class AwsProvider:
                 yield spec.Finding(level=level, subject="template", message=str(found), remedy=remedy, group_id=name)
 
     def _listed(self, name: str) -> spec.NodeGroup:
-        return self._fleet.listed(name, self._unpriced(self._fleet.groups.get(name)))
+        if name not in self._fleet.groups:
+            return self._fleet.listed(name, {})
+        price = attempt(lambda: self.node_price(name))
+        return self._fleet.listed(name, {_PRICING: str(price)} if isinstance(price, spec.ProviderError) else {})
 
-    def _unpriced(self, group: Group | None) -> dict[Capability, str]:
-        """Return why the group has no price; empty if it has one, or if no prices are configured."""
-        if not self._options.prices_per_hour or group is None:
-            return {}
-        name = attempt(lambda: self._catalogue.type_name(group.name))
-        if isinstance(name, spec.ProviderError):
-            return {_PRICING: f"its instance type is not known: {name}"}
-        return {} if name in self._options.prices_per_hour else {_PRICING: f"prices_per_hour has no {name}"}
+    def _launched(self) -> Iterator[tuple[Group, Launch]]:
+        """Yield the groups of which it is known what they start."""
+        for name, group in self._fleet.groups.items():
+            launch = attempt(lambda name=name: self._catalogue.launch(name))  # type: ignore[misc]  # mypy cannot type a lambda with a default
+            if isinstance(launch, Launch):
+                yield group, launch
 
 
 def _instance(one: GroupInstance) -> spec.Instance:

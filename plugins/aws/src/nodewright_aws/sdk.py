@@ -1,7 +1,11 @@
 """Implements the calls of ``api.py`` with boto3."""
 
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, TypeVar
+
+import msgspec
 
 from nodewright.spec import AccessDenied, ApiCalls, Clock, CloudBusy, ProviderError, ProviderUnavailable
 from nodewright_aws.api import TagFilter
@@ -18,6 +22,7 @@ from nodewright_aws.shapes import (
     LaunchTemplateData,
     NewGroup,
     Raw,
+    SpotPrice,
     TemplateSpec,
 )
 
@@ -27,6 +32,14 @@ _GROUPS_A_CALL = 100
 _CONFIGURATIONS_A_CALL = 50
 _INSTANCES_A_CALL = 50
 _TYPES_A_CALL = 100
+# Which entry of the price list is that of a plain Linux machine.
+_ON_DEMAND_LINUX = {
+    "operatingSystem": "Linux",
+    "preInstalledSw": "NA",
+    "tenancy": "Shared",
+    "capacitystatus": "Used",
+    "marketoption": "OnDemand",
+}
 # Parameters that an EC2 operation needs before it checks permissions.
 _PROBES: Mapping[str, Raw] = {
     "DescribeLaunchTemplateVersions": {"Versions": ["$Default"], "LaunchTemplateName": "nodewright-doctor"},
@@ -159,6 +172,33 @@ class Sdk:
         answer = self._calls.call("eks", "DescribeNodegroup", clusterName=cluster, nodegroupName=name)
         return convert(answer["nodegroup"], EksNodegroup)
 
+    # Prices
+
+    def list_price(self, instance_type: str) -> tuple[float, str] | None:
+        wanted = {**_ON_DEMAND_LINUX, "instanceType": instance_type, "regionCode": self.region()}
+        filters = [{"Type": "TERM_MATCH", "Field": name, "Value": value} for name, value in wanted.items()]
+        answer = self._calls.call(
+            "pricing", "GetProducts", ServiceCode="AmazonEC2", Filters=filters, FormatVersion="aws_v1"
+        )
+        found = [price for text in answer["PriceList"] for price in _read_offer(text)]
+        return max(found, default=None)
+
+    def spot_prices(self, instance_types: Sequence[str], at: float) -> Sequence[SpotPrice]:
+        found: list[SpotPrice] = []
+        since = datetime.fromtimestamp(at, UTC)
+        for batch in _batches(instance_types, _TYPES_A_CALL):
+            for answer in self._calls.pages(
+                "ec2",
+                "DescribeSpotPriceHistory",
+                InstanceTypes=batch,
+                ProductDescriptions=["Linux/UNIX"],
+                StartTime=since,
+            ):
+                found += convert(answer["SpotPriceHistory"], list[SpotPrice])
+        if not all(_is_amount(one.spot_price) for one in found):
+            raise ProviderUnavailable("unexpected response from AWS: a spot price that is no amount")
+        return found
+
     # Permissions and other writers
 
     def simulate(self, actions: Sequence[str], group: Group) -> Mapping[str, bool] | None:
@@ -211,6 +251,27 @@ class Sdk:
 
     def _write(self, operation: str, **parameters: Any) -> None:
         self._calls.call("autoscaling", operation, urgent=True, **parameters)
+
+
+def _read_offer(text: str) -> Iterator[tuple[float, str]]:
+    """Yield the prices per hour of one product of the price list, with their currencies."""
+    try:
+        terms = msgspec.json.decode(text)["terms"]["OnDemand"]
+        rates = [rate for term in terms.values() for rate in term["priceDimensions"].values()]
+        found = [pair for rate in rates if rate["unit"] == "Hrs" for pair in rate["pricePerUnit"].items()]
+    except (msgspec.DecodeError, KeyError, TypeError, AttributeError) as error:
+        raise ProviderUnavailable(f"unexpected response from AWS: {type(error).__name__} in the price list") from error
+    if not all(_is_amount(amount) for _, amount in found):
+        raise ProviderUnavailable("unexpected response from AWS: a list price that is no amount")
+    yield from ((float(amount), currency) for currency, amount in found if float(amount) > 0)
+
+
+def _is_amount(text: str) -> bool:
+    """Return whether the text is a finite number of at least 0."""
+    try:
+        return 0 <= float(text) < math.inf
+    except ValueError:
+        return False
 
 
 def _naming(spec: TemplateSpec) -> Raw:

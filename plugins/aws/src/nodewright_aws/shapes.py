@@ -64,8 +64,16 @@ class PolicyTemplate(Shape, frozen=True, kw_only=True):
     overrides: tuple[Override, ...] = ()
 
 
+class InstancesDistribution(Shape, frozen=True, kw_only=True):
+    """How many machines of a policy are on-demand ones; the others are spot machines."""
+
+    on_demand_base_capacity: int = 0
+    on_demand_percentage_above_base_capacity: int = 100
+
+
 class MixedInstancesPolicy(Shape, frozen=True, kw_only=True):
     launch_template: PolicyTemplate = PolicyTemplate()
+    instances_distribution: InstancesDistribution = InstancesDistribution()
 
 
 class GroupInstance(Shape, frozen=True, kw_only=True):
@@ -156,6 +164,11 @@ class Activity(Shape, frozen=True, kw_only=True):
 class LaunchConfiguration(Shape, frozen=True, kw_only=True):
     launch_configuration_name: str
     instance_type: str = ""
+    spot_price: str | None = None
+
+
+class MarketOptions(Shape, frozen=True, kw_only=True):
+    market_type: str = ""
 
 
 class LaunchTemplateData(Shape, frozen=True, kw_only=True):
@@ -164,6 +177,19 @@ class LaunchTemplateData(Shape, frozen=True, kw_only=True):
     instance_type: str | None = None
     image_id: str | None = None
     instance_requirements: Raw | None = None
+    instance_market_options: MarketOptions = MarketOptions()
+
+
+class SpotPrice(Shape, frozen=True, kw_only=True):
+    """One entry of DescribeSpotPriceHistory."""
+
+    instance_type: str
+    availability_zone: str
+    spot_price: str
+
+    @property
+    def per_hour(self) -> float:
+        return float(self.spot_price)
 
 
 class Image(Shape, frozen=True, kw_only=True):
