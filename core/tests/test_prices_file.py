@@ -78,12 +78,12 @@ def test_an_empty_file_says_nothing() -> None:
         ),
         ("prices: [{type: m, per_hour: 1, typ: x}]", "p.yaml: unknown key prices[0].typ, did you mean type?"),
         ("prices: [{type: m, per_hour: 1, as_of: yesterday}]", "p.yaml: prices[0].as_of"),
-        ("prices: [[]]", "p.yaml: prices[0]: Expected `object`, got `array`"),
-        ("prices: {m5.large: 0.1}", "p.yaml: prices: Expected `array`, got `object`"),
+        ("prices: [[]]", "p.yaml: prices[0]: must be a mapping, not a list"),
+        ("prices: {m5.large: 0.1}", "p.yaml: prices: must be a list, not a mapping"),
         ("currencies: {USD: 1.1}", "p.yaml: currencies: USD is 1 by definition, not 1.1"),
         ("currencies: {EUR: 0}", "p.yaml: currencies"),
-        ("discounts: [{family: m5, share: 30}]", "p.yaml: discounts[0].share: Expected `float` <= 1.0"),
-        ("reserved: [{type: m5.large, count: 0}]", "p.yaml: reserved[0].count: Expected `int` >= 1"),
+        ("discounts: [{family: m5, share: 30}]", "p.yaml: discounts[0].share: must be at most 1.0, not the number 30"),
+        ("reserved: [{type: m5.large, count: 0}]", "p.yaml: reserved[0].count: must be at least 1, not the number 0"),
         ("[]", "p.yaml: must hold one mapping"),
         ("prices: [", "p.yaml line 2: did not find expected node content"),
     ],
@@ -126,7 +126,7 @@ def test_a_changed_file_is_read_again_and_a_bad_one_changes_nothing(given: Given
 def test_at_the_start_a_bad_file_is_refused(given: Given) -> None:
     given.file.check()
     Path(given.settings.prices).write_text("prices: 1")
-    with pytest.raises(ConfigError, match="prices: Expected `array`"):
+    with pytest.raises(ConfigError, match="prices: must be a list"):
         given.file.check()
 
 

@@ -82,6 +82,15 @@ def test_a_bad_file_of_prices_is_refused(command: Command, config: Callable[...,
     assert f"{tmp_path}/prices.yaml: the price of type m is inf, not a finite number of at least 0" in done.stderr
 
 
+def test_a_provider_without_node_groups_is_a_warning(command: Command, tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump({"providers": {"fake": {"options": {"groups": []}}}}))
+    done = command("doctor", "--config", path, "--output", "json")
+    assert done.returncode == 3, done.stderr
+    [finding] = [one for one in json.loads(done.stdout)["providers"][0]["findings"] if one["level"] == "warning"]
+    assert (finding["subject"], finding["message"][:13]) == ("node groups", "there is none")
+
+
 def test_a_cloud_that_refuses_is_a_problem(command: Command, config: Callable[..., Path]) -> None:
     refuse = {"kind": "refuse", "hook": "refresh", "error": "access_denied", "message": "who are you?"}
     done = command("doctor", "--config", config(faults=[refuse]))

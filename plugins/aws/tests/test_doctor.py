@@ -78,6 +78,16 @@ def test_without_a_region_nothing_is_said_to_be_granted(clock: FakeClock) -> Non
         assert client.diagnose() == ()
 
 
+def test_without_groups_and_without_a_region_the_region_is_the_problem(clock: FakeClock) -> None:
+    """No group is named, so that refresh makes no call that could fail."""
+    with only_variables(("AWS_",), {"AWS_CONFIG_FILE": "/nowhere"}):
+        client = connect("aws", AwsProvider(ProviderContext(clock=clock)), clock)
+        client.refresh()
+        found = [(one.level, one.subject, one.message) for one in client.diagnose() or ()]
+    message = "no region: set providers.aws.options.region, or AWS_REGION"
+    assert found == [(FindingLevel.PROBLEM, "region", message)]
+
+
 def test_to_whom_aws_does_not_know_no_permission_is_said_to_be_missing(cloud: AwsCloud, attach: Attach) -> None:
     stage = attach("0:3:web", read=False)
     cloud.refuse_once("DescribeAutoScalingGroups", "InvalidClientTokenId", "The security token is invalid", 403)

@@ -117,7 +117,7 @@ def test_malformed_flags_are_refused(nodes: tuple[str, ...], discoveries: tuple[
     [
         ({"resource_gruop": "x"}, "unknown key resource_gruop, did you mean resource_group?"),
         ({"refresh_interval": "soon"}, "'soon' is not a duration"),
-        ({"parallel_calls": 0}, "parallel_calls: .*>= 1"),
+        ({"parallel_calls": 0}, "parallel_calls: must be at least 1, not the number 0"),
         ({"credential": "password"}, "credential: Invalid enum value 'password'; allowed: auto, chain, workload_"),
         ({"cloud": "Mars"}, "cloud: Mars is unknown"),
         ({"arm_endpoint": "http://a"}, "arm_endpoint: must be an https"),

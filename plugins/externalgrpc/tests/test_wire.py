@@ -270,7 +270,11 @@ def test_a_refusal_crosses_the_wire_as_it_is(foreign: ServeAnswers, error: Provi
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({}, "missing required field `address`"),
+        ({}, "options of provider externalgrpc: address: is missing"),
+        ({"address": 5}, "address: must be a string, not the number 5 (quote it)"),
+        ({"address": "a:1", "calls_per_minute": "x"}, "calls_per_minute: must be a whole number, not 'x'"),
+        ({"address": "a:1", "parallel_calls": 100}, "parallel_calls: must be at most 64, not the number 100"),
+        ({"address": "a:1", "gpu_resources": [1]}, "gpu_resources[0]: must be a string, not the number 1 (quote it)"),
         ({"address": "nowhere"}, "address: 'nowhere' is not HOST:PORT"),
         ({"address": "a:1", "insecur": True}, "unknown key insecur, did you mean insecure?"),
         ({"address": "a:1"}, "cert: needed for TLS; set insecure to use plaintext instead"),

@@ -72,7 +72,10 @@ def test_the_readmes_python_runs() -> None:
         ({"groups": [{"name": "a", "memory": "16 GB"}]}, "group a: memory: '16 GB' is not a quantity"),
         ({"groups": [{"name": "a", "ready_delay": {"uniform": [9, 3]}}]}, "groups[0].ready_delay: uniform takes the"),
         ({"groups": [{"name": "a", "ready_delay": "soon"}]}, "'soon' is not a duration"),
-        ({"groups": [{"name": "a", "never_registers": 2}]}, "groups[0].never_registers: Expected `float` <= 1"),
+        (
+            {"groups": [{"name": "a", "never_registers": 2}]},
+            "groups[0].never_registers: must be at most 1.0, not the number 2",
+        ),
         ({"faults": [{"kind": "explode"}]}, "Invalid value 'explode'"),
         ({"switched_off": ["flying"]}, "Invalid enum value 'flying'"),
         ({"file": "/no/such/file.yaml"}, "/no/such/file.yaml: cannot be read"),

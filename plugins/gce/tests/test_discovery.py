@@ -234,7 +234,7 @@ def test_malformed_flags_are_refused(nodes: tuple[str, ...], discoveries: tuple[
     [
         ({"projet": "x"}, "unknown key projet, did you mean project?"),
         ({"refresh_interval": "soon"}, "'soon' is not a duration"),
-        ({"parallel_calls": 0}, "parallel_calls: .*>= 1"),
+        ({"parallel_calls": 0}, "parallel_calls: must be at least 1, not the number 0"),
         ({"endpoints": {"storage": "x"}}, "endpoints: there is no service storage"),
         ({"zones": ["a-b"], "region": "a"}, "zones and region exclude each other"),
         ({"zones": ["mars"]}, "zones: 'mars' is not a zone like us-central1-a"),

@@ -3,12 +3,13 @@
 planner/explain has the part about nodes.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
 from nodewright.cli.dry_run.dry_run import DryRun
 from nodewright.cli.plan_reasons import find_verdicts, why_group
+from nodewright.cli.screen import name_some
 from nodewright.clusterstate.backoff import is_active, is_deferred
 from nodewright.model.capacity_buffer import ACTIVE_CAPACITY
 from nodewright.model.errors import ConfigError
@@ -33,6 +34,8 @@ from nodewright.planner.explain import (
 )
 
 _NAMED = 3
+_NAMESPACED = frozenset({"pod", "request", "buffer"})
+_DEFAULT_NAMESPACE = "default"
 RUNS = "runs"
 _REQUESTS_OFF = "requests are left alone: --enable-provisioning-requests is off"
 
@@ -104,13 +107,26 @@ _Ask = Callable[[DryRun, str], Explanation | None]
 
 
 def explain(dry_run: DryRun, kind: str, name: str) -> Explanation:
-    """Explain an object; ``kind`` is a key of ``KINDS``. Raise ConfigError for a name that does not exist."""
+    """Explain an object; ``kind`` is a key of ``KINDS``. Raise ConfigError for a name that does not exist.
+
+    A namespaced object without a namespace is looked for in namespace default, as kubectl does.
+    """
     ask, list_names = KINDS[kind]
-    found = ask(dry_run, name)
+    key = f"{_DEFAULT_NAMESPACE}/{name}" if kind in _NAMESPACED and "/" not in name else name
+    found = ask(dry_run, key)
     if found is None:
-        why = _why_left_alone(dry_run, kind, name)
-        raise ConfigError(why or f"there is no {kind} {printable(name)}{suggest(name, list_names(dry_run))}")
+        raise ConfigError(_why_left_alone(dry_run, kind, key) or _missing(kind, key, sorted(set(list_names(dry_run)))))
     return found
+
+
+def _missing(kind: str, key: str, known: Sequence[str]) -> str:
+    """Return that there is no such object, and where one of that name is, or which name is similar."""
+    namespace, slash, name = key.partition("/")
+    others = [one.partition("/")[0] for one in known if one.partition("/")[2] == name] if kind in _NAMESPACED else []
+    if not slash or not others:
+        return f"there is no {kind} {printable(key)}{suggest(key, known)}"
+    where = f"{'namespace' if len(others) == 1 else 'namespaces'} {name_some([*map(printable, others)])}"
+    return f"there is no {kind} {printable(name)} in namespace {printable(namespace)}; there is one in {where}"
 
 
 def _why_left_alone(dry_run: DryRun, kind: str, name: str) -> str:

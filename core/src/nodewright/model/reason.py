@@ -145,7 +145,6 @@ class Unremovable(msgspec.Struct, frozen=True, kw_only=True):
 class ScaleDownResult(StrEnum):
     """How scale-down planning ended; the names are CA's."""
 
-    ERROR = "ScaleDownError"
     NO_NODE_DELETED = "ScaleDownNoNodeDeleted"
     STARTED = "ScaleDownNodeDeleteStarted"
     NOT_TRIED = "ScaleDownNotTried"

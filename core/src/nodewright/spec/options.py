@@ -9,10 +9,12 @@ import msgspec
 
 from nodewright.model.duration import parse_duration
 from nodewright.model.errors import ConfigError
+from nodewright.model.printable import find_misfit
 
 T = TypeVar("T")
 
 _UNKNOWN_FIELD = re.compile(r"unknown field `(?P<field>.*?)`(?: - at `\$\.?(?P<path>.*?)`)?", re.DOTALL)
+_MISSING_FIELD = re.compile(r"Object missing required field `(?P<field>.*?)`(?: - at `\$\.?(?P<path>.*?)`)?", re.DOTALL)
 _AT_PATH = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<path>.*?)`)?$", re.DOTALL)
 _NO_CHOICE = "Invalid enum value"
 
@@ -31,7 +33,7 @@ def decode_options(raw: Mapping[str, Any], kind: type[T], source: str, dec_hook:
     try:
         return msgspec.convert(raw, kind, dec_hook=dec_hook)
     except (msgspec.ValidationError, ValueError) as error:
-        raise ConfigError(f"{source}: {_explain(str(error), kind)}") from error
+        raise ConfigError(f"{source}: {_explain(str(error), raw, kind, dec_hook)}") from error
 
 
 def decode_seconds(kind: type, raw: Any) -> Any:
@@ -46,14 +48,21 @@ def decode_seconds(kind: type, raw: Any) -> Any:
     return seconds
 
 
-def _explain(message: str, kind: type) -> str:
+def _explain(message: str, raw: object, kind: type, dec_hook: Decoder | None) -> str:
     unknown = _UNKNOWN_FIELD.search(message)
     if unknown is None:
+        missing = _MISSING_FIELD.fullmatch(message)
+        if missing is not None:
+            return (
+                f"{missing['path']}.{missing['field']}: is missing"
+                if missing["path"]
+                else f"{missing['field']}: is missing"
+            )
         found = _AT_PATH.match(message)
         what, path = (found["what"], found["path"]) if found else (message, None)
         if path and what.startswith(_NO_CHOICE):
-            what += _choices(kind, path.rpartition(".")[2])
-        return f"{path}: {what}" if path else what
+            return f"{path}: {what}{_choices(kind, path.rpartition('.')[2])}"
+        return str(find_misfit(raw, kind, dec_hook) or message)
     name = f"{unknown['path']}.{unknown['field']}" if unknown["path"] else unknown["field"]
     known = sorted({field.encode_name for field in _fields(kind)})
     near = difflib.get_close_matches(unknown["field"], known, n=1, cutoff=0.5)

@@ -26,6 +26,7 @@ def dump(write_dump: WriteDump) -> str:
         build_pod("lone", "1", node_name="n-0", owner=None),
         build_pod("web", "1500m", node_name="n-0"),
         *(build_pod(f"full-{n}", "3", node_name=f"n-{n}") for n in (1, 2)),
+        build_pod("agent", "10m", namespace="shop", node_name="n-1"),
         build_pod("small", "400m"),
         build_pod("huge", "64", owner=("ReplicaSet", "huge")),
     )
@@ -65,6 +66,9 @@ def test_json_stays_json_where_a_utilization_is_no_number(nodewright: Nodewright
     [
         ("node", "n-9", "there is no node n-9; did you mean n-"),
         ("pod", "default/wep", "there is no pod default/wep; did you mean default/web?"),
+        ("pod", "wep", "there is no pod default/wep; did you mean default/web?"),
+        ("pod", "agent", "there is no pod agent in namespace default; there is one in namespace shop"),
+        ("pod", "lab/agent", "there is no pod agent in namespace lab; there is one in namespace shop"),
         ("group", "dump/generel", "there is no group dump/generel; did you mean dump/general?"),
         ("node", "\x1b[31mx", "there is no node \\x1b[31mx"),
         ("nodes", "n-0", "'nodes' is not one of 'node', 'pod', 'group'"),
@@ -77,6 +81,12 @@ def test_what_is_not_there_is_one_sentence(
     assert (ended.code, ended.out) == (2, "")
     assert message in ended.err
     assert len(ended.err.splitlines()) == 1
+
+
+def test_an_object_without_a_namespace_is_looked_for_in_namespace_default(nodewright: Nodewright, dump: str) -> None:
+    assert (
+        nodewright("explain", "pod", "web", dump, *BY).out == nodewright("explain", "pod", "default/web", dump, *BY).out
+    )
 
 
 def test_a_dump_without_groups_is_refused(nodewright: Nodewright, dump: str) -> None:

@@ -82,6 +82,18 @@ def test_what_a_good_node_showed_is_remembered_when_the_group_is_empty() -> None
     assert template(world).node.allocatable["cpu"].value == 4
 
 
+def test_a_pod_of_a_daemon_set_has_the_metadata_of_its_template() -> None:
+    world = World()
+    world.add_group("g")
+    own = daemon_set("agent")
+    meta = structs.replace(own.spec.template.metadata, labels={"app": "agent"}, annotations={"checksum": "1"})
+    pod_template = structs.replace(own.spec.template, metadata=meta)
+    world.daemon_sets = [structs.replace(own, spec=structs.replace(own.spec, template=pod_template))]
+    [pod] = template(world).pods
+    assert (pod.metadata.labels, pod.metadata.annotations) == ({"app": "agent"}, {"checksum": "1"})
+    assert (pod.metadata.name, pod.metadata.namespace) == ("agent-pod", own.metadata.namespace)
+
+
 def test_a_description_gets_every_daemon_set_that_would_run() -> None:
     world = World()
     world.add_group("g", labels={"disk": "ssd"}, taints=[build_taint("dedicated")])

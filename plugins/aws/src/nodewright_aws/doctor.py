@@ -42,12 +42,13 @@ class Doctor:
     def examine(self, fleet: Fleet) -> tuple[Finding, ...]:
         """Return findings on permissions, then on each group.
 
-        Without region or credentials nothing is returned: the read of the cloud has reported that. Before the first
-        listing nothing is returned about missing groups.
+        Without region or credentials nothing else can be examined. Then that is the only finding, or none if the read of
+        the cloud has failed for it already. Before the first listing nothing is returned about missing groups.
         """
         answer = attempt(lambda: self._api.groups_named([_NOWHERE]))
         if isinstance(answer, ProviderError) and answer.code in (NO_CREDENTIALS, NO_REGION):
-            return ()
+            subject = "region" if answer.code == NO_REGION else "credentials"
+            return (Finding(level=_PROBLEM, subject=subject, message=str(answer)),) if fleet.was_read else ()
         groups = fleet.groups
         missing = (_missing(name) for name in self._selection.named if fleet.was_read and name not in groups)
         return (*self._permissions(list(groups.values())), *missing, *self._surroundings(groups.values()))

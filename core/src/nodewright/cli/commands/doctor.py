@@ -1,6 +1,6 @@
 """``nodewright doctor``: check the providers' permissions, and who else writes to their groups."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import click
@@ -70,7 +70,7 @@ def examine(client: ProviderClient, known: Iterable[Finding]) -> Examined:
     findings = list(known)
     try:
         client.refresh()
-        findings += _switched_off(client)
+        findings += (*_switched_off(client), *_no_groups(client))
     except ProviderError as error:
         findings.append(_problem("reading the cloud", error))
     try:
@@ -152,6 +152,17 @@ def _switched_off(client: ProviderClient) -> list[Finding]:
         for group in client.node_groups()
         for capability, reason in sorted(group.switched_off.items())
     ]
+
+
+def _no_groups(client: ProviderClient) -> Iterator[Finding]:
+    """Yield a warning if the provider has no node group: then nothing could be examined that belongs to a group."""
+    if not client.node_groups():
+        yield Finding(
+            level=FindingLevel.WARNING,
+            subject="node groups",
+            message="there is none: no permission was tried on a group, and nothing can be scaled",
+            remedy="name groups (--nodes), have them discovered (--node-group-auto-discovery), or check the provider's options",
+        )
 
 
 def _problem(subject: str, error: ProviderError) -> Finding:

@@ -67,8 +67,8 @@ SCHEMA = 1
 def command(settings: Settings, kind: str, name: str, dump: str | None, output: str, **given: Any) -> None:
     """Say why a node is kept, what happens to a pod, why a group does not grow, or the state of a request or buffer.
 
-    NAME is the name of a node, NAMESPACE/NAME of a pod, a ProvisioningRequest or a CapacityBuffer, or PROVIDER/ID of a
-    group. With DUMP, node groups and settings work as for nodewright plan. Without DUMP, the answer comes from the
+    NAME is the name of a node, NAMESPACE/NAME of a pod, a ProvisioningRequest or a CapacityBuffer (without NAMESPACE:
+    of namespace default), or PROVIDER/ID of a group. With DUMP, node groups and settings work as for nodewright plan. Without DUMP, the answer comes from the
     daemon at --debug-address. If no daemon answers, explain runs one loop without writes, on the cluster that
     --kubeconfig names or on the cluster of this pod. simulate --explain does the same in a simulation.
 

@@ -11,7 +11,7 @@ from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.estimator.binpacking import Template
 from nodewright.model.cluster import DaemonSet
 from nodewright.model.group import GroupRef
-from nodewright.model.meta import ObjectMeta, OwnerReference
+from nodewright.model.meta import OwnerReference
 from nodewright.model.node import DELETION_CANDIDATE_TAINT, HOSTNAME_LABEL, TO_BE_DELETED_TAINT, Node, Taint
 from nodewright.model.pod import Pod, Toleration
 from nodewright.model.settings import TemplateSettings
@@ -129,8 +129,7 @@ def _daemon_pod(daemon_set: DaemonSet) -> Pod:
     spec = replace(template.spec, tolerations=(*template.spec.tolerations, *_DAEMON_TOLERATIONS, *network))
     meta = daemon_set.metadata
     owner = OwnerReference(kind="DaemonSet", name=meta.name, uid=meta.uid, controller=True)
-    labels = template.metadata.labels
-    own = ObjectMeta(name=f"{meta.name}-pod", namespace=meta.namespace, labels=labels, owner_references=(owner,))
+    own = replace(template.metadata, name=f"{meta.name}-pod", namespace=meta.namespace, owner_references=(owner,))
     return Pod(metadata=own, spec=spec)
 
 
