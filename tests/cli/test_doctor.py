@@ -2,7 +2,9 @@
 
 import json
 import subprocess
+import threading
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -135,3 +137,44 @@ def test_without_a_provider_there_is_nothing_to_examine(command: Command) -> Non
     done = command("doctor")
     assert done.returncode == 2
     assert "--cloud-provider: doctor needs a provider to examine" in done.stderr
+
+
+class Refusing(BaseHTTPRequestHandler):
+    """An API server that refuses all, a long time ago."""
+
+    def do_GET(self) -> None:
+        """Refuse."""
+        self.send_response(403)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        assert timestamp is None
+        return "Mon, 02 Feb 2026 12:00:00 GMT"
+
+    def log_message(self, *_: object) -> None:
+        """Log nothing."""
+
+
+def test_a_machine_whose_clock_is_not_the_api_servers_is_a_warning(
+    command: Command, config: Callable[..., Path], tmp_path: Path
+) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    with HTTPServer(("127.0.0.1", 0), Refusing) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        config_file = {
+            "current-context": "here",
+            "clusters": [{"name": "here", "cluster": {"server": address}}],
+            "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}],
+            "users": [{"name": "me", "user": {"token": "secret"}}],
+        }
+        kubeconfig.write_text(yaml.safe_dump(config_file))
+        found = command("doctor", "--config", config(), f"--kubeconfig={kubeconfig}", "--output", "json")
+        server.shutdown()
+    assert found.returncode == 3, found.stderr
+    [finding] = [one for one in json.loads(found.stdout)["providers"][0]["findings"] if one["level"] == "warning"]
+    assert finding["subject"] == "the clock"
+    assert "ahead of the API server's" in finding["message"]
+    gone = command("doctor", "--config", config(), f"--kubeconfig={kubeconfig}")
+    assert gone.returncode == 0, "doctor examines clouds, and an API server that it does not reach says no time"

@@ -83,9 +83,13 @@ class Facts:
         return parse_duration(str(self.history.scenario.settings.get(flag, DEFAULTS.get(flag))))
 
     @cached_property
-    def has_clock_jumps(self) -> bool:
-        """Return whether the engine may take durations for others: by a tenth, or by anything where it restarts."""
-        return any(isinstance(event, JumpClock) for event in self.history.scenario.timeline)
+    def trusts_its_machine(self) -> bool:
+        """Return whether the engine has only its machine's clock, which jumps, and may take durations for others.
+
+        They are wrong by a tenth, and by anything where it restarts.
+        """
+        jumps = (event for event in self.history.scenario.timeline if isinstance(event, JumpClock))
+        return any(not jump.date_header for jump in jumps)
 
     @property
     def enforces_minimum(self) -> bool:

@@ -25,7 +25,7 @@ def check_removals(facts: Facts) -> Findings:
                     yield said(loop, write, f"{doomed} is removed although scale-down is off")
                 if doomed in write.occupied:
                     yield said(loop, write, f"pods run on {doomed}")
-                if not facts.has_clock_jumps:
+                if not facts.trusts_its_machine:
                     yield from _needed(facts, number, write, doomed)
 
 

@@ -1,4 +1,7 @@
-"""An API server whose clock is ahead of ours dates nodes in the future; everything ends as without (docs/adr/0026)."""
+"""An API server whose clock is ahead of ours, and whose responses have no date: its nodes are dated in the future.
+
+Everything ends as without (docs/adr/0026-steady-time.md).
+"""
 
 from typing import Any
 
@@ -17,7 +20,7 @@ SLOW = {**A, "ready_delay": "100h"}
 def behind(seconds: float, *groups: dict[str, Any], **settings: Any) -> Story:
     """A world that is so many seconds ahead of the engine's clock."""
     story = Story(*groups, settings=settings, minutes=180, start=START)
-    story.simulation.jump_clock(START, -seconds, None)
+    story.simulation.jump_clock(START, -seconds, None, has_dates=False)
     story.simulation.engine.restart(START + 0.5, down_seconds=0.5)
     return story
 

@@ -34,7 +34,6 @@ def test_without_jumps_it_tells_the_wall_clocks_time() -> None:
     for _ in range(1000):
         machine.passed += 7.7
         assert clock.now() == pytest.approx(machine.wall(), abs=1e-5)
-    assert clock.take_jump() == 0.0
 
 
 @pytest.mark.parametrize("jump", JUMPS)
@@ -77,15 +76,14 @@ def test_a_lasting_correction_is_followed_in_ten_times_its_length(jump: float) -
 
 
 @pytest.mark.parametrize("jump", JUMPS)
-def test_a_jump_is_told_once_there_and_once_back(jump: float) -> None:
+def test_a_clock_that_starts_takes_the_wall_clocks_time_over_at_once(jump: float) -> None:
     machine = Machine()
     clock = machine.clock()
-    machine.passed += 10.0
     machine.jumped = jump
-    assert [round(clock.take_jump()), clock.take_jump()] == [jump, 0.0]
-    machine.passed += 30.0
-    machine.jumped = 0.0
-    assert [round(clock.take_jump()), clock.take_jump()] == [-jump, 0.0]
+    clock.start()
+    assert clock.now() == machine.wall()
+    machine.passed += 10.0
+    assert clock.now() == machine.wall()
 
 
 def test_a_sleep_is_as_long_as_it_says() -> None:

@@ -164,7 +164,7 @@ def _add_happening(simulation: Simulation, happening: Happening) -> None:
         case ResumeWrites():
             simulation.pause(happening.at, 0)
         case JumpClock():
-            simulation.jump_clock(happening.at, happening.by, happening.lasts)
+            simulation.jump_clock(happening.at, happening.by, happening.lasts, has_dates=happening.date_header)
 
 
 def _add_death(simulation: Simulation, happening: Crash | Restart | Kill) -> None:

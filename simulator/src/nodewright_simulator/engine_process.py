@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from nodewright.adapters.clocks import SteadyClock, VirtualClock
+from nodewright.adapters.server_time import ServerTime
 from nodewright.engine.autoscaler import Autoscaler
 from nodewright.model.clock import Clock
 from nodewright_simulator.agenda import Agenda
@@ -153,28 +154,58 @@ class EngineLife:
 _STEP_SECONDS = 0.01
 
 
-class EngineClock:
-    """What time it is for the engine, beside the ``true`` time, which is that of the clouds and the cluster."""
+class _MachineClock:
+    """Implements Clock: the wall clock of the engine's machine, ``ahead`` of the true time."""
 
     def __init__(self, true: VirtualClock) -> None:
         self._true = true
-        self._ahead = 0.0
-        self._jumps = False
+        self.ahead = 0.0
+
+    def now(self) -> float:
+        return self._true.now() + self.ahead
+
+    def sleep(self, seconds: float) -> None:
+        self._true.sleep(seconds)
+
+
+class EngineClock:
+    """What time it is for the engine, beside the ``true`` time, which is that of the clouds and the cluster.
+
+    The API server's responses tell the true time, unless they have no date.
+    """
+
+    def __init__(self, true: VirtualClock) -> None:
+        self._true = true
+        self._machine = _MachineClock(true)
+        self._server = self._meet_server()
+        self._jumps, self._has_dates = False, True
         self._ours: Clock = true
 
-    def expect_jumps(self) -> None:
+    def expect_jumps(self, *, has_dates: bool) -> None:
         """Before the first engine starts; without jumps its time is exactly the true one."""
         self._jumps = True
+        self._has_dates &= has_dates
 
     def jump(self, seconds: float) -> None:
         """Set the wall clock."""
-        self._ahead += seconds
+        self._machine.ahead += seconds
 
     def start(self) -> Clock:
-        """Return the clock of an engine that starts now."""
+        """Return the clock of an engine that starts now, and has read its state from the API server."""
         if self._jumps:
-            self._ours = SteadyClock(lambda: self._true.now() + self._ahead, self._true.now, self._true.sleep)
+            self._server = self._meet_server()
+            self.hear()
+            self._ours = SteadyClock(self._server.now, self._true.now, self._true.sleep)
         return self._ours
+
+    def _meet_server(self) -> ServerTime:
+        # Simulations begin in 1970.
+        return ServerTime(self._machine, self._true.now, oldest=-math.inf)
+
+    def hear(self) -> None:
+        """Let the API server respond to the engine."""
+        # A header tells whole seconds: this one holds for the second around now, of which now is the best guess.
+        self._server.hear(self._true.now() - 0.5 if self._has_dates else None, self._true.now())
 
     def true_time(self, when: float) -> float:
         """Return when the engine's clock will say so, by the true time, as far as its pace is known."""

@@ -285,6 +285,12 @@ class JumpClock(Happening, frozen=True, kw_only=True, tag="jump_clock"):
     lasts: Annotated[TimeSpan | None, Help("After what time it is set right again. Without it: never.")] = (
         msgspec.field(name="for", default=None)
     )
+    date_header: Annotated[
+        bool,
+        Help(
+            "Whether responses of the API server tell its time, throughout the run. Without it the engine's machine does."
+        ),
+    ] = True
 
 
 Event = (

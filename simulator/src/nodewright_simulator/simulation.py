@@ -218,9 +218,12 @@ class Simulation:
         self.agenda.at(at, lambda moment: fill(moment, full=True))
         self.agenda.at(at + seconds, lambda moment: fill(moment, full=False))
 
-    def jump_clock(self, at: float, by: float, lasts: float | None) -> None:
-        """Move the wall clock of the engine's machine, for so long or for good."""
-        self._engine_clock.expect_jumps()
+    def jump_clock(self, at: float, by: float, lasts: float | None, *, has_dates: bool = True) -> None:
+        """Move the wall clock of the engine's machine, for so long or for good.
+
+        ``has_dates``: the API server's responses tell its time, at any moment of this run.
+        """
+        self._engine_clock.expect_jumps(has_dates=has_dates)
         self.agenda.at(at, lambda _: self._engine_clock.jump(by))
         if lasts is not None:
             self.agenda.at(at + lasts, lambda _: self._engine_clock.jump(-by))
@@ -321,6 +324,7 @@ class Simulation:
         Daemon(hosted, self._clock, waits, may_go_on=lambda: self._clock.now() < end, on_report=lambda _: None).run()
 
     def _loop(self, *, known_pods_only: bool = False) -> LoopReport | None:
+        self._engine_clock.hear()
         report = self.engine.work(lambda engine: engine.run_once(known_pods_only=known_pods_only))
         engine = self.engine.alive
         if report is None or engine is None:

@@ -93,13 +93,19 @@ def violation_events(violations: Iterable[PlanViolation]) -> Iterator[Event]:
         yield _of_status("PlanViolation", message, WARNING)
 
 
-def wall_clock_event(seconds: float) -> Event:
-    """Return the event of a wall clock that was set while the process ran, by ``seconds`` (negative: back)."""
+def wall_clock_event(whose: str, seconds: float, *, is_used: bool) -> Event:
+    """Return the event of a clock that was set while the process ran, by ``seconds`` (negative: back).
+
+    ``is_used``: it is the clock that the daemon follows.
+    """
     way = "forward" if seconds > 0 else "back"
-    message = (
-        f"The wall clock jumped {way} by {format_duration(round(abs(seconds)))}. Durations are not affected. Times in the "
-        "status and in saved state approach the new time by a tenth of the time that passes; a restart takes it over at once"
+    effect = (
+        "Durations are not affected. Other times approach the new time by a tenth of the time that passes; a restart takes "
+        "it over at once"
+        if is_used
+        else "Only the log follows: the API server's time is used"
     )
+    message = f"{whose[0].upper()}{whose[1:]} jumped {way} by {format_duration(round(abs(seconds)))}. {effect}"
     return _of_status("WallClockJumped", message, WARNING)
 
 

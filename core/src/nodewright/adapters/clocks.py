@@ -6,14 +6,12 @@ from collections.abc import Callable
 
 # A correction of the wall clock is followed by running that much faster or slower.
 FOLLOWS = 0.1
-# Smaller corrections of the wall clock are normal and not reported.
-_JUMP_SECONDS = 2.0
 
 
 class SteadyClock:
     """Implements Clock: wall time at the start and the time that has passed since, from any thread.
 
-    ``wall`` is the time of day, which an operator or NTP may set; ``elapsed`` only goes on. The difference between the two is made
+    ``wall`` is the time of day, which may be corrected; ``elapsed`` only goes on. The difference between the two is made
     up for by running a tenth faster or slower: no duration is wrong by more than a tenth.
     """
 
@@ -24,7 +22,11 @@ class SteadyClock:
         self._lock = threading.Lock()
         # The time that was told last, and what ``elapsed`` said then.
         self._last = (wall(), elapsed())
-        self._apart = self._last[0] - self._last[1]
+
+    def start(self) -> None:
+        """Take the wall clock's time over at once, also an earlier one. Call it before anything depends on this clock."""
+        with self._lock:
+            self._last = (self._wall(), self._elapsed())
 
     def now(self) -> float:
         """Seconds since the Unix epoch; never less than before."""
@@ -45,12 +47,6 @@ class SteadyClock:
     def behind(self) -> float:
         """Seconds by which the wall clock is ahead of this one; negative: this one is ahead."""
         return self._wall() - self.now()
-
-    def take_jump(self) -> float:
-        """Return by how many seconds the wall clock jumped since the last call, 0 where it did not."""
-        apart = self._wall() - self._elapsed()
-        jump, self._apart = apart - self._apart, apart
-        return jump if abs(jump) >= _JUMP_SECONDS else 0.0
 
 
 class SystemClock:

@@ -27,6 +27,11 @@ class Front(BaseHTTPRequestHandler):
     """Puts ``api`` on the wire."""
 
     api: ApiServer
+    has_dates = True
+
+    def send_response(self, code: int, message: str | None = None) -> None:
+        """Send a date, or none."""
+        super().send_response(code, message) if self.has_dates else self.send_response_only(code, message)
 
     def _answer(self) -> None:
         address = urlsplit(self.path)
@@ -108,8 +113,13 @@ def server() -> ApiServer:
 
 
 @pytest.fixture
-def address(server: ApiServer) -> Iterator[str]:
-    handler = type("FrontOfOne", (Front,), {"api": server})
+def has_dates() -> bool:
+    return True
+
+
+@pytest.fixture
+def address(server: ApiServer, has_dates: bool) -> Iterator[str]:
+    handler = type("FrontOfOne", (Front,), {"api": server, "has_dates": has_dates})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as front:
         threading.Thread(target=front.serve_forever, args=(0.01,), daemon=True).start()
         yield f"http://127.0.0.1:{front.server_port}"
@@ -151,11 +161,12 @@ def running(folder: Path, address: str, wall: WallClock, log: Log) -> Iterator[N
             thread.join(PATIENCE)
 
 
+@pytest.mark.parametrize("has_dates", [True, False])
 @pytest.mark.parametrize(("jump", "way"), [(DAY, "forward by 24h"), (-DAY, "back by 24h")])
 def test_a_jump_of_the_wall_clock_is_told_once(
-    server: ApiServer, address: str, tmp_path: Path, jump: float, way: str
+    server: ApiServer, address: str, tmp_path: Path, jump: float, way: str, has_dates: bool
 ) -> None:
-    """In an event and in the log, which show the time of day; the loops go on as before."""
+    """In an event and in the log; the loops go on as before. The event shows the API server's time, if that is known."""
     wall, log = WallClock(), Log()
     with running(tmp_path, address, wall, log):
         before = format_moment(wall.now() + jump)
@@ -163,10 +174,29 @@ def test_a_jump_of_the_wall_clock_is_told_once(
         told = log.wait_for(event="WallClockJumped")
         after = told["loop"]
         log.wait_for(message="loop", loop=f"{after.rpartition('-')[0]}-{int(after.rpartition('-')[2]) + 2}")
-    assert f"The wall clock jumped {way}." in told["message"]
+    assert f"This machine's clock jumped {way}. " in told["message"]
+    assert ("the API server's time is used" in told["message"]) == has_dates
     assert told["time"] >= before
     assert [line["loop"] for line in log.lines() if line.get("event") == "WallClockJumped"] == [after]
     events = [held for path, held in server.objects.items() if "/events/" in path]
     (event,) = [held for held in events if held["reason"] == "WallClockJumped"]
     assert (event["type"], event["message"]) == ("Warning", told["message"])
-    assert event["lastTimestamp"] >= before
+    shown = SystemClock().now() + (0 if has_dates else jump)
+    assert format_moment(shown - PATIENCE) <= event["lastTimestamp"] <= format_moment(shown + PATIENCE)
+
+
+@pytest.mark.parametrize("has_dates", [True, False])
+@pytest.mark.parametrize("ahead", [DAY, -DAY])
+def test_a_daemon_whose_machine_has_a_wrong_clock_starts_with_the_api_servers_time(
+    address: str, tmp_path: Path, ahead: float, has_dates: bool
+) -> None:
+    """The ids of loops begin with the time by which it decides. Without dates it has only the machine's time, and says so."""
+    wall, log = WallClock(), Log()
+    wall.ahead = ahead
+    with running(tmp_path, address, wall, log):
+        started = float(log.wait_for(message="loop")["loop"].rpartition("-")[0])
+    wrong = started - SystemClock().now()
+    assert wrong == pytest.approx(0.0 if has_dates else ahead, abs=PATIENCE)
+    [told] = [line["message"] for line in log.lines() if line["message"].startswith("the clock: ")]
+    apart = "ahead of the API server's, whose" if ahead > 0 else "behind the API server's, whose"
+    assert (apart if has_dates else "have no Date header: this machine's clock is used, unchecked") in told

@@ -65,6 +65,7 @@ class Caches:
     """Every kind, kept current by threads of its own from ``start`` to ``stop``.
 
     ``on_unschedulable`` is called, in one of those threads, when the scheduler has just found no place for a pod.
+    ``clock`` is for durations, ``wall`` for the API server's times; by default it is the same.
     """
 
     def __init__(
@@ -74,8 +75,11 @@ class Caches:
         random: Random,
         options: CacheOptions,
         on_unschedulable: Callable[[], None] = lambda: None,
+        *,
+        wall: Clock | None = None,
     ) -> None:
         self._clock = clock
+        self._wall = wall or clock
         self._on_unschedulable = on_unschedulable
         # When each pod that was told of lately was found unschedulable: the Pod reflector's thread alone uses it.
         self._told: dict[str, float] = {}
@@ -150,7 +154,7 @@ class Caches:
 
     def _see_pod(self, pod: Pod) -> None:
         """Tell of a pod once each time that the scheduler finds no place for it: its other updates are no arrivals."""
-        now = self._clock.now()
+        now = self._wall.now()
         since = unschedulable_since(pod)
         if since is None or since + _FRESH_SECONDS < now or self._told.get(pod.metadata.uid) == since:
             return

@@ -7,6 +7,8 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from datetime import UTC
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -22,6 +24,7 @@ from urllib3.exceptions import HTTPError
 from yaml import YAMLError
 
 from nodewright.adapters.kube.api import ApiError, Lines, Request, read_status
+from nodewright.adapters.server_time import ServerTime
 from nodewright.model.errors import ConfigError
 from nodewright.model.printable import printable
 
@@ -173,11 +176,16 @@ _UNAUTHORIZED = 401
 
 
 def connect(
-    *, kubeconfig: str = "", server: str = "", user_agent: str = "nodewright", pod: PodEnvironment = THIS_POD
+    *,
+    kubeconfig: str = "",
+    server: str = "",
+    user_agent: str = "nodewright",
+    pod: PodEnvironment = THIS_POD,
+    time: ServerTime | None = None,
 ) -> "Connection":
     """Connect to the API server that ``kubeconfig`` names; without it to the cluster around ``pod``, else to kubectl's choice.
 
-    ``server`` overrides the address alone. Raise ConfigError.
+    ``server`` overrides the address alone. ``time`` is told the date of each response. Raise ConfigError.
     """
     if server and not server.startswith(_SCHEMES):
         raise ConfigError(f"--kubernetes: {printable(server)} is no address like https://10.0.0.1:6443")
@@ -188,7 +196,7 @@ def connect(
             found.configuration.host = server
         return found
 
-    return Connection(load(), load, user_agent)
+    return Connection(load(), load, user_agent, time)
 
 
 class _Session(NamedTuple):
@@ -213,8 +221,11 @@ class Connection:
     expiry. ``load`` is then asked again and, if it finds others, the call is sent once more.
     """
 
-    def __init__(self, credentials: Credentials, load: Callable[[], Credentials], user_agent: str) -> None:
+    def __init__(
+        self, credentials: Credentials, load: Callable[[], Credentials], user_agent: str, time: ServerTime | None
+    ) -> None:
         self._load = load
+        self._time = time
         self._user_agent = user_agent
         self._lock = threading.Lock()
         self._session = _open_session(credentials)
@@ -280,8 +291,9 @@ class Connection:
 
     def _ask(self, session: _Session, request: Request, token: str) -> urllib3.BaseHTTPResponse:
         query = f"?{urlencode(request.query)}" if request.query else ""
+        asked = self._time.elapsed() if self._time is not None else 0.0
         try:
-            return session.pool.request(
+            reply = session.pool.request(
                 request.method,
                 f"{self.server}{request.path}{query}",
                 body=request.body,
@@ -292,6 +304,9 @@ class Connection:
             )
         except HTTPError as error:
             raise _no_answer(request, error) from None
+        if self._time is not None:
+            self._time.hear(_date(reply.headers), asked)
+        return reply
 
     def _headers(self, request: Request, token: str) -> dict[str, str]:
         headers = {"Accept": "application/json", "User-Agent": self._user_agent}
@@ -345,6 +360,19 @@ def _patience(text: str) -> float:
         return min(max(0.0, float(text)), _LONGEST_PATIENCE)
     except ValueError:
         return 0.0
+
+
+def _date(headers: Mapping[str, str]) -> float | None:
+    """Return when the API server made a response, in seconds since the epoch; None: it does not say.
+
+    A response with an age comes from a cache on the way. The API server made it at some other time.
+    """
+    if "Age" in headers:
+        return None
+    try:
+        return parsedate_to_datetime(headers.get("Date", "")).replace(tzinfo=UTC).timestamp()  # GMT, as HTTP demands
+    except (ValueError, OverflowError):
+        return None
 
 
 def _no_answer(request: Request, error: Exception) -> ApiError:

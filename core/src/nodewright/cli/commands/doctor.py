@@ -1,14 +1,17 @@
 """``nodewright doctor``: check the providers' permissions, and who else writes to their groups."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import click
 import msgspec
 from rich.console import Console
 
-from nodewright.adapters.clocks import SystemClock
+from nodewright.adapters.clocks import BootClock, SystemClock
+from nodewright.adapters.kube.api import ApiError, Request
 from nodewright.adapters.provider import ProviderClient
+from nodewright.adapters.server_time import ServerTime
 from nodewright.cli.connect import Connector
 from nodewright.cli.price_findings import find_price_findings
 from nodewright.cli.screen import count, make_console, make_table, output_option, safe, write_json
@@ -20,6 +23,8 @@ from nodewright.model.settings import Settings
 from nodewright.spec.diagnosis import ApiCalls, Finding, FindingLevel
 
 ALL_WELL, WARNED, BROKEN = 0, 3, 4
+# An API server that does not respond is none of doctor's findings.
+_CLUSTER_SECONDS = 5.0
 _STYLES = {FindingLevel.OK: "green", FindingLevel.WARNING: "yellow", FindingLevel.PROBLEM: "red"}
 _WORST_FIRST = (FindingLevel.PROBLEM, FindingLevel.WARNING, FindingLevel.OK)
 
@@ -43,6 +48,8 @@ class Examined(msgspec.Struct, frozen=True, kw_only=True):
 def command(settings: Settings, output: str, policy_only: bool) -> int:
     """Examine the configured providers: the permission for each capability, and other writers of their groups.
 
+    Where an API server is reached, doctor also compares this machine's clock with it.
+
     Doctor only reads; it changes nothing in any cloud. It prints why a capability does not work, and the smallest
     sufficient policy.
 
@@ -55,8 +62,8 @@ def command(settings: Settings, output: str, policy_only: bool) -> int:
         for client in clients:
             click.echo(client.minimal_policy() or f"provider {client.name} names no minimal permissions")
         return ALL_WELL
-    idle = _flags_without_effect(settings, clients)
-    examined = [examine(client, idle) for client in clients]
+    known = (*_flags_without_effect(settings, clients), *_clocks_apart(settings))
+    examined = [examine(client, known) for client in clients]
     examined = _with_prices(examined, find_price_findings(settings, clients, SystemClock().now()))
     if output == "json":
         write_json(as_json(examined))
@@ -137,6 +144,26 @@ def _unknown_gpu_types(settings: Settings, clients: Sequence[ProviderClient]) ->
         for kind in wanted
         if kind not in listed
     )
+
+
+def _clocks_apart(settings: Settings) -> tuple[Finding, ...]:
+    """Return a warning if this machine's clock is not the API server's; none where no API server is reached."""
+    # The client of the API server is slow to import; --policy does without.
+    from nodewright.adapters.kube.connection import connect  # noqa: PLC0415
+
+    cluster, time = settings.cluster, ServerTime(SystemClock(), BootClock().now)
+    try:
+        api = connect(
+            kubeconfig=cluster.kubeconfig, server=cluster.kubernetes, user_agent=cluster.user_agent, time=time
+        )
+    except ConfigError:
+        return ()
+    with suppress(ApiError):  # a refusal has a date too
+        api.send(Request(method="GET", path="/version", timeout=_CLUSTER_SECONDS))
+    problem = time.problem()
+    remedy = "see what sets this machine's clock, and what changes responses on their way from the API server"
+    warning = Finding(level=FindingLevel.WARNING, subject="the clock", message=problem, remedy=remedy)
+    return (warning,) if problem else ()
 
 
 def _switched_off(client: ProviderClient) -> list[Finding]:

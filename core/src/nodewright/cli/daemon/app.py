@@ -1,13 +1,13 @@
 """The daemon while it runs; build.py makes its parts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
 from types import TracebackType
 from typing import Self
 
-from nodewright.actuation import Pause, wall_clock_event
+from nodewright.actuation import Event, Pause, wall_clock_event
 from nodewright.adapters.clocks import BootClock, SteadyClock, ThreadAlarm
 from nodewright.adapters.kube.api import GuardedApi, MeteredApi
 from nodewright.adapters.kube.caches import Caches
@@ -19,6 +19,7 @@ from nodewright.adapters.logs import ConditionLog, JsonLog
 from nodewright.adapters.metrics import Metrics, ProviderCalls
 from nodewright.adapters.prices_file import PricesFile
 from nodewright.adapters.provider import ProviderClient
+from nodewright.adapters.server_time import JumpWatch, ServerTime
 from nodewright.adapters.web import HealthCheck, WebServer
 from nodewright.cli.daemon.debug_server import DebugServer
 from nodewright.cli.daemon.leader_state import LeaderState
@@ -84,12 +85,14 @@ class CallMeter:
 class ProcessParts:
     """What belongs to this process: its log, clocks, source of randomness, settings file and file of prices.
 
-    ``clock`` is steady: decisions and waiting use it. ``wall`` shows the time of day in logs, events and the lease.
+    ``clock`` is steady: decisions and waiting use it. It follows ``wall``, the API server's time, which events and the lease
+    show; logs show the ``machine``'s.
     """
 
     log: JsonLog
     conditions: ConditionLog
-    wall: Clock
+    machine: Clock
+    wall: ServerTime
     boot: BootClock
     clock: SteadyClock
     alarm: ThreadAlarm
@@ -143,6 +146,25 @@ class EngineParts:
     def only_looks(self) -> bool:
         """Return whether this process writes nothing anywhere."""
         return self.dry_run is not None
+
+
+class ClockReports:
+    """Tells once of each jump of the machine's clock and of the API server's, and while they do not agree."""
+
+    def __init__(self, process: ProcessParts) -> None:
+        self._process = process
+        self._machine = JumpWatch(process.machine.now, process.boot.now)
+        self._server = JumpWatch(process.wall.now, process.boot.now)
+
+    def take(self) -> Iterator[Event]:
+        """Yield an event for each jump since the last call; call it once before each loop."""
+        wall = self._process.wall
+        self._process.conditions.see("the clock", wall.problem())
+        by_machine, by_server = self._machine.take(), self._server.take()
+        if by_machine:
+            yield wall_clock_event("this machine's clock", by_machine, is_used=not wall.is_heard)
+        if by_server and wall.is_heard:
+            yield wall_clock_event("the API server's clock", by_server, is_used=True)
 
 
 class DaemonApp:
@@ -215,9 +237,11 @@ class DaemonApp:
 
         With ``once`` run one loop and wait for what it began.
         """
-        if not self._wait_synced() or not self._cluster.leader.begin(
-            self._process.reloader.settings.leader.leader_elect_resource_name
-        ):
+        if not self._wait_synced():
+            return self.last_report
+        # The API server has told its time, and nothing was decided yet.
+        self._process.clock.start()
+        if not self._cluster.leader.begin(self._process.reloader.settings.leader.leader_elect_resource_name):
             return self.last_report
         self._report.health.begin()
         if self._cluster.status is not None:
@@ -229,7 +253,7 @@ class DaemonApp:
             self._process.alarm,
             may_go_on=self._may_go_on,
             on_report=self._take,
-            before_loop=partial(self._prepare, autoscaler),
+            before_loop=partial(self._prepare, autoscaler, ClockReports(self._process)),
         )
         if self._engine.once:
             daemon.run_one()
@@ -252,12 +276,11 @@ class DaemonApp:
             return False
         return not self._stopping
 
-    def _prepare(self, autoscaler: Autoscaler) -> None:
-        """Prepare the next loop: report a jump of the wall clock, and take over settings that may change while running."""
+    def _prepare(self, autoscaler: Autoscaler, clocks: "ClockReports") -> None:
+        """Prepare the next loop: report jumps of the clocks, and take over settings that may change while running."""
         self.log.loop = autoscaler.next_loop
-        jump = self._process.clock.take_jump()
-        if jump:
-            self._cluster.events.record(wall_clock_event(jump))
+        for event in clocks.take():
+            self._cluster.events.record(event)
         change = self._process.reloader.look()
         if change is None:
             return

@@ -28,6 +28,7 @@ from nodewright.adapters.logs import ConditionLog, JsonLog, LoggedEvents
 from nodewright.adapters.metrics import Metrics, Sources
 from nodewright.adapters.prices_file import PricesFile
 from nodewright.adapters.provider import ProviderClient
+from nodewright.adapters.server_time import ServerTime
 from nodewright.adapters.web import HealthCheck, HealthLimits, Page, Pages, Query, WebServer
 from nodewright.cli.connect import Connector
 from nodewright.cli.daemon.app import CallMeter, ClusterParts, DaemonApp, EngineParts, ProcessParts, ReportParts
@@ -104,15 +105,17 @@ def build_daemon(source: SettingsSource, settings: Settings, options: DaemonOpti
 
 
 def _build_process(source: SettingsSource, settings: Settings, options: DaemonOptions, log: BinaryIO) -> ProcessParts:
-    # Logs, events and the lease show the time of day. Decisions and waiting use the steady clock.
-    wall, boot = options.wall, BootClock()
-    json_log = JsonLog(log, wall)
+    # Logs show the machine's time of day, events and the lease the API server's. Decisions and waiting use the steady clock.
+    machine, boot = options.wall, BootClock()
+    wall = ServerTime(machine, boot.now)
+    json_log = JsonLog(log, machine)
     reloader = watch_settings(source, settings)
     prices = PricesFile(lambda: reloader.settings.scale_up)
     prices.check()
     return ProcessParts(
         log=json_log,
         conditions=ConditionLog(json_log),
+        machine=machine,
         wall=wall,
         boot=boot,
         clock=SteadyClock(wall.now, boot.now, wall.sleep),
@@ -125,7 +128,9 @@ def _build_process(source: SettingsSource, settings: Settings, options: DaemonOp
 
 def _build_cluster(process: ProcessParts, settings: Settings, options: DaemonOptions) -> ClusterParts:
     cluster, looks = settings.cluster, options.only_looks
-    connection = connect(kubeconfig=cluster.kubeconfig, server=cluster.kubernetes, user_agent=cluster.user_agent)
+    connection = connect(
+        kubeconfig=cluster.kubeconfig, server=cluster.kubernetes, user_agent=cluster.user_agent, time=process.wall
+    )
     api = MeteredApi(connection)
     elects = settings.leader.leader_elect and not looks
     leadership = _make_leadership(process, api, settings, lambda: not store.exists()) if elects else None
@@ -180,7 +185,7 @@ def _make_caches(process: ProcessParts, api: MeteredApi, settings: Settings, *, 
         if process.reloader.settings.loop.frequent_loops_enabled:
             process.alarm.ring()
 
-    return Caches(api, process.clock, process.random, followed, see_unschedulable)
+    return Caches(api, process.boot, process.random, followed, see_unschedulable, wall=process.wall)
 
 
 def _connect_providers(

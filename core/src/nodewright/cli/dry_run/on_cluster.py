@@ -2,10 +2,11 @@
 
 from random import Random
 
-from nodewright.adapters.clocks import SystemClock
+from nodewright.adapters.clocks import BootClock, SystemClock
 from nodewright.adapters.kube.caches import CacheOptions, Caches, optional_kinds
 from nodewright.adapters.kube.connection import connect
 from nodewright.adapters.kube.dry_run import DryCluster
+from nodewright.adapters.server_time import ServerTime
 from nodewright.cli.connect import Connector
 from nodewright.cli.dry_run.dry_run import DryRun, plan_once
 from nodewright.expander.priority import CONFIG_MAP
@@ -23,19 +24,20 @@ def plan_cluster(settings: Settings, seed: int) -> DryRun:
     if not settings.providers:
         raise ConfigError("no node groups: give --cloud-provider, or providers: in --config")
     clock, random, cluster = SystemClock(), Random(seed), settings.cluster
-    api = connect(kubeconfig=cluster.kubeconfig, server=cluster.kubernetes, user_agent=cluster.user_agent)
+    wall = ServerTime(clock, BootClock().now)
+    api = connect(kubeconfig=cluster.kubeconfig, server=cluster.kubernetes, user_agent=cluster.user_agent, time=wall)
     followed = CacheOptions(
         namespace=cluster.namespace,
         config_maps=(CONFIG_MAP,),
         optional=optional_kinds(settings),
     )
-    caches = Caches(api, clock, random, followed)
+    caches = Caches(api, clock, random, followed, wall=wall)
     caches.start()
     try:
         if not caches.wait_synced(_SYNC_SECONDS):
             raise KubeApiError(caches.complaint(), retryable=True)
-        providers = Connector(clock=clock, seed=seed).connect_all(settings.providers)
+        providers = Connector(clock=wall, seed=seed).connect_all(settings.providers)
         reader = DryCluster(api, caches, max_age=cluster.max_cache_age)
-        return plan_once(reader, providers, settings, random, clock.now())
+        return plan_once(reader, providers, settings, random, wall.now())
     finally:
         caches.stop()

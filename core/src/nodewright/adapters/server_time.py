@@ -1,0 +1,112 @@
+"""The API server's time, as far as its responses tell it (docs/adr/0028-server-time.md)."""
+
+import threading
+from collections.abc import Callable
+
+from nodewright.model.clock import Clock
+from nodewright.model.duration import format_duration, format_moment
+
+DAY = 86400.0
+# This version was written later: 2026-01-01.
+OLDEST = 1767225600.0
+# A response that claims a time so far ahead was dated by something else than the API server.
+FARTHEST_AHEAD = 30 * DAY
+# A smaller difference between the two clocks is usual.
+_APART = 5.0
+
+
+class ServerTime:
+    """Implements Clock: the API server's time, and until a response tells it that of the machine. For any thread.
+
+    ``machine`` is the machine's wall clock, which an operator or NTP may set. ``elapsed`` only goes on (seconds). No clock
+    that is right tells a time before ``oldest``.
+
+    A ``Date`` header has whole seconds, and a response takes its time: it leaves a range for the API server's time. A response
+    shifts what was taken for it no further than into that range, so that none makes it less exact.
+    """
+
+    def __init__(self, machine: Clock, elapsed: Callable[[], float], *, oldest: float = OLDEST) -> None:
+        self._machine = machine
+        self._elapsed = elapsed
+        self._oldest = oldest
+        self._lock = threading.Lock()
+        # The API server's time minus ``elapsed``; None until a response told it.
+        self._apart: float | None = None
+        self._is_dateless = False
+        # The last date that was not believed.
+        self._absurd: float | None = None
+
+    def now(self) -> float:
+        """Seconds since the Unix epoch."""
+        apart = self._apart
+        return self._machine.now() if apart is None else self._elapsed() + apart
+
+    def sleep(self, seconds: float) -> None:
+        self._machine.sleep(seconds)
+
+    @property
+    def is_heard(self) -> bool:
+        """Return whether a response has told the time."""
+        return self._apart is not None
+
+    def elapsed(self) -> float:
+        """Return the moment of a request, for ``hear``."""
+        return self._elapsed()
+
+    def hear(self, date: float | None, asked: float) -> None:
+        """Take the date of a response that has just come (whole seconds since the epoch; None: it had none)."""
+        came = self._elapsed()
+        with self._lock:
+            if date is None:
+                self._is_dateless = True
+                return
+            if not self._is_believable(date):
+                self._absurd = date
+                return
+            self._absurd = None
+            earliest, latest = date - came, date + 1.0 - asked
+            if self._apart is None:
+                by_machine = self._machine.now() - came
+                middle = (earliest + latest) / 2
+                self._apart = by_machine if earliest <= by_machine <= latest else middle
+            self._apart = min(latest, max(earliest, self._apart))
+
+    def _is_believable(self, date: float) -> bool:
+        """Return whether the API server's clock may have told that date."""
+        if date < self._oldest:
+            return False
+        now = self.now()
+        # A machine whose clock was never set is corrected by any number of years.
+        return date - now <= FARTHEST_AHEAD or (self._apart is None and now < self._oldest)
+
+    def problem(self) -> str:
+        """Return what an operator should know about the clocks; empty: they agree, or nothing was heard yet."""
+        if self._absurd is not None:
+            used = "its earlier responses are" if self.is_heard else "this machine's clock is"
+            return f"the API server dates a response {format_moment(self._absurd)}, which cannot be: {used} used"
+        if self._apart is None:
+            unchecked = "the API server's responses have no Date header: this machine's clock is used, unchecked"
+            return unchecked if self._is_dateless else ""
+        ahead = self._machine.now() - self.now()
+        if abs(ahead) < _APART:
+            return ""
+        way = "ahead of" if ahead > 0 else "behind"
+        return f"this machine's clock is {format_duration(round(abs(ahead)))} {way} the API server's, whose time is used instead"
+
+
+class JumpWatch:
+    """Tells by how many seconds a clock was set, beside ``elapsed``, which only goes on."""
+
+    # Smaller corrections are normal and not reported.
+    LEAST = 2.0
+
+    def __init__(self, clock: Callable[[], float], elapsed: Callable[[], float]) -> None:
+        self._clock = clock
+        self._elapsed = elapsed
+        self._apart = clock() - elapsed()
+
+    def take(self) -> float:
+        """Return by how many seconds the clock jumped since the last call, 0 where it did not."""
+        apart = self._clock() - self._elapsed()
+        jump, self._apart = apart - self._apart, apart
+        return jump if abs(jump) >= self.LEAST else 0.0
