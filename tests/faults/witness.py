@@ -48,7 +48,8 @@ class Witness:
         self._answers: dict[str, dict[str, Any]] = {}
         self._limits: dict[str, tuple[int, int]] = {}
         self._has_groups = False
-        self._has_jumps = any(isinstance(event, JumpClock) for event in scenario.timeline)
+        jumps = (event for event in scenario.timeline if isinstance(event, JumpClock))
+        self._is_misled = any(not jump.date_header for jump in jumps)
         groups = scenario.providers["fake"]["groups"]
         self._telling = {group["name"] for group in groups if _SILENT not in group.get("switched_off", {})}
         self._last_ready: dict[str, float] = {}
@@ -131,7 +132,7 @@ class Witness:
     def _plan(self, state: ClusterState, settings: Settings, random: Random) -> tuple[Plan, PlanMemory]:
         nodes = self._nodes()
         # The engine's own clock may be wrong; the true one goes on while it reads.
-        began = self._clock.now() if self._has_jumps else state.now
+        began = self._clock.now() if self._is_misled else state.now
         joined = set(nodes)
         seen = {group: found for group in self._answers if (found := self._seen(group, joined)) is not None}
         self.history.loops.append(
