@@ -3,7 +3,7 @@
 import pytest
 
 from nodewright.model.group import GroupRef, Price
-from nodewright.model.price_book import Discount, PriceBook, Reservation, ReservedRow
+from nodewright.model.price_book import Discount, PriceBook, ReservedInstances, ReservedRow
 
 REF = GroupRef("aws", "workers")
 
@@ -79,7 +79,7 @@ def test_a_discount_is_taken_off_and_told() -> None:
 
 
 def test_a_reservation_of_the_zone_goes_first_and_rows_add_up() -> None:
-    assert BOOK.reservation("m5.large", "z1") == Reservation("m5.large@z1", 6)
-    assert BOOK.reservation("m5.large", "z2") == Reservation("m5.large", 3)
-    assert BOOK.reservation("m5.large", "") == Reservation("m5.large", 3)
+    assert BOOK.reservation("m5.large", "z1") == ReservedInstances("m5.large@z1", 6)
+    assert BOOK.reservation("m5.large", "z2") == ReservedInstances("m5.large", 3)
+    assert BOOK.reservation("m5.large", "") == ReservedInstances("m5.large", 3)
     assert BOOK.reservation("c5.large", "z1") is None

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from nodewright.model.group import GroupRef, MachineType, Price, make_template_node
-from nodewright.model.price_book import Discount, PriceBook, Reservation, ReservedRow
+from nodewright.model.price_book import Discount, PriceBook, ReservedInstances, ReservedRow
 from nodewright.observe.pricing import Pricing, price_types
 from nodewright.snapshot.observation import GroupSeen, ProviderSeen, paid_machines
 from nodewright.testkit import build_group, build_template
@@ -105,7 +105,7 @@ def test_reserved_machines_are_shared_by_groups_of_on_demand_machines_of_the_typ
         seen("other", listed(1.0), kind="c5.large", target=9),
         reserved=rows,
     )
-    shared = Reservation("m5.large", 5)
+    shared = ReservedInstances("m5.large", 5)
     assert {name: one.reserved for name, one in found.items()} == {
         "a": shared,
         "b": shared,
@@ -113,7 +113,7 @@ def test_reserved_machines_are_shared_by_groups_of_on_demand_machines_of_the_typ
         "other": None,
     }
     assert paid_machines(shared, found.values()) == 2
-    assert paid_machines(Reservation("m5.large", 2), found.values()) == 2
+    assert paid_machines(ReservedInstances("m5.large", 2), found.values()) == 2
     assert paid_machines(None, found.values()) == 0
     crowded = [replace(one, target=9) for one in found.values()]
     assert paid_machines(shared, crowded) == 0

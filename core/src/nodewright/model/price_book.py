@@ -18,11 +18,11 @@ Code = Annotated[str, Meta(pattern="^[A-Z]{3}$")]
 Name = Annotated[str, Meta(min_length=1)]
 
 
-class _Strict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _PriceFileEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     pass
 
 
-class PriceRow(_Strict, frozen=True, kw_only=True):
+class PriceRow(_PriceFileEntry, frozen=True, kw_only=True):
     """The price of a machine type, of a machine type in one zone, or of one node group."""
 
     type: Annotated[str, Help("The machine type, as the label node.kubernetes.io/instance-type of its nodes.")] = ""
@@ -37,7 +37,7 @@ class PriceRow(_Strict, frozen=True, kw_only=True):
     ] = None
 
 
-class Discount(_Strict, frozen=True, kw_only=True):
+class Discount(_PriceFileEntry, frozen=True, kw_only=True):
     """A discount on the prices that the provider states. It does not concern rows under prices."""
 
     family: Annotated[
@@ -53,7 +53,7 @@ class Discount(_Strict, frozen=True, kw_only=True):
         return kind.startswith(self.family) and not kind[len(self.family) :][:1].isalnum()
 
 
-class ReservedRow(_Strict, frozen=True, kw_only=True):
+class ReservedRow(_PriceFileEntry, frozen=True, kw_only=True):
     """On-demand machines that are paid whether or not they run: reserved instances, committed use, savings plans."""
 
     type: Annotated[Name, Help("The machine type.")]
@@ -61,7 +61,7 @@ class ReservedRow(_Strict, frozen=True, kw_only=True):
     count: Annotated[Annotated[int, Meta(ge=1)], Help("How many machines are paid.")]
 
 
-class PriceFile(_Strict, frozen=True, kw_only=True):
+class PriceFile(_PriceFileEntry, frozen=True, kw_only=True):
     """The file of --prices: what the operator pays. It goes before what providers state."""
 
     currencies: Annotated[
@@ -79,7 +79,7 @@ class PriceFile(_Strict, frozen=True, kw_only=True):
 Key = tuple[str, str, bool]
 
 
-class Reservation(msgspec.Struct, frozen=True):
+class ReservedInstances(msgspec.Struct, frozen=True):
     """Machines that are paid whether or not they run. Groups with the same ``name`` share the ``count``."""
 
     name: str
@@ -120,10 +120,10 @@ class PriceBook:
         source = f"{price.source}, less {discount.share:.0%}"
         return msgspec.structs.replace(price, per_hour=price.per_hour * (1 - discount.share), source=source)
 
-    def reservation(self, kind: str, zone: str) -> Reservation | None:
+    def reservation(self, kind: str, zone: str) -> ReservedInstances | None:
         """Return the paid machines of which those of a type in a zone are; a row with the zone goes before one without."""
         for place in (zone, "") if zone else ("",):
             counts = [row.count for row in self.reserved if (row.type, row.zone) == (kind, place)]
             if counts:
-                return Reservation(f"{kind}@{place}" if place else kind, sum(counts))
+                return ReservedInstances(f"{kind}@{place}" if place else kind, sum(counts))
         return None

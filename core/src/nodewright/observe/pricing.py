@@ -10,7 +10,7 @@ import msgspec
 from nodewright.model.group import GroupRef, MachineType, Price
 from nodewright.model.meta import Resources
 from nodewright.model.node import ZONE_LABEL, Node
-from nodewright.model.price_book import CURRENCY, PriceBook, Reservation
+from nodewright.model.price_book import CURRENCY, PriceBook, ReservedInstances
 from nodewright.snapshot.observation import GroupSeen, ProviderSeen
 
 TYPE_LABEL = "node.kubernetes.io/instance-type"
@@ -53,7 +53,9 @@ class Pricing:
         self._held = {ref: (groups[ref], seen) for ref, seen in priced.items()}
         return priced
 
-    def _with(self, seen: GroupSeen, price: Price | None, problem: str, reserved: Reservation | None) -> GroupSeen:
+    def _with(
+        self, seen: GroupSeen, price: Price | None, problem: str, reserved: ReservedInstances | None
+    ) -> GroupSeen:
         wanted = (price, problem, reserved)
         if (seen.price, seen.price_problem, seen.reserved) == wanted:
             return seen
@@ -104,7 +106,7 @@ def _price_type(provider: str, kind: MachineType, book: PriceBook) -> MachineTyp
     return kind if price == kind.price else msgspec.structs.replace(kind, price=price)
 
 
-def _reservation(seen: GroupSeen, price: Price | None, book: PriceBook) -> Reservation | None:
+def _reservation(seen: GroupSeen, price: Price | None, book: PriceBook) -> ReservedInstances | None:
     """Return the paid machines that machines of the group use; spot machines use none."""
     if not book.reserved or _is_spot(price or seen.listed_price):
         return None

@@ -22,7 +22,7 @@ Counted = tuple[str, DomainQuery]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Demand:
+class _CompiledTerms:
     """The compiled terms of an incoming pod: one query per topology key.
 
     ``wanted`` counts pods that all affinity terms select; ``unwanted`` counts pods that any anti-affinity term of the key
@@ -54,9 +54,9 @@ def _domains(key: str) -> Callable[[NodeTable], Ids]:
     return lambda table: table.labels(key)
 
 
-def _demand(pod: PodClass, namespaces: Namespaces) -> _Demand:
+def _demand(pod: PodClass, namespaces: Namespaces) -> _CompiledTerms:
     """Return the compiled terms, cached until the selected namespaces change."""
-    known: tuple[Namespaces, _Demand] | None = pod.compiled.get(_demand)
+    known: tuple[Namespaces, _CompiledTerms] | None = pod.compiled.get(_demand)
     if known is not None and known[0] is namespaces:
         return known[1]
     terms = terms_of(pod)
@@ -70,11 +70,11 @@ def _demand(pod: PodClass, namespaces: Namespaces) -> _Demand:
 
 def _compile(
     pod: PodClass, names: tuple[frozenset[str], ...], affinity: tuple[Term, ...], unwanted: tuple[Term, ...]
-) -> _Demand:
+) -> _CompiledTerms:
     def is_wanted(other: PodClass) -> bool:
         return all(term.is_about(other, NO_LABELS) for term in affinity)
 
-    return _Demand(
+    return _CompiledTerms(
         names=names,
         wanted=tuple((key, DomainQuery(_domains(key), is_wanted, _shortlist(affinity[:1]))) for key in _keys(affinity)),
         unwanted=tuple((key, _any_of(key, unwanted)) for key in _keys(unwanted)),
@@ -143,7 +143,7 @@ def _mask(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask | None:
     return found
 
 
-def _affinity_mask(snapshot: Snapshot, demand: _Demand, window: slice) -> Mask:
+def _affinity_mask(snapshot: Snapshot, demand: _CompiledTerms, window: slice) -> Mask:
     """Return a mask of the rows with every key of the affinity terms and wanted pods in each of these domains."""
     found: Mask = np.ones(window.stop - window.start, dtype=np.bool_)
     counted = [(snapshot.labels(key)[window], snapshot.domain_counts(query)) for key, query in demand.wanted]
@@ -170,7 +170,7 @@ def _explain(snapshot: Snapshot, pod: PodClass, row: int) -> Texts | None:
     return None
 
 
-def _has_wanted_pods(snapshot: Snapshot, demand: _Demand, labels: Mapping[str, str]) -> bool:
+def _has_wanted_pods(snapshot: Snapshot, demand: _CompiledTerms, labels: Mapping[str, str]) -> bool:
     if any(key not in labels for key, _ in demand.wanted):
         return False
     none_exists = not any(snapshot.domain_counts(query).total for _, query in demand.wanted)

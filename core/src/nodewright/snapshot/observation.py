@@ -24,7 +24,7 @@ from nodewright.model.group import (
 from nodewright.model.node import Node
 from nodewright.model.objects import ClusterObjects
 from nodewright.model.pod import Pod
-from nodewright.model.price_book import Reservation
+from nodewright.model.price_book import ReservedInstances
 from nodewright.model.provisioning_request import PodTemplate, ProvisioningClass, ProvisioningRequest
 from nodewright.model.removal import Removing
 from nodewright.snapshot.snapshot import Snapshot
@@ -91,7 +91,7 @@ class GroupSeen:
     listed_price: Price | None = None
     price: Price | None = None
     price_problem: str = ""
-    reserved: Reservation | None = None
+    reserved: ReservedInstances | None = None
     problem: str = ""
 
     @property
@@ -109,7 +109,7 @@ class GroupSeen:
         return tuple(one for one in self.instances or () if one.state != InstanceState.DELETING)
 
 
-def paid_machines(reserved: Reservation | None, groups: Iterable[GroupSeen]) -> int:
+def paid_machines(reserved: ReservedInstances | None, groups: Iterable[GroupSeen]) -> int:
     """Return how many of the paid machines no group uses: so many further machines cost nothing."""
     if reserved is None:
         return 0

@@ -12,7 +12,7 @@ from nodewright.model.meta import LabelSelector
 from nodewright.model.node import HOSTNAME_LABEL, ZONE_LABEL
 from nodewright.model.plan import Plan
 from nodewright.model.pod import Affinity, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
-from nodewright.model.price_book import Reservation
+from nodewright.model.price_book import ReservedInstances
 from nodewright.testkit import build_node, build_pod
 from nodewright.testkit.world import World, grown, ref
 
@@ -115,7 +115,7 @@ def test_a_zero_or_max_group_takes_no_part() -> None:
 
 def test_machines_that_are_paid_already_come_first() -> None:
     world = two_kinds()
-    world.groups[ref("both")] = replace(world.groups[ref("both")], reserved=Reservation("r", 1))
+    world.groups[ref("both")] = replace(world.groups[ref("both")], reserved=ReservedInstances("r", 1))
     plan = world.plan()
     assert grown(plan)["both"] == (0, 1)
     assert plan.scale_up.cost is not None

@@ -20,17 +20,17 @@ _Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 _Amount = str | int | float
 
 
-class _Strict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _GroupsFileEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     pass
 
 
-class TaintEntry(_Strict, frozen=True, kw_only=True):
+class TaintEntry(_GroupsFileEntry, frozen=True, kw_only=True):
     key: str
     value: str = ""
     effect: str = "NoSchedule"
 
 
-class GroupEntry(_Strict, frozen=True, kw_only=True):
+class GroupEntry(_GroupsFileEntry, frozen=True, kw_only=True):
     """One group. ``nodes`` are the labels by which its nodes in the dump are known.
 
     Its next node will look like those. A group that has none describes it: ``cpu``, ``memory`` and the rest.
@@ -57,7 +57,7 @@ class GroupEntry(_Strict, frozen=True, kw_only=True):
         return {name: amount for name, amount in given.items() if amount is not None}
 
 
-class GroupsFile(_Strict, frozen=True, kw_only=True):
+class GroupsFile(_GroupsFileEntry, frozen=True, kw_only=True):
     groups: tuple[GroupEntry, ...]
 
 

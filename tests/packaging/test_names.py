@@ -1,0 +1,28 @@
+"""A name says one thing: no class name of the core is defined twice, and none is a metaphor that was given up."""
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[2] / "core/src/nodewright"
+GIVEN_UP = frozenset(
+    {"Clerk", "Court", "Desk", "Docket", "Fate", "Gallery", "Ground", "Roll", "Roster", "Tenure", "Whereabouts"}
+)
+
+
+def find_classes() -> dict[str, list[str]]:
+    """Return the files that define each class."""
+    found = defaultdict[str, list[str]](list)
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                found[node.name].append(str(path.relative_to(SOURCE)))
+    return found
+
+
+def test_no_class_name_is_defined_twice() -> None:
+    assert {name: files for name, files in find_classes().items() if len(files) > 1} == {}
+
+
+def test_no_class_has_a_name_that_was_given_up() -> None:
+    assert {name.strip("_") for name in find_classes()} & GIVEN_UP == set()
