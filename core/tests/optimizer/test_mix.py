@@ -14,8 +14,8 @@ from nodewright.optimizer.mix import find_mix
 from nodewright.optimizer.problem import Bools, Mix, Problem
 
 
-def solved(problem: Problem, *, is_over: bool = False) -> Mix:
-    return find_mix(problem, find_values(problem), lambda: is_over)
+def solved(problem: Problem, *, time_used: float = 0.0) -> Mix:
+    return find_mix(problem, find_values(problem), lambda: time_used)
 
 
 def kinds_of(*kinds: tuple[float, float, float]) -> tuple[np.ndarray, np.ndarray]:
@@ -66,7 +66,7 @@ def test_pods_without_room_are_left() -> None:
 
 def test_the_first_mix_is_made_without_time_and_says_so() -> None:
     problem = problem_of({(3, 1): 40, (1, 3): 30, (2, 5): 20}, (16, 16, 4.1), (8, 16, 2.6), (4, 4, 1.1))
-    mix = solved(problem, is_over=True)
+    mix = solved(problem, time_used=1.0)
     assert mix.is_cut
     assert not faults(problem, mix)
     assert not any(mix.left)
@@ -81,11 +81,11 @@ def test_of_kinds_that_replace_each_other_the_first_counts_for_the_bound() -> No
 @given(problem=problems())
 def test_every_mix_is_right_and_not_below_the_bound(problem: Problem) -> None:
     values = find_values(problem)
-    mix = find_mix(problem, values, lambda: False)
+    mix = find_mix(problem, values, lambda: 0.0)
     assert not faults(problem, mix)
     assert not any(mix.left)
     assert values.bound <= mix.price * (1 + 1e-6)
-    assert find_mix(problem, values, lambda: False) == mix
+    assert find_mix(problem, values, lambda: 0.0) == mix
 
 
 @settings(deadline=None, max_examples=100)

@@ -14,7 +14,7 @@ from nodewright.optimizer.mix import find_mix
 
 problem = problem_of({(8, 1): 10, (1, 8): 10, (3, 3): 7}, (8, 8, 10.0), (8, 1, 6.0), (1, 8, 6.0))
 values = find_values(problem)
-mix = find_mix(problem, values, lambda: False)
+mix = find_mix(problem, values, lambda: 0.0)
 assert not is_installed()
 assert not faults(problem, mix) and not any(mix.left)
 assert 0 < values.bound <= mix.price, (values.bound, mix.price)

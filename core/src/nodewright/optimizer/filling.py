@@ -11,9 +11,14 @@ Filling = tuple[tuple[int, int], ...]
 
 
 class Filler:
-    """Fills empty nodes of a problem. Amounts are kept as plain Python numbers: they are faster for one node."""
+    """Fills empty nodes of a problem. Amounts are kept as plain Python numbers: they are faster for one node.
+
+    ``work``: how many classes were looked at so far.
+    """
 
     def __init__(self, problem: Problem) -> None:
+        self.work = 0
+        self._orders: dict[bytes, list[list[list[int]]]] = {}
         self._problem = problem
         self._free: list[list[int]] = problem.free.astype(np.int64).tolist()
         requests = problem.requests.astype(np.int64)
@@ -26,6 +31,12 @@ class Filler:
 
     def orders(self, values: Floats) -> list[list[list[int]]]:
         """Return for each kind the orders in which classes are tried: by value for their share of the node, and by size."""
+        key = values.tobytes()
+        if key not in self._orders:
+            self._orders[key] = self._sorted(values)
+        return self._orders[key]
+
+    def _sorted(self, values: Floats) -> list[list[list[int]]]:
         found = []
         for kind, classes in enumerate(self._classes):
             shares = self._shares[kind, classes]
@@ -42,6 +53,7 @@ class Filler:
         worth = 0.0
         chosen: Filling = ()
         for order in orders:
+            self.work += len(order)
             found, filling = self._fill(kind, order, left, values)
             if found > worth:
                 worth, chosen = found, filling

@@ -1,4 +1,4 @@
-"""Linear and integer programmes, solved by HiGHS (the extra ``nodewright[optimizer]``)."""
+"""Linear programmes, solved by HiGHS (the extra ``nodewright[optimizer]``)."""
 
 from collections.abc import Sequence
 from importlib import import_module
@@ -55,7 +55,6 @@ class Programme:
             self._solver.setOptionValue(*option)
         none = np.zeros(0)
         self._solver.addRows(len(lower), lower, upper, 0, np.zeros(len(lower), np.int32), none.astype(np.int32), none)
-        self._columns = 0
 
     def add(self, costs: Floats, most: Floats, columns: Sequence[Column]) -> None:
         """Add columns with these costs and upper bounds."""
@@ -64,7 +63,6 @@ class Programme:
         values = np.array([value for column in columns for _, value in column], dtype=np.float64)
         count = len(columns)
         self._solver.addCols(count, costs.astype(float), np.zeros(count), most, len(rows), starts, rows, values)
-        self._columns += count
 
     def solve(self) -> Solution | None:
         """Return the optimum; None if there is none within the limit of iterations."""
@@ -74,18 +72,3 @@ class Programme:
         found = self._solver.getSolution()
         objective = self._solver.getInfo().objective_function_value
         return Solution(np.array(found.col_value), np.array(found.row_dual), float(objective))
-
-    def solve_whole(self, nodes: int, start: Sequence[float]) -> Floats | None:
-        """Return the best whole-numbered values within so many nodes of the search tree, from ``start`` on; None: none."""
-        every = np.arange(self._columns, dtype=np.int32)
-        kinds = np.full(self._columns, highspy.HighsVarType.kInteger.value, dtype=np.uint8)
-        self._solver.changeColsIntegrality(self._columns, every, kinds)
-        for option in (("presolve", "on"), ("mip_max_nodes", nodes), ("mip_rel_gap", 1e-4)):
-            self._solver.setOptionValue(*option)
-        known = highspy.HighsSolution()
-        known.col_value = list(start)
-        self._solver.setSolution(known)
-        self._solver.run()
-        if self._solver.getInfo().primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
-            return None
-        return np.array(self._solver.getSolution().col_value)

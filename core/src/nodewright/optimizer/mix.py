@@ -7,7 +7,7 @@ the pattern programme (patterns.py), and by filling a few nodes anew.
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 
 import numpy as np
@@ -21,7 +21,13 @@ from nodewright.optimizer.problem import Floats, IsOver, Mix, Pattern, Problem
 _VAIN_TRIES = 300
 # So many nodes are filled anew at once.
 _ANEW = (2, 3, 4, 6, 9)
+# In so many ways are values shaken for that, besides the ways in which they are mixed.
+_SHAKEN = 6
 _MOST_ROUNDS = 12
+# No improvement is begun after so many classes were looked at: about half a second.
+_MOST_WORK = 3_000_000
+# This part of the time is for the pattern programme, the rest for filling a few nodes anew.
+_LATE = 0.7
 # Parts of the evened value that are tried; the first does best for many pods.
 _PARTS = (0.3, 0.15, 0.5, 0.0)
 _EPSILON = 1e-9
@@ -29,21 +35,26 @@ _EPSILON = 1e-9
 _TIDY = 8
 
 
-def find_mix(problem: Problem, values: Values, is_over: IsOver) -> Mix:
-    """Return the cheapest mix that is found before time is over. The first one is found in any case.
+def find_mix(problem: Problem, values: Values, time_used: Callable[[], float]) -> Mix:
+    """Return the cheapest mix that is found until ``time_used()`` is 1. The first one is found in any case.
 
-    Deterministic as long as time does not run out.
+    Deterministic as long as time does not run out. Where time stands still, as in a simulation, work is limited.
     """
     search = _Search(problem, values)
+
+    def is_over() -> bool:
+        return search.work > _MOST_WORK or time_used() >= 1.0
+
+    def is_late() -> bool:
+        return search.work > _MOST_WORK * _LATE or time_used() >= _LATE
+
     search.consider(search.greedy(values.mixed(_PARTS[0]), problem.pods, problem.rooms))
     for improve in (search.try_others, search.improve_by_programme):
         if search.is_proven:
             break
         if is_over():
             return search.mix(is_cut=True)
-        improve(is_over)
-    if not (search.is_proven or is_over()):
-        search.solve_whole()
+        improve(is_late)
     search.fill_anew(is_over)
     return search.mix(is_cut=False)
 
@@ -63,6 +74,10 @@ class _Search:
         self._cost = (sum(problem.pods), 0.0)
 
     @property
+    def work(self) -> int:
+        return self._filler.work
+
+    @property
     def is_proven(self) -> bool:
         """Return whether nothing can be cheaper."""
         unplaced, price = self._cost
@@ -71,21 +86,23 @@ class _Search:
     def mix(self, *, is_cut: bool) -> Mix:
         return Mix(tuple(sorted(self._best)), tuple(self._left), self._cost[1], is_cut)
 
-    def consider(self, plan: Sequence[Pattern]) -> bool:
-        """Keep a plan if it is better than the best so far; return whether it is."""
-        shrunk = self._shrunk(plan)
-        self._pool.update(dict.fromkeys((kind, filling) for kind, filling, _ in (*plan, *shrunk)))
-        left = self._left_after(shrunk)
-        cost = (sum(left), sum(self._prices[kind] * copies for kind, _, copies in shrunk))
+    def consider(self, fresh: Sequence[Pattern], kept: Sequence[Pattern] = ()) -> bool:
+        """Keep a plan if it is better than the best so far; return whether it is. ``kept``: its nodes of the best plan."""
+        shrunk = self._shrunk(fresh, kept)
+        self._pool.update(dict.fromkeys((kind, filling) for kind, filling, _ in (*fresh, *shrunk)))
+        plan = [*kept, *shrunk]
+        left = self._left_after(plan)
+        cost = (sum(left), sum(self._prices[kind] * copies for kind, _, copies in plan))
         if (cost[0], cost[1] + _EPSILON) >= self._cost:
             return False
-        self._best, self._left, self._cost = shrunk, left, cost
+        self._best, self._left, self._cost = _joined(plan), left, cost
         return True
 
     def greedy(self, values: Floats, pods: Sequence[int], rooms: Sequence[int]) -> list[Pattern]:
         """Buy the node that is worth most for its price until no pod is left, as many copies at once as pods last for."""
         left, room = list(pods), list(rooms)
-        worths, orders = values.tolist(), self._filler.orders(values)
+        worths = values.tolist()
+        orders = [[[one for one in order if left[one]] for order in held] for held in self._filler.orders(values)]
         waiting = []
         for kind, price in enumerate(self._prices):
             worth, filling = self._filler.best(kind, orders[kind], left, worths) if room[kind] > 0 else (0.0, ())
@@ -145,15 +162,11 @@ class _Search:
             if len(self._pool) == known:
                 return
 
-    def solve_whole(self) -> None:
-        """Choose whole numbers of the patterns seen so far, if there are few enough."""
-        programme = PatternProgramme(self._problem)
-        if programme.can_be_solved and programme.is_small(self._pool):
-            self.consider(self._rounded(programme.solve_whole(self._pool, self._best)))
-
     def fill_anew(self, is_over: IsOver) -> None:
         """Take some nodes out of the plan and buy for their pods anew, again and again."""
         random = Random(len(self._best))
+        choices = [self._values.mixed(part) for part in _PARTS]
+        choices += [choices[0] * np.array([random.uniform(0.7, 1.3) for _ in choices[0]]) for _ in range(_SHAKEN)]
         vain = 0
         while self._best and vain < _VAIN_TRIES and not (is_over() or self.is_proven):
             taken = self._choose_some(random, _ANEW[vain % len(_ANEW)])
@@ -163,10 +176,8 @@ class _Search:
                 if copies > taken.get(n, 0)
             ]
             left, rooms = self._left_after(kept), self._rooms_after(kept)
-            values = self._values.mixed(_PARTS[0])
-            if vain % 2:
-                values = values * np.array([random.uniform(0.7, 1.3) for _ in range(len(values))])
-            vain = 0 if self.consider([*kept, *self.greedy(values, left, rooms)]) else vain + 1
+            values = choices[vain % len(choices)]
+            vain = 0 if self.consider(self.greedy(values, left, rooms), kept) else vain + 1
 
     def _choose_some(self, random: Random, count: int) -> dict[int, int]:
         """Return how many copies of which patterns to fill anew: badly filled ones more often."""
@@ -181,10 +192,10 @@ class _Search:
                 taken[n] = taken.get(n, 0) + 1
         return taken
 
-    def _shrunk(self, plan: Sequence[Pattern]) -> list[Pattern]:
-        """Exchange each node for the cheapest kind that takes its pods; join equal patterns."""
+    def _shrunk(self, plan: Sequence[Pattern], kept: Sequence[Pattern]) -> list[Pattern]:
+        """Exchange each node for the cheapest kind that takes its pods; join equal patterns. ``kept`` nodes stay."""
         problem = self._problem
-        room = self._rooms_after(plan)
+        room = self._rooms_after([*plan, *kept])
         merged: dict[tuple[int, Filling], int] = {}
         for kind, filling, wanted in plan:
             copies = wanted
@@ -221,19 +232,6 @@ class _Search:
         parts = sorted(zip(self._pool, amounts, strict=False), key=lambda part: -(part[1] % 1.0))
         return self._within(((kind, filling, int(amount + 1e-6)) for (kind, filling), amount in parts))
 
-    def _rounded(self, whole: Iterable[Pattern]) -> list[Pattern]:
-        """Return patterns without the pods that are in them too often."""
-        left = list(self._problem.pods)
-        found = []
-        for kind, filling, copies in whole:
-            for _ in range(copies):
-                kept = tuple((one, min(count, left[one])) for one, count in filling if left[one])
-                for one, count in kept:
-                    left[one] -= count
-                if kept:
-                    found.append(Pattern(kind, kept, 1))
-        return found
-
     def _within(self, parts: Iterable[tuple[int, Filling, int]]) -> tuple[list[Pattern], list[int], list[int]]:
         left, rooms, found = list(self._problem.pods), list(self._problem.rooms), list[Pattern]()
         for kind, filling, wanted in parts:
@@ -257,3 +255,11 @@ class _Search:
         for kind, _, copies in plan:
             rooms[kind] -= copies
         return rooms
+
+
+def _joined(plan: Iterable[Pattern]) -> list[Pattern]:
+    """Return the plan with the copies of equal patterns together."""
+    copies: dict[tuple[int, Filling], int] = {}
+    for kind, filling, count in plan:
+        copies[kind, filling] = copies.get((kind, filling), 0) + count
+    return [Pattern(kind, filling, count) for (kind, filling), count in copies.items()]

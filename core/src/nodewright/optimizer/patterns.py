@@ -1,17 +1,14 @@
 """The pattern programme: how many copies of each pattern to buy (Gilmore and Gomory)."""
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import NamedTuple
 
 import numpy as np
 
 from nodewright.optimizer.filling import Filling
 from nodewright.optimizer.highs import Column, Programme, is_installed
-from nodewright.optimizer.problem import Floats, Pattern, Problem
-
-# The integer programme is solved for at most so many pods and patterns, within so many nodes of its search tree.
-_MOST_PODS, _MOST_PATTERNS, _TREE_NODES = 60, 800, 100
+from nodewright.optimizer.problem import Floats, Problem
 
 
 class Broken(NamedTuple):
@@ -34,9 +31,6 @@ class PatternProgramme:
         self._programme: Programme | None = None
         self._known = 0
 
-    def is_small(self, pool: Collection[tuple[int, Filling]]) -> bool:
-        return sum(self._problem.pods) <= _MOST_PODS and len(pool) <= _MOST_PATTERNS
-
     def solve(self, pool: Collection[tuple[int, Filling]]) -> Broken | None:
         """Return the cheapest broken solution with these patterns; a call may only add patterns to those of the last."""
         programme = self._extended(pool)
@@ -48,16 +42,6 @@ class PatternProgramme:
             scarcity[kind] = max(0.0, -found.duals[row])
         worths = np.maximum(found.duals[: len(self._problem.pods)], 0.0)
         return Broken(found.values.tolist(), worths, scarcity)
-
-    def solve_whole(self, pool: Collection[tuple[int, Filling]], best: Sequence[Pattern]) -> list[Pattern]:
-        """Return the best whole numbers of these patterns that are found from ``best`` on; empty: none are found."""
-        programme = self._extended(pool)
-        known = {(pattern.kind, pattern.pods): pattern.copies for pattern in best}
-        found = programme.solve_whole(_TREE_NODES, [float(known.get(one, 0)) for one in pool])
-        if found is None:
-            return []
-        counts = np.rint(found).astype(int).tolist()
-        return [Pattern(*one, count) for one, count in zip(pool, counts, strict=True) if count > 0]
 
     def _extended(self, pool: Collection[tuple[int, Filling]]) -> Programme:
         problem = self._problem

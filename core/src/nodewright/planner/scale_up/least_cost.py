@@ -92,7 +92,7 @@ def plan_mix(
     values = find_values(problem)
     began, elapsed = context.state.elapsed(), context.state.elapsed
     budget = context.settings.scale_up.least_cost_budget
-    mix = find_mix(problem, values, lambda: elapsed() - began > budget)
+    mix = find_mix(problem, values, lambda: (elapsed() - began) / budget if budget else 1.0)
     nodes = list(_nodes(context, demands, kinds, mix))
     most = context.settings.scale_up.max_nodes_per_scaleup or len(nodes)
     later = tuple(pod for node in nodes[most:] for pod in node.pods)
