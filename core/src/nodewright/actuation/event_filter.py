@@ -1,4 +1,4 @@
-"""Which of a loop's events are told: none a second time within minutes, and one for the many pods of one controller."""
+"""Which events of a loop are written: none a second time within minutes, and one for many pods of the same controller."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -7,12 +7,12 @@ from typing import NamedTuple
 from nodewright.actuation.ports import POD_KIND, STATUS_KIND, STATUS_NAME, Event
 from nodewright.model.meta import OwnerReference
 
-# So many pods of one controller get an event of their own in one loop.
+# The most pods of one controller that get an event of their own in one loop.
 MOST_APART = 30
 
 
 class _Alike(NamedTuple):
-    """What events of pods have in common that are told together. Without a controller ``namespace`` is empty."""
+    """What events of pods have in common that are written as one. Without a controller ``namespace`` is empty."""
 
     reason: str
     message: str
@@ -24,7 +24,7 @@ class _Alike(NamedTuple):
 class EventFilter:
     """Lets an event through once per ``seconds`` for each reason, kind and object name.
 
-    Events on the status object are told apart by message. The filter remembers the last ``capacity`` events.
+    Events on the status object are distinguished by message. The filter remembers the last ``capacity`` events.
     """
 
     def __init__(self, seconds: float = 300.0, capacity: int = 65_536) -> None:
@@ -36,9 +36,9 @@ class EventFilter:
     def pass_through(self, events: Iterable[Event], now: float) -> Iterator[Event]:
         """Yield a loop's events that were not let through within the last ``seconds``; ``now`` in epoch seconds.
 
-        An event is a request to the API server. Of the pods of one controller for which it says the same, the first 30
-        get it; one event on the controller says how many more there are. That is on the status object for pods without a
-        controller. An event that is told in this way counts as let through.
+        Each event is a request to the API server. If many pods of one controller get the same event, only the first 30 get
+        it; one event on the controller says how many more there are. For pods without a controller that event is on the
+        status object. Events that are left out in this way count as let through.
         """
         self._forget(now)
         alike = Counter[_Alike]()

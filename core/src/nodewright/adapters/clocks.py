@@ -20,7 +20,7 @@ class SteadyClock:
         self._elapsed = elapsed
         self._sleep = sleep
         self._lock = threading.Lock()
-        # The time that was told last, and what ``elapsed`` said then.
+        # The time that was returned last, and the value of ``elapsed`` then.
         self._last = (wall(), elapsed())
 
     def start(self) -> None:

@@ -46,7 +46,7 @@ class JsonLog:
         self.say("cloud write", write=record)
 
     def thread_ended(self, ended: threading.ExceptHookArgs) -> None:
-        """``threading.excepthook``: a thread that broke off is told in the log's own form."""
+        """Log that a thread ended with an exception, as ``threading.excepthook``."""
         name = ended.thread.name if ended.thread is not None else "of no name"
         where = "".join(traceback.format_tb(ended.exc_traceback))
         self.say(f"thread {name} ended: {ended.exc_type.__name__}: {ended.exc_value}", level=ERROR, where=where)

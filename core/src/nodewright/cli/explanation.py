@@ -87,7 +87,7 @@ class GroupExplanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RequestExplanation(msgspec.Struct, frozen=True, kw_only=True):
-    """A request for capacity as it will stand after the loop, and what its pods and it are told."""
+    """A request for capacity as it will be after the loop; ``notes`` are the events of the loop on it and its pods."""
 
     now: float
     facts: RequestFacts
@@ -95,7 +95,7 @@ class RequestExplanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BufferExplanation(msgspec.Struct, frozen=True, kw_only=True):
-    """A buffer of spare capacity as it will stand after the loop; ``notes`` are its conditions, by type."""
+    """A buffer of spare capacity as it will be after the loop; ``notes`` are its conditions, by type."""
 
     now: float
     facts: BufferFacts
@@ -163,7 +163,7 @@ def _pod(dry_run: DryRun, key: str) -> PodExplanation | None:
     of_node = _node(dry_run, host) if host is not None else None
     if host is None or of_node is None:
         return None
-    own = next((told for told in of_node.pods if told.pod == key), None)
+    own = next((one for one in of_node.pods if one.pod == key), None)
     said = "" if own is not None else "gives way to other pods: it neither holds room nor keeps its node"
     return PodExplanation(
         pod=key, now=dry_run.state.now, fate=RUNS, reason=said, node=host, outlook=own, of_node=of_node
@@ -193,9 +193,9 @@ def _request(dry_run: DryRun, key: str) -> RequestExplanation | None:
     for one in requests_planned(dry_run.state, dry_run.plan):
         if one.request == key:
             events = (event for event in dry_run.plan.provisioning.events if event.request == key)
-            told = [(event.pod.key if event.pod is not None else key, event.message) for event in events]
-            told += [] if dry_run.settings.provisioning.enable_provisioning_requests else [(key, _REQUESTS_OFF)]
-            return RequestExplanation(now=dry_run.state.now, facts=one, notes=tuple(told))
+            notes = [(event.pod.key if event.pod is not None else key, event.message) for event in events]
+            notes += [] if dry_run.settings.provisioning.enable_provisioning_requests else [(key, _REQUESTS_OFF)]
+            return RequestExplanation(now=dry_run.state.now, facts=one, notes=tuple(notes))
     return None
 
 
@@ -204,8 +204,8 @@ def _buffer(dry_run: DryRun, key: str) -> BufferExplanation | None:
     if found is None:
         return None
     held = next(one.buffer for one in dry_run.plan.buffers.allocations if one.buffer.key == key)
-    told = ((one.type, ": ".join(filter(None, (one.status, one.message)))) for one in held.status.conditions)
-    return BufferExplanation(now=dry_run.state.now, facts=found, notes=tuple(told))
+    notes = ((one.type, ": ".join(filter(None, (one.status, one.message)))) for one in held.status.conditions)
+    return BufferExplanation(now=dry_run.state.now, facts=found, notes=tuple(notes))
 
 
 def _alike(dry_run: DryRun, ref: GroupRef) -> tuple[NodesAlike, ...]:

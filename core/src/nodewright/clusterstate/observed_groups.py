@@ -37,9 +37,9 @@ def remember_ran(memory: Memory, groups: Mapping[GroupRef, GroupSeen]) -> frozen
 
     An unreadable group keeps its remembered ones.
     """
-    told = {(ref, one.instance_id) for ref, group in groups.items() for one in group.disputed if one.instance_id}
+    reported = {(ref, one.instance_id) for ref, group in groups.items() for one in group.disputed if one.instance_id}
     unread = {ref for ref, group in groups.items() if not group.is_known}
-    return frozenset(told | {(ref, one) for ref, one in memory.ran if ref in unread})
+    return frozenset(reported | {(ref, one) for ref, one in memory.ran if ref in unread})
 
 
 def _listed_as_running(before: GroupSeen | None) -> set[str]:

@@ -121,7 +121,7 @@ def merged(requests: Requests, increases: Iterable[Increase], provision_seconds:
 def find_arrived(group: GroupSeen, members: Membership, memory: Memory) -> list[str]:
     """Return the group's machines that became nodes since the last loop, by id.
 
-    Counts alone cannot tell an arrival from a withdrawal.
+    Counts alone do not distinguish an arrival from a withdrawal.
     """
     before = memory.last_known.get(group.ref)
     waited = any(ref == group.ref for ref, _ in memory.unregistered_since)

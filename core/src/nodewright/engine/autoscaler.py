@@ -163,7 +163,7 @@ class Autoscaler:
         except NodewrightError as error:
             step.problem = f"{type(error).__name__}: {error}"
         finally:
-            self._memory = step.memory  # also what a loop learned that ended early
+            self._memory = step.memory  # also after a loop that ended early
         return self._report(step, now)
 
     def _report(self, step: _Step, started: float) -> LoopReport:

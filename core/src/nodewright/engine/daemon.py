@@ -89,7 +89,7 @@ class Daemon:
         A ring opens a batch: the loop is then due when arrivals pause, also where the scan interval ends before. A loop that
         is due at once (``until`` is over) does not wait for a batch, and neither does one at ``wake_at`` (epoch seconds).
 
-        When a group grew, a loop is due after the idle time of a batch, since many clouds tell within a moment that they
+        When a group grew, a loop is due after the idle time of a batch, since many clouds report within a second that they
         have no machines. Return True if a batch is open then: that loop leaves the new pods to the loop that ends the batch.
         Without a window growth starts no loop.
         """

@@ -33,7 +33,7 @@ START_SECONDS = 15.0
 def with_intent(memory: Memory, state: ClusterState, actions: tuple[Action, ...]) -> Memory:
     """Return the memory with every planned increase as a scale-up request of now, and with its target.
 
-    After a crash the next process cannot tell whether the call was made. If it was not, the next fold removes the request,
+    After a crash the next process cannot know whether the call was made. If it was not, the next fold removes the request,
     because the cloud owes nothing for it; if it was, its deadline stays. While the group cannot be read the call counts as
     made, so that its machines are not bought twice.
     """

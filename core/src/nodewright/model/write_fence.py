@@ -10,7 +10,7 @@ LEAST_SECONDS = 1.0
 
 
 class WriteFence:
-    """Checked right before each write; ``cover`` tells it for which writes the saved state is sufficient.
+    """Checked right before each write; ``cover`` says for which writes the saved state is sufficient.
 
     ``now`` is a clock that continues while the machine sleeps or the process is frozen, so that a process that wakes up
     does not write. ``remaining`` returns the seconds for which no other process can become leader. By default time stands

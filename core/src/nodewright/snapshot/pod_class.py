@@ -251,7 +251,7 @@ def _is_changing(pod: Pod) -> bool:
 
 
 def _identity(pod: Pod) -> tuple[ObjectMeta, PodSpec, dict[str, int] | None]:
-    """Return what tells classes apart: the metadata and the spec that predicates may read, and the requests if resized.
+    """Return what distinguishes classes: the metadata and spec that predicates may read, and the requests if resized.
 
     Metadata that is added here must also be in ``has_only_parts``, and in the keys of parts in ``PodClasses.of`` and
     ``of_placed``, which find a class without this; and in ``kind_of`` if pods that differ in it need other groups.

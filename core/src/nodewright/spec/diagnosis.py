@@ -25,7 +25,7 @@ class Finding(Value, frozen=True, kw_only=True):
     """One check of the diagnosis and its result.
 
     ``subject`` is the permission or setting that was checked, in the cloud's own words. ``message`` says what was
-    found. ``remedy`` tells the operator in one sentence what to do. ``capability`` is the capability that does not work,
+    found. ``remedy`` is one sentence for the operator: what to do. ``capability`` is the capability that does not work,
     or works only in part, because of the finding. ``group_id`` is empty if the finding concerns the whole account.
     """
 

@@ -234,7 +234,7 @@ def test_taints_of_starting_nodes_do_not_last(nodewright: Nodewright, write_dump
 def test_a_gpu_limit_that_would_do_nothing_is_refused(nodewright: Nodewright, dump: str, groups: Path) -> None:
     ended = nodewright("plan", dump, "--groups", groups, "--gpu-total", "t4:0:2")
     assert ended.code == 2
-    assert "--gpu-total: no provider here tells GPU nodes apart" in ended.err
+    assert "--gpu-total: no provider here reports which nodes have GPUs" in ended.err
 
 
 def test_a_pod_nominated_to_a_node_that_is_gone_is_nobodys_growth(

@@ -81,8 +81,8 @@ class Caches:
         self._clock = clock
         self._wall = wall or clock
         self._on_unschedulable = on_unschedulable
-        # When each pod that was told of lately was found unschedulable: the Pod reflector's thread alone uses it.
-        self._told: dict[str, float] = {}
+        # When each pod that was announced lately was found unschedulable. Only the thread of the Pod reflector uses it.
+        self._announced: dict[str, float] = {}
         self._reflectors: dict[str, Reflector[Any]] = {}
         for resource in _resources(options):
             cache: ObjectCache[Any] = ObjectCache(self._see_pod) if resource.kind == "Pod" else ObjectCache()
@@ -156,10 +156,10 @@ class Caches:
         """Tell of a pod once each time that the scheduler finds no place for it: its other updates are no arrivals."""
         now = self._wall.now()
         since = unschedulable_since(pod)
-        if since is None or since + _FRESH_SECONDS < now or self._told.get(pod.metadata.uid) == since:
+        if since is None or since + _FRESH_SECONDS < now or self._announced.get(pod.metadata.uid) == since:
             return
-        self._told = {uid: at for uid, at in self._told.items() if at + _FRESH_SECONDS >= now}
-        self._told[pod.metadata.uid] = since
+        self._announced = {uid: at for uid, at in self._announced.items() if at + _FRESH_SECONDS >= now}
+        self._announced[pod.metadata.uid] = since
         self._on_unschedulable()
 
 

@@ -39,7 +39,7 @@ _merge_kubeconfigs: Callable[[str], Any] = KubeConfigMerger
 
 
 class PodEnvironment(NamedTuple):
-    """What a pod is told of its cluster: a folder with ``token`` and ``ca.crt``, and the API server's address."""
+    """What a pod knows about its cluster: a folder with ``token`` and ``ca.crt``, and the API server's address."""
 
     folder: Path
     environ: Mapping[str, str]

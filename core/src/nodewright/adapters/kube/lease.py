@@ -152,13 +152,13 @@ class Leadership:
             self._report_problem(str(error))
 
     def _keep(self) -> None:
-        """Renew until told to stop, or until it has failed for too long."""
+        """Renew until ``_stop`` is set, or until renewals have failed for too long."""
         while not self._stop.wait(self._options.retry_period) and not self.is_lost:
             self.attempt()
             self.give_up_if_late()
 
     def give_up_if_late(self) -> None:
-        """Lead no more if no renewal succeeded within the deadline."""
+        """Stop leading if no renewal succeeded within the deadline."""
         renewed_at = self._until - self._options.duration
         if self._clock.now() > renewed_at + self._options.renew_deadline:
             self._until = -1.0

@@ -35,7 +35,7 @@ class NodeCleaner:
         self._gone_since: dict[str, float] = {}
 
     def clean(self, state: ClusterState, emit: EmitEvent) -> None:
-        """``tell`` hears of every object that was deleted, and of each that could not be."""
+        """Delete the objects that are due; ``emit`` gets an event for each deletion and for each that failed."""
         if not self._delay:
             return
         for over in state.ended:

@@ -101,7 +101,7 @@ SILENCE_SECONDS = 100.0
 _WATCH_SECONDS = (300.0, 600.0)
 _LONGEST_WAIT = 30.0
 _FIRST_WAIT = 0.5
-# A watch that ends sooner and told nothing is a failure: asking again at once might go on for ever.
+# Seconds. A watch that ends sooner without an event is a failure: a new one at once might be repeated for ever.
 _SHORT_WATCH = 1.0
 
 

@@ -276,11 +276,11 @@ class HookCaller:
 
 
 def _make_fit(error: ProviderError) -> None:
-    """Put right what a plugin may have written into its error, so that the core can work with it and tell it."""
+    """Correct wrong values in a plugin's error, so that the core can use and report it."""
     error.args, error.code = (tellable(str(error)),), writable(str(error.code))
     if isinstance(error, CloudBusy):
-        told: object = error.retry_after
-        is_fit = isinstance(told, (int, float)) and 0 <= told < math.inf
+        given: object = error.retry_after
+        is_fit = isinstance(given, (int, float)) and 0 <= given < math.inf
         error.retry_after = float(min(error.retry_after, _LONGEST_HOLD_SECONDS)) if is_fit else 1.0
     if isinstance(error, Shortage):
         scope: object = error.scope

@@ -1,6 +1,6 @@
 """Memory to bytes and back.
 
-Kept is what a new engine could not see by looking. Left out are sample nodes, which it learns again from the nodes
+What a new engine cannot observe is saved. Sample nodes are left out: a new engine takes them again from the nodes
 that are ready, and the machines of groups of which nothing else is remembered.
 """
 

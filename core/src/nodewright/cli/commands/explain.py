@@ -75,9 +75,11 @@ def command(settings: Settings, kind: str, name: str, dump: str | None, output: 
     Exit codes: 0 explained; 2 bad input, or the named object does not exist.
     """
     if dump is None:
-        told = ask_daemon(settings.serving.debug_address, "/explain", {"kind": kind, "name": name} | page_query(output))
-        if told is not None:
-            click.echo(told, nl=False)
+        answer = ask_daemon(
+            settings.serving.debug_address, "/explain", {"kind": kind, "name": name} | page_query(output)
+        )
+        if answer is not None:
+            click.echo(answer, nl=False)
             return
         dry_run = _try_live(settings, given["seed"])
     else:

@@ -54,12 +54,12 @@ def _stop_when_told(engine: DaemonApp) -> None:
 
     A signal handler must not take a lock that the main thread may hold; ``SimpleQueue.put`` takes none.
     """
-    told: SimpleQueue[int] = SimpleQueue()
+    signals: SimpleQueue[int] = SimpleQueue()
 
     def obey() -> None:
-        told.get()
+        signals.get()
         engine.stop()
 
     threading.Thread(target=obey, name="signals", daemon=True).start()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda number, _: told.put(number))
+        signal.signal(number, lambda number, _: signals.put(number))

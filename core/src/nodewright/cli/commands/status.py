@@ -41,9 +41,9 @@ def command(choice: Choice, debug_address: str | None, output: str) -> None:
     Exit codes: 0 shown; 2 there is neither a daemon nor saved state, or it cannot be read.
     """
     if debug_address is not None or not choice.is_asked_for:
-        told = ask_daemon(debug_address or ServingSettings().debug_address, "/status", page_query(output))
-        if told is not None:
-            click.echo(told, nl=False)
+        answer = ask_daemon(debug_address or ServingSettings().debug_address, "/status", page_query(output))
+        if answer is not None:
+            click.echo(answer, nl=False)
             return
         if debug_address is not None:
             raise ConfigError(f"--debug-address: no process listens at {debug_address}")

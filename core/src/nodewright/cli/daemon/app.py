@@ -123,7 +123,7 @@ class ClusterParts:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportParts:
-    """What tells operators and monitoring about each loop. ``shadow`` compares with another autoscaler, if there is one."""
+    """The parts that report each loop to operators and monitoring. ``shadow`` compares with another autoscaler, if there is one."""
 
     meter: CallMeter
     metrics: Metrics

@@ -53,8 +53,8 @@ class DaemonOptions:
     """What the command line says about this run, beside the settings.
 
     ``shadow``: compare with another autoscaler that manages this cluster. It writes nothing, as with ``dry_run``.
-    ``once``: run one loop. ``seed`` makes the random expander repeatable; None: a new seed each time. ``wall`` tells the
-    time of day.
+    ``once``: run one loop. ``seed`` makes the random expander repeatable; None: a new seed each time. ``wall``: the
+    clock for the time of day.
     """
 
     dry_run: bool = False

@@ -28,7 +28,7 @@ class LeaderState:
         return self._leadership.holder if self._leadership is not None else ""
 
     def begin(self, lease: str) -> bool:
-        """Wait to become the leader; return False if told to stop before."""
+        """Wait to become the leader; return False if the process is to end before."""
         if self._leadership is not None:
             self._log.say("waiting to become the leader", lease=lease)
             if not self._leadership.acquire() or self._is_over:

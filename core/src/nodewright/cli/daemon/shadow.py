@@ -59,9 +59,9 @@ class ShadowReporter:
             self._found.append(one)
             self._counts[f"{one.what} {one.verdict.value}"] += 1
         self._metrics.compared(one.what, one.verdict.value)
-        told = {key: value for key, value in msgspec.to_builtins(one).items() if key != "at" and value != ""}
+        fields = {key: value for key, value in msgspec.to_builtins(one).items() if key != "at" and value != ""}
         level = "info" if one.verdict in (ComparisonVerdict.SAME, ComparisonVerdict.NOT_YET) else "warning"
-        self._log.say(_MESSAGES[one.verdict], level=level, shadow=told)
+        self._log.say(_MESSAGES[one.verdict], level=level, shadow=fields)
 
     def _status_text(self) -> str | None:
         for held in self._caches.config_map(self._status_name).all():

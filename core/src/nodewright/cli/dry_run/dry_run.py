@@ -46,7 +46,9 @@ def plan_once(
     if problems and len(problems) == len(seen.providers):
         raise ProviderUnavailable("; ".join(problems))
     if settings.limits.gpu_total and not any(held.gpu_label for held in seen.providers.values()):
-        raise ConfigError("--gpu-total: no provider here tells GPU nodes apart, so that the limit would do nothing")
+        raise ConfigError(
+            "--gpu-total: no provider here reports which nodes have GPUs, so the limit would have no effect"
+        )
     state = fold(Memory(), seen, (), settings)
     planning = planning or Planning()
     plan, memory = planning.make_plan(state, settings, random)

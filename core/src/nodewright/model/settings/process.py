@@ -39,8 +39,8 @@ class ClusterSettings(Section, frozen=True, kw_only=True):
     user_agent: Annotated[
         str,
         Help(
-            "What the API server's logs call this client. cluster-autoscaler's own default is cluster-autoscaler; another "
-            "name tells the two apart."
+            "The name of this client in the API server's logs. cluster-autoscaler's own default is cluster-autoscaler; another "
+            "name distinguishes the two."
         ),
     ] = "nodewright"
     record_duplicated_events: Annotated[

@@ -126,15 +126,17 @@ def explain_node(state: ClusterState, plan: Plan, settings: Settings, name: str)
     fate, removing = fate_of(state, plan, name), state.observation.removing.get(name)
     planned = next((removal for removal in report.removals if removal.node == name), None)
     reason = report.unremovable.get(name) or report.passed_over.get(name)
-    told = reason if fate in (NodeOutcome.UNNEEDED, NodeOutcome.STAYS) else None
+    shown = reason if fate in (NodeOutcome.UNNEEDED, NodeOutcome.STAYS) else None
     pods = explain_pods(snapshot, name, state, plan, settings.drain, policy) if is_seen else ()
     return NodeExplanation(
         node=name,
         now=state.now,
         fate=fate,
         is_ready=is_ready(node, settings.templates),
-        reason=told,
-        note=_places_now(told, pods) if removing or planned or told else _note(state, plan, settings.scale_down, node),
+        reason=shown,
+        note=_places_now(shown, pods)
+        if removing or planned or shown
+        else _note(state, plan, settings.scale_down, node),
         removal=removing.removal if removing is not None else planned,
         stage=removing.stage if removing is not None else None,
         group=_group(state, name),

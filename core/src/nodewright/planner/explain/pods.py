@@ -151,7 +151,7 @@ def _prepare(snapshot: Snapshot, rest: Snapshot, name: str, state: ClusterState,
 def _place(drained: _Drain, moving: Iterable[Pod]) -> Iterator[tuple[str, PodAfterDrain]]:
     """Yield the result for each pod to be moved, highest priority first. Go on after a pod without a place."""
     for pod in sorted(moving, key=lambda pod: pod.spec.priority or 0, reverse=True):
-        told = PodAfterDrain(pod=pod.key, fate=DrainOutcome.MOVE)
+        result = PodAfterDrain(pod=pod.key, fate=DrainOutcome.MOVE)
         pod_class = drained.filling.class_of(pod, placed=True)
         row, choices = _choose(drained, drained.filling, pod, pod_class)
         if row is not None and pod.key != drained.stuck:
@@ -162,9 +162,9 @@ def _place(drained: _Drain, moving: Iterable[Pod]) -> Iterator[tuple[str, PodAft
         else:
             row = None
         if row is None:
-            yield pod.key, replace(told, refusals=_rejections(drained, pod_class))
+            yield pod.key, replace(result, refusals=_rejections(drained, pod_class))
         else:
-            yield pod.key, replace(told, place=drained.filling.name(row), choices=choices)
+            yield pod.key, replace(result, place=drained.filling.name(row), choices=choices)
 
 
 def _choose(drained: _Drain, snapshot: Snapshot, pod: Pod, pod_class: PodClass) -> tuple[int | None, int]:

@@ -48,7 +48,7 @@ _DISABLED = Unremovable(
 NO_GROUP = Unremovable(code=UnremovableCode.NOT_AUTOSCALED, message="it belongs to no node group")
 _SHARED = Unremovable(
     code=UnremovableCode.QUARANTINED,
-    message="another node has the same providerID: which of them the machine is cannot be told; delete the one that is not",
+    message="another node has the same providerID, and it is unknown which of them is the machine; delete the other one",
 )
 _LOST_GROUP = Unremovable(code=UnremovableCode.UNEXPECTED, message="nothing is known of its node group")
 _UNREADY = Unremovable(

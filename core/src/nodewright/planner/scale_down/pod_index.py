@@ -1,7 +1,7 @@
 """The pods of nodes, by number and kind, and their places in a simulation.
 
-Pods that neither kube-scheduler nor the drain rules can tell apart are one kind: each question is asked once per
-kind.
+Pods between which neither kube-scheduler nor the drain rules make a difference are one kind: each result is computed
+once per kind.
 """
 
 from collections import Counter, defaultdict

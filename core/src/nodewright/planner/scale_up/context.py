@@ -25,7 +25,7 @@ from nodewright.snapshot.snapshot import Snapshot
 
 
 def deadline(elapsed: Callable[[], float], seconds: float) -> IsOver:
-    """Return a function that tells whether more than ``seconds`` have passed since now; with 0 they never have."""
+    """Return a function that returns whether more than ``seconds`` have passed since now; with 0 it returns False."""
     began = elapsed()
     return lambda: 0 < seconds < elapsed() - began
 
