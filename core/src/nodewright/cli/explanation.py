@@ -124,7 +124,11 @@ def _missing(kind: str, key: str, known: Sequence[str]) -> str:
     namespace, slash, name = key.partition("/")
     others = [one.partition("/")[0] for one in known if one.partition("/")[2] == name] if kind in _NAMESPACED else []
     if not slash or not others:
-        return f"there is no {kind} {printable(key)}{suggest(key, known)}"
+        there = name_some([*map(printable, known)])
+        hint = suggest(key, known) or (
+            f"; there is {there}" if len(known) == 1 else f"; there are {there}" if known else ""
+        )
+        return f"there is no {kind} {printable(key)}{hint}"
     where = f"{'namespace' if len(others) == 1 else 'namespaces'} {name_some([*map(printable, others)])}"
     return f"there is no {kind} {printable(name)} in namespace {printable(namespace)}; there is one in {where}"
 

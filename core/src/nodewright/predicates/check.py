@@ -43,6 +43,12 @@ FILTERS: tuple[Predicate[Any], ...] = (
 )
 
 
+# The names of the filters that depend on the pod, the node and the amounts in use alone.
+NODE_FILTERS = frozenset(
+    {node_resources_fit.PREDICATE.name, *(predicate.name for predicate in FILTERS if predicate.is_static)}
+)
+
+
 def feasible(snapshot: Snapshot, pod: PodClass, window: slice | None = None) -> Mask:
     """Return a mask of the live rows that take one more pod of the class. The caller may change the mask."""
     window = window or slice(0, len(snapshot))

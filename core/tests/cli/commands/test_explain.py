@@ -69,6 +69,7 @@ def test_json_stays_json_where_a_utilization_is_no_number(nodewright: Nodewright
         ("pod", "wep", "there is no pod default/wep; did you mean default/web?"),
         ("pod", "agent", "there is no pod agent in namespace default; there is one in namespace shop"),
         ("pod", "lab/agent", "there is no pod agent in namespace lab; there is one in namespace shop"),
+        ("node", "other", "there is no node other; there are db-0, n-0, n-1 and 1 more"),
         ("group", "dump/generel", "there is no group dump/generel; did you mean dump/general?"),
         ("node", "\x1b[31mx", "there is no node \\x1b[31mx"),
         ("nodes", "n-0", "'nodes' is not one of 'node', 'pod', 'group'"),

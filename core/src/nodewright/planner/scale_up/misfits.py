@@ -23,13 +23,9 @@ from nodewright.planner.scale_up.context import ScaleUpContext
 from nodewright.planner.scale_up.pending_pods import Bought, ByClass
 from nodewright.planner.scale_up.planned_places import planned_places
 from nodewright.planner.scale_up.templates import place_daemons, sanitized
-from nodewright.predicates import explain
+from nodewright.predicates import NODE_FILTERS, explain
 from nodewright.snapshot.pod_class import PodClass, kind_of, map_alike
 from nodewright.snapshot.snapshot import Snapshot
-
-# Predicates that depend on the node and the pod alone.
-_OF_THE_NODE = frozenset({"NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodeResourcesFit"})
-
 
 _AT_ONCE = frozenset({"Too many pods", *(f"Insufficient {name}" for name in STANDARD_RESOURCES)})
 
@@ -162,7 +158,7 @@ def _find_rejection(
     template_nodes.add_nodes([sanitized(node, node.name, templates)])
     place_daemons(template_nodes, Template(node, sample.pods), [len(template_nodes) - 1])
     rejection = explain(template_nodes, pod_class, len(template_nodes) - 1)
-    return rejection if rejection is not None and rejection.predicate in _OF_THE_NODE else None
+    return rejection if rejection is not None and rejection.predicate in NODE_FILTERS else None
 
 
 def _is_final(rejection: Rejection) -> bool:
