@@ -232,6 +232,7 @@ def test_good_bye_lets_another_lead_at_once(server: ApiServer) -> None:
     a, b = candidate(server, "a", clock), candidate(server, "b", clock)
     assert a.acquire()
     assert not b.attempt()
+    clock.sleep(1)
     a.release()
     assert a.remaining() == 0.0
     assert b.acquire()
@@ -312,6 +313,21 @@ def test_an_edited_lease_frees_nobody_before_its_holder_knows(server: ApiServer,
         assert not b.attempt()
         clock.sleep(0.5)
     clock.sleep(5)
+    assert b.attempt()
+
+
+@pytest.mark.parametrize("first", ["holderIdentity", "leaseDurationSeconds"])
+def test_edits_that_make_a_new_lease_look_given_up_free_nobody(server: ApiServer, first: str) -> None:
+    """Its times are alike since it was not renewed yet; one edit after the other."""
+    clock, a, b = leader_and_candidate(server)
+    edits: dict[str, Any] = {"holderIdentity": "", "leaseDurationSeconds": 1}
+    server.put(LEASE, {**server.objects[LEASE], "spec": {**held(server), first: edits[first]}})
+    assert not b.attempt()
+    server.put(LEASE, {**server.objects[LEASE], "spec": {**held(server), **edits}})
+    while a.remaining() > 0:
+        assert not b.attempt()
+        clock.sleep(0.5)
+    clock.sleep(0.5)
     assert b.attempt()
 
 

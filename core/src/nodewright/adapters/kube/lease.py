@@ -89,6 +89,8 @@ class Leadership:
         self._path = f"{self._collection}/{options.name}"
         self._seen: _Lease | None = None
         self._seen_at = 0.0
+        # The time that the last holder who was seen had renewed it at.
+        self._renewal: str | None = None
         self._until = -1.0
         self._held = _Spec()
         # Whether the lease may be ours although no answer said so.
@@ -218,6 +220,8 @@ class Leadership:
         if self._seen is None or found.spec != self._seen.spec:
             self._seen_at = self._clock.now()
         self._seen, self._missing_since = found, None
+        if found.spec.holder_identity:
+            self._renewal = found.spec.renew_time
 
     def _has_run_out(self, seen: _Lease | None, now: float) -> bool:
         if self._missing_since is not None and not (seen is None and self._options.is_first()):
@@ -227,7 +231,9 @@ class Leadership:
 
     def _is_over(self, seen: _Lease, now: float) -> bool:
         lasts = max(seen.spec.lease_duration_seconds or 0, self._options.duration)
-        return _is_good_bye(seen.spec) or now > self._seen_at + lasts
+        # A good-bye has a time of its own. One with that of the last renewal was made by edits.
+        is_given_up = _is_good_bye(seen.spec) and (self._renewal is None or seen.spec.renew_time != self._renewal)
+        return is_given_up or now > self._seen_at + lasts
 
     def _renewed(self, seen: _Lease | None, *, takes: bool) -> _Spec:
         now = self._timestamp()
