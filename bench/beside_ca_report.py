@@ -114,7 +114,7 @@ PROMISES = (
     Promise("burst", "decided_writes_of_one_group", 2),
     Promise("burst", "decided_after_last_pod", 3.0),
     Promise("burst", "nodes_left", 0, in_both=True),
-    Promise("failure", "next_group", 2.0, in_both=True),
+    Promise("failure", "next_group", 1.0, in_both=True),
     Promise("restart", "asked", 50, in_both=True),
     Promise("crash", "other_asks", 25.0, in_both=True),
     Promise("trickle", "writes_in_a_minute", 15),

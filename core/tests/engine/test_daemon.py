@@ -13,11 +13,12 @@ GROWN = Done(action=IncreaseSize(group=GroupRef("p", "a"), expected_target=0, ta
 
 
 class Script:
-    """Implements Engine and Alarm: each loop takes two seconds, and what happens is written down with its time."""
+    """Implements Engine and Alarm: each loop takes so long, and what happens is written down with its time."""
 
     def __init__(self, clock: VirtualClock) -> None:
         self.told: list[tuple[str, float]] = []
         self.refused = False
+        self.takes = 2.0
         self.growth: list[float] = []
         self.window = BatchWindow(1.0, 5.0)
         self.steps: list[float] = []
@@ -28,8 +29,8 @@ class Script:
     def run_once(self, *, known_pods_only: bool = False) -> LoopReport:
         started = self._clock.now()
         self.told.append(("look" if known_pods_only else "loop", started))
-        self._clock.sleep(2)
-        grown = tuple(GROWN for at in self.growth if at == started)
+        self._clock.sleep(self.takes)
+        grown = tuple(GROWN for at in self.growth if at == round(started, 6))
         wake_at = min((at for at in self.deadlines if at > started), default=math.inf)
         return LoopReport(started=started, finished=self._clock.now(), outcomes=grown, wake_at=wake_at)
 
@@ -65,7 +66,7 @@ def run(
     reports: list[LoopReport] = []
     way(Daemon(script, clock, script, may_go_on=lambda: clock.now() < until, on_report=reports.append))
     assert len(reports) == sum(what != "step" for what, _ in script.told)
-    return script.told
+    return [(what, round(at, 6)) for what, at in script.told]
 
 
 def test_a_loop_each_interval() -> None:
@@ -131,34 +132,50 @@ def test_after_a_refusal_the_next_loop_is_at_once() -> None:
     assert run(refuse, 5) == [("loop", 0), ("loop", 2), ("loop", 4)]
 
 
-def test_a_group_that_grew_is_looked_at_after_the_idle_second() -> None:
+def test_a_group_that_grew_is_looked_at_at_once_and_after_the_idle_second() -> None:
     """Its cloud may have told meanwhile that it has no machines."""
-    assert loops(run(lambda script: script.growth.append(10), 24)) == [0, 10, 13, 23]
 
-
-def test_pods_that_follow_growth_do_not_put_that_look_off_and_are_gathered_as_others() -> None:
     def prepare(script: Script) -> None:
+        script.takes = 0.2
+        script.growth.append(10)
+
+    assert loops(run(prepare, 22)) == [0, 10, 10.3, 11.2, 21.2]
+
+
+def test_pods_that_follow_growth_do_not_put_these_looks_off_and_are_gathered_as_others() -> None:
+    def prepare(script: Script) -> None:
+        script.takes = 0.2
         script.growth.append(0)
-        script.rings.extend(2.5 + 0.5 * number for number in range(60))
+        script.rings.extend(0.25 + 0.5 * number for number in range(60))
 
-    assert run(prepare, 9) == [("loop", 0), ("look", 3), ("loop", 7.5)]
+    assert run(prepare, 5.3) == [("loop", 0), ("look", 0.3), ("look", 1.2), ("loop", 5.25)]
 
 
-def test_a_batch_that_ends_during_that_look_is_planned_right_after_it() -> None:
+def test_pods_that_come_during_a_long_look_are_left_to_their_batch_by_the_next() -> None:
     def prepare(script: Script) -> None:
         script.growth.append(0)
         script.rings.append(2.5)
 
-    assert run(prepare, 6) == [("loop", 0), ("look", 3), ("loop", 5)]
+    assert run(prepare, 8) == [("loop", 0), ("loop", 2.1), ("look", 4.1), ("loop", 6.1)]
 
 
-def test_growth_in_that_look_is_looked_at_too() -> None:
+def test_a_batch_that_ends_during_a_look_is_planned_right_after_it() -> None:
     def prepare(script: Script) -> None:
-        script.window = BatchWindow(1.0, 10.0)
-        script.growth.extend([0, 3])
-        script.rings.extend(2.5 + 0.5 * number for number in range(60))
+        script.takes = 0.2
+        script.growth.append(0)
+        script.rings.append(0.25)
 
-    assert run(prepare, 13) == [("loop", 0), ("look", 3), ("look", 6), ("loop", 12.5)]
+    assert run(prepare, 1.5) == [("loop", 0), ("look", 0.3), ("look", 1.2), ("loop", 1.4)]
+
+
+def test_growth_in_a_look_is_looked_at_too() -> None:
+    def prepare(script: Script) -> None:
+        script.takes = 0.2
+        script.window = BatchWindow(1.0, 4.0)
+        script.growth.extend([0, 0.3])
+        script.rings.extend(0.25 + 0.5 * number for number in range(60))
+
+    assert run(prepare, 4.3) == [("loop", 0), ("look", 0.3), ("look", 0.6), ("look", 1.5), ("loop", 4.25)]
 
 
 def test_without_a_window_growth_alone_starts_no_loop() -> None:
@@ -218,6 +235,6 @@ def test_a_deadline_leaves_a_shorter_batch_alone() -> None:
 def test_growth_does_not_put_a_deadline_off() -> None:
     def prepare(script: Script) -> None:
         script.growth.append(0)
-        script.deadlines.append(2.5)
+        script.deadlines.append(2.05)
 
-    assert loops(run(prepare, 3)) == [0, 2.5]
+    assert loops(run(prepare, 3)) == [0, 2.05]

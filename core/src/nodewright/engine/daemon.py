@@ -1,6 +1,6 @@
 """When the loop runs in real time.
 
-Every scan interval, soon after pods arrive or a group grew, and at once after a refusal or when a deadline passes.
+Every scan interval, soon after pods arrive, and at once after a group grew, a refusal or a deadline that passes.
 """
 
 import math
@@ -9,6 +9,9 @@ from typing import NamedTuple, Protocol
 
 from nodewright.engine.report import LoopReport
 from nodewright.model.clock import Clock
+
+# So many seconds after a group grew its cloud is looked at for the first time.
+_FIRST_LOOK = 0.1
 
 
 class BatchWindow(NamedTuple):
@@ -59,13 +62,15 @@ class Daemon:
         self._before_loop = before_loop
         # The batch that was open when the loop at hand started: when the next loop is due, and at the latest.
         self._open_batch: tuple[float, float] | None = None
+        # When to look at the cloud after a group grew.
+        self._looks: list[float] = []
 
     def run(self) -> None:
         """Loop until ``may_go_on`` says no."""
         known_pods_only = False
         while self._may_go_on():
             report = self._loop(known_pods_only=known_pods_only)
-            known_pods_only = self._rest(self._engine.next_loop_at(report), report.wake_at, grew=report.grew)
+            known_pods_only = self._rest(report, self._engine.next_loop_at(report))
 
     def run_one(self) -> None:
         """Run one loop, and the removals that are under way after it: no later loop would finish tainted nodes."""
@@ -83,37 +88,40 @@ class Daemon:
         self._on_report(report)
         return report
 
-    def _rest(self, until: float, wake_at: float, *, grew: bool) -> bool:
+    def _rest(self, report: LoopReport, until: float) -> bool:
         """Wait until the next loop is due; take the steps of removals that fall due meanwhile.
 
         A ring opens a batch: the loop is then due when arrivals pause, also where the scan interval ends before. A loop that
-        is due at once (``until`` is over) does not wait for a batch, and neither does one at ``wake_at`` (epoch seconds).
+        is due at once (``until`` is over) does not wait for a batch, and neither does one when a deadline passes.
 
-        When a group grew, a loop is due after the idle time of a batch, since many clouds report within a second that they
-        have no machines. Return True if a batch is open then: that loop leaves the new pods to the loop that ends the batch.
-        Without a window growth starts no loop.
+        When a group grew, a loop is due at once and another after the idle time of a batch, since many clouds report within a
+        second that they have no machines. Return True if a batch is open then: that loop leaves the new pods to the loop
+        that ends the batch. Without a window growth starts no loop.
         """
-        until, open_batch, self._open_batch = min(until, wake_at), self._open_batch, None
-        if until <= self._clock.now():
+        now, batch, latest = self._clock.now(), self._engine.batch_window(), report.wake_at
+        until, open_batch, self._open_batch = min(until, latest), self._open_batch, None
+        self._looks = [at for at in self._looks if at > report.started]
+        if report.grew and batch.longest > 0:
+            self._looks = [now + min(_FIRST_LOOK, batch.idle), now + batch.idle]
+        if until <= now:
             return False
-        batch, latest = self._engine.batch_window(), wake_at
-        look_at = self._clock.now() + batch.idle if grew and batch.longest > 0 else math.inf
+        look_at = min(self._looks, default=math.inf)
         if open_batch is not None:
-            until, latest = (min(at, wake_at) for at in open_batch)
-            if self._alarm.wait(0):  # during the loop
-                until = min(self._clock.now() + batch.idle, latest)
+            until, latest = (min(at, latest) for at in open_batch)
+        has_rung = self._alarm.wait(0)  # during the loop
         while self._may_go_on():
             now, step_at = self._clock.now(), self._engine.next_step_at()
-            if step_at <= now:
+            if has_rung:
+                latest = min(latest, now + batch.longest)
+                until, has_rung = min(now + batch.idle, latest), False
+                open_batch = until, latest
+            elif step_at <= now:
                 self._engine.step_removals()
             elif until <= now:
                 return False
             elif look_at <= now:
                 self._open_batch = open_batch
                 return open_batch is not None
-            elif self._alarm.wait(min(until, step_at, look_at) - now):
-                rung = self._clock.now()
-                latest = min(latest, rung + batch.longest)
-                until = min(rung + batch.idle, latest)
-                open_batch = until, latest
+            else:
+                has_rung = self._alarm.wait(min(until, step_at, look_at) - now)
         return False
