@@ -56,6 +56,7 @@ class EngineHarness:
         self.saved: list[Memory] = []
         self.states: list[ClusterState] = []
         self.target = 1
+        self.pending: tuple[Pod, ...] = ()
         self.call_seconds = 0.0
         self.list_error: KubeApiError | None = None
         self.read_error: NodewrightError | None = None
@@ -96,7 +97,7 @@ class EngineHarness:
         self.order.append("read")
         if self.read_error is not None:
             raise self.read_error
-        return ClusterObservation(snapshot=Snapshot(), problem=self.problem)
+        return ClusterObservation(snapshot=Snapshot(), pending=self.pending, problem=self.problem)
 
     def get_node_view(self, node: str) -> NodeView:
         self.order.append(f"look {node}")

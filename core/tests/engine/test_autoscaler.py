@@ -3,9 +3,10 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from nodewright.clusterstate.memory import Memory, ScaleUpRequest
-from nodewright.engine.daemon import BatchWindow
+from nodewright.engine.daemon import BatchWindow, Scope
 from nodewright.engine.report import LoopReport
 from nodewright.model.action import DeleteInstances, DeletionCause, Done, Failed, IncreaseSize
 from nodewright.model.capacity_quota import CapacityQuota
@@ -13,6 +14,7 @@ from nodewright.model.errors import InvariantError, KubeApiError, NodewrightErro
 from nodewright.model.group import GroupRef
 from nodewright.model.meta import ObjectMeta
 from nodewright.model.plan import Plan, ScaleUpReport
+from nodewright.model.pod import Pod
 from nodewright.model.settings import LoopSettings, Settings
 from nodewright.testkit import build_pod
 from nodewright.validate import PlanViolation
@@ -43,9 +45,31 @@ def test_a_look_for_failures_that_finds_none_leaves_all_writes_to_the_next_loop(
     """What pods lack by then may be due to others that are about to be planned."""
     harness.plans = [Plan(actions=(GROW,)), Plan(actions=(GROW,))]
     engine = harness.engine()
-    assert engine.run_once(known_pods_only=True).outcomes == ()
+    assert engine.run_once(Scope.LOOK).outcomes == ()
     assert harness.target == 1
     assert isinstance(engine.run_once().outcomes[0], Done)
+
+
+def test_a_loop_for_known_pods_writes_and_leaves_pods_that_came_since(harness: Any) -> None:
+    """A pod that was made again with its name is another one; one without uid is known by its name."""
+    known, new, again = build_pod("known"), build_pod("new"), _with_uid(build_pod("known"), "another")
+    nameless = _with_uid(build_pod("nameless"), "")
+    engine = harness.engine()
+    harness.pending = (known, nameless)
+    engine.run_once()
+    harness.pending = (known, nameless, new, again)
+    harness.plans = [Plan(actions=(GROW,))]
+    report = engine.run_once(Scope.KNOWN)
+    assert isinstance(report.outcomes[0], Done)
+    assert report.state is not None
+    assert report.state.observation.pending == (known, nameless)
+    report = engine.run_once()
+    assert report.state is not None
+    assert report.state.observation.pending == (known, nameless, new, again)
+
+
+def _with_uid(pod: Pod, uid: str) -> Pod:
+    return replace(pod, metadata=replace(pod.metadata, uid=uid))
 
 
 class Wall:

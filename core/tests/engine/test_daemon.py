@@ -4,12 +4,16 @@ import math
 from collections.abc import Callable
 
 from nodewright.adapters.clocks import VirtualClock
-from nodewright.engine.daemon import BatchWindow, Daemon
+from nodewright.engine.daemon import BatchWindow, Daemon, Scope
 from nodewright.engine.report import LoopReport
 from nodewright.model.action import Done, IncreaseSize
 from nodewright.model.group import GroupRef
+from nodewright.model.plan import Plan, ScaleUpReport
+from nodewright.testkit import build_pod
 
 GROWN = Done(action=IncreaseSize(group=GroupRef("p", "a"), expected_target=0, target=2), started=0.0, accepted=2)
+
+WORDS = {Scope.ALL: "loop", Scope.KNOWN: "again", Scope.LOOK: "look"}
 
 
 class Script:
@@ -20,22 +24,25 @@ class Script:
         self.refused = False
         self.takes = 2.0
         self.growth: list[float] = []
+        self.leaves_pods: list[float] = []
         self.window = BatchWindow(1.0, 5.0)
         self.steps: list[float] = []
         self.rings: list[float] = []
         self.deadlines: list[float] = []
         self._clock = clock
 
-    def run_once(self, *, known_pods_only: bool = False) -> LoopReport:
+    def run_once(self, scope: Scope = Scope.ALL) -> LoopReport:
         started = self._clock.now()
-        self.told.append(("look" if known_pods_only else "loop", started))
+        self.told.append((WORDS[scope], started))
         self._clock.sleep(self.takes)
-        grown = tuple(GROWN for at in self.growth if at == round(started, 6))
+        leaves_pods = round(started, 6) in self.leaves_pods
+        grown = (GROWN,) if leaves_pods or round(started, 6) in self.growth else ()
+        plan = Plan(scale_up=ScaleUpReport(awaiting=(build_pod("left"),) if leaves_pods else ()))
         wake_at = min((at for at in self.deadlines if at > started), default=math.inf)
-        return LoopReport(started=started, finished=self._clock.now(), outcomes=grown, wake_at=wake_at)
+        return LoopReport(started=started, finished=self._clock.now(), plan=plan, outcomes=grown, wake_at=wake_at)
 
     def next_loop_at(self, report: LoopReport) -> float:
-        return report.finished if self.refused else report.started + 10
+        return report.finished if self.refused or report.plans_anew else report.started + 10
 
     def batch_window(self) -> BatchWindow:
         return self.window
@@ -176,6 +183,32 @@ def test_growth_in_a_look_is_looked_at_too() -> None:
         script.rings.extend(0.25 + 0.5 * number for number in range(60))
 
     assert run(prepare, 4.3) == [("loop", 0), ("look", 0.3), ("look", 0.6), ("look", 1.5), ("loop", 4.25)]
+
+
+def test_pods_that_come_while_others_are_planned_anew_form_a_batch_of_their_own() -> None:
+    def prepare(script: Script) -> None:
+        script.leaves_pods.extend([0, 2])
+        script.rings.extend([1.0, 3.5])
+
+    # Those that rang within the second loop end the batch that the first has opened a second later.
+    assert run(prepare, 9) == [("loop", 0), ("again", 2), ("again", 4), ("loop", 6)]
+
+
+def test_a_batch_that_is_over_is_planned_with_the_pods_that_are_left() -> None:
+    def prepare(script: Script) -> None:
+        script.leaves_pods.extend([0, 2, 4])
+        script.rings.append(1.0)
+
+    assert run(prepare, 6) == [("loop", 0), ("again", 2), ("loop", 4)]
+
+
+def test_without_a_window_all_pods_are_planned_anew() -> None:
+    def prepare(script: Script) -> None:
+        script.window = BatchWindow(0.0, 0.0)
+        script.leaves_pods.append(0)
+        script.rings.append(1.0)
+
+    assert run(prepare, 4) == [("loop", 0), ("loop", 2)]
 
 
 def test_without_a_window_growth_alone_starts_no_loop() -> None:

@@ -11,7 +11,7 @@ from nodewright.adapters.clocks import VirtualClock
 from nodewright.adapters.prices_file import PricesFile
 from nodewright.clusterstate.memory import Memory
 from nodewright.engine.autoscaler import Autoscaler
-from nodewright.engine.daemon import Daemon
+from nodewright.engine.daemon import Daemon, Scope
 from nodewright.engine.planning import Planning
 from nodewright.engine.ports import Pause, Ports, ProviderPort
 from nodewright.engine.report import LoopReport
@@ -323,9 +323,9 @@ class Simulation:
         )
         Daemon(hosted, self._clock, waits, may_go_on=lambda: self._clock.now() < end, on_report=lambda _: None).run()
 
-    def _loop(self, *, known_pods_only: bool = False) -> LoopReport | None:
+    def _loop(self, scope: Scope = Scope.ALL) -> LoopReport | None:
         self._engine_clock.hear()
-        report = self.engine.work(lambda engine: engine.run_once(known_pods_only=known_pods_only))
+        report = self.engine.work(lambda engine: engine.run_once(scope))
         engine = self.engine.alive
         if report is None or engine is None:
             return None
@@ -417,8 +417,8 @@ class _HostedEngine:
         )
         self.step_removals = step
 
-    def run_once(self, *, known_pods_only: bool = False) -> LoopReport:
-        report = self._loop(known_pods_only=known_pods_only)
+    def run_once(self, scope: Scope = Scope.ALL) -> LoopReport:
+        report = self._loop(scope)
         assert report is not None, "an engine that runs as the daemon cannot crash"
         return report
 

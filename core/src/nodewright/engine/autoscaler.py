@@ -24,7 +24,7 @@ from nodewright.clusterstate.fold import fold
 from nodewright.clusterstate.memory import Memory, PlanMemory
 from nodewright.clusterstate.observed_groups import as_if_made, unsettled, with_evidence, with_held_groups
 from nodewright.clusterstate.state import ClusterState
-from nodewright.engine.daemon import BatchWindow
+from nodewright.engine.daemon import BatchWindow, Scope
 from nodewright.engine.intent import Covering, machines_of, with_intent, with_removals, without_charge
 from nodewright.engine.last_look import LastLook
 from nodewright.engine.planning import Planning, without_violations
@@ -40,6 +40,7 @@ from nodewright.model.pod import Pod
 from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalResult, Removing
 from nodewright.model.settings import Settings, default_options
 from nodewright.observe import Observer
+from nodewright.planner.scale_up.pending_pods import hint_key
 from nodewright.snapshot.observation import Observation
 from nodewright.validate import PlanViolation
 
@@ -132,24 +133,24 @@ class Autoscaler:
         self._observer.use(default_options(settings))
         self._settings = settings
 
-    def run_once(self, *, known_pods_only: bool = False) -> LoopReport:
+    def run_once(self, scope: Scope = Scope.ALL) -> LoopReport:
         """Run one loop. If the cluster or the store fails, the loop ends; an InvariantError also ends the process.
 
-        With ``known_pods_only`` pods that were not pending in the last loop are left to a later one, which also makes all
-        writes unless a group has failed.
+        Pods that the ``scope`` leaves out are left to a later loop, and all writes where it is a look that finds no failed
+        group.
         """
         now = self._clock.now()
         self._loops += 1
         step = _Step(without_future_times(self._memory, now))  # the clock may be set back at any time
         try:
-            state, step.problem = self._look(now, step.memory, known_pods_only=known_pods_only)
+            state, step.problem = self._look(now, step.memory, scope)
             step.memory, step.state, self._is_halted = state.memory, state, state.is_halted
             begun = self._clock.now()
             timed = replace(state, elapsed=lambda: self._clock.now() - begun)
             plan, memory = self._planning.make_plan(timed, self._settings, self._random)
             step.violations = self._check(state, plan, memory)
             plan = without_violations(plan, step.violations)
-            waits = known_pods_only and not any(group.failures for group in state.groups.values())
+            waits = scope is Scope.LOOK and not any(group.failures for group in state.groups.values())
             step.plan, step.memory = self._restrain(plan, memory, state, forbidden=waits or bool(step.problem))
             step.state = replace(state, memory=step.memory)
             self._covering.save(_with_intent(step.memory, state, step.plan), step.plan.actions, self._settings)
@@ -235,7 +236,7 @@ class Autoscaler:
         follows_work = (
             self._settings.policy.runs_again_after_work and loop.frequent_loops_enabled and any(self._did_something)
         )
-        if report.was_refused or report.leaves_pods or follows_work:
+        if report.plans_anew or follows_work:
             return report.finished
         return max(report.finished, report.started + loop.scan_interval)
 
@@ -330,7 +331,7 @@ class Autoscaler:
             raise InvariantError(f"a plan breaks its rules: {violations}")
         return violations
 
-    def _look(self, now: float, before: Memory, *, known_pods_only: bool) -> tuple[ClusterState, str]:
+    def _look(self, now: float, before: Memory, scope: Scope) -> tuple[ClusterState, str]:
         """Return the new state, and why it must not be acted upon (empty: it may).
 
         If the cluster cannot be read, the results of calls wait for the next loop.
@@ -342,7 +343,7 @@ class Autoscaler:
 
         def look() -> tuple[ClusterState, str]:
             seen, problem = self._observer.observe(now, memory, outcomes, removing)
-            if known_pods_only:
+            if scope is not Scope.ALL:
                 seen = _with_known_pods(seen, self._last_pending)
             writes = unsettled(memory.writes_in_flight, seen)
             believed = with_evidence(seen, memory) if self._settings.policy.spares_machines_that_ran else seen
@@ -374,8 +375,8 @@ class Autoscaler:
 
 def _with_known_pods(seen: Observation, known: tuple[Pod, ...]) -> Observation:
     """Return the observation without pending pods that are not among the known ones."""
-    uids = {pod.metadata.uid for pod in known}
-    return replace(seen, pending=tuple(pod for pod in seen.pending if pod.metadata.uid in uids))
+    keys = {hint_key(pod) for pod in known}
+    return replace(seen, pending=tuple(pod for pod in seen.pending if hint_key(pod) in keys))
 
 
 def _with_intent(memory: Memory, state: ClusterState, plan: Plan) -> Memory:

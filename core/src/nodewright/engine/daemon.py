@@ -5,6 +5,7 @@ Every scan interval, soon after pods arrive, and at once after a group grew, a r
 
 import math
 from collections.abc import Callable
+from enum import Enum
 from typing import NamedTuple, Protocol
 
 from nodewright.engine.report import LoopReport
@@ -24,10 +25,18 @@ class BatchWindow(NamedTuple):
     longest: float
 
 
+class Scope(Enum):
+    """For which pods a loop plans. A ``LOOK`` also makes no writes unless a group has failed."""
+
+    ALL = "all pods"
+    KNOWN = "pods that were pending in the last loop"
+    LOOK = "pods that were pending in the last loop, where a group has failed"
+
+
 class Engine(Protocol):
     """As Autoscaler."""
 
-    def run_once(self, *, known_pods_only: bool = False) -> LoopReport: ...
+    def run_once(self, scope: Scope = Scope.ALL) -> LoopReport: ...
     def next_loop_at(self, report: LoopReport) -> float: ...
     def next_step_at(self) -> float: ...
     def step_removals(self) -> object: ...
@@ -67,45 +76,48 @@ class Daemon:
 
     def run(self) -> None:
         """Loop until ``may_go_on`` says no."""
-        known_pods_only = False
+        scope = Scope.ALL
         while self._may_go_on():
-            report = self._loop(known_pods_only=known_pods_only)
-            known_pods_only = self._rest(report, self._engine.next_loop_at(report))
+            report = self._loop(scope)
+            scope = self._rest(report, self._engine.next_loop_at(report))
 
     def run_one(self) -> None:
         """Run one loop, and the removals that are under way after it: no later loop would finish tainted nodes."""
         if self._may_go_on():
-            self._loop()
+            self._loop(Scope.ALL)
         while self._may_go_on() and (step_at := self._engine.next_step_at()) < math.inf:
             if step_at <= self._clock.now():
                 self._engine.step_removals()
             else:
                 self._alarm.wait(step_at - self._clock.now())
 
-    def _loop(self, *, known_pods_only: bool = False) -> LoopReport:
+    def _loop(self, scope: Scope) -> LoopReport:
         self._before_loop()
-        report = self._engine.run_once(known_pods_only=known_pods_only)
+        report = self._engine.run_once(scope)
         self._on_report(report)
         return report
 
-    def _rest(self, report: LoopReport, until: float) -> bool:
-        """Wait until the next loop is due; take the steps of removals that fall due meanwhile.
+    def _rest(self, report: LoopReport, until: float) -> Scope:
+        """Wait until the next loop is due; take the steps of removals that fall due meanwhile. Return that loop's scope.
 
         A ring opens a batch: the loop is then due when arrivals pause, also where the scan interval ends before. A loop that
         is due at once (``until`` is over) does not wait for a batch, and neither does one when a deadline passes.
 
         When a group grew, a loop is due at once and another after the idle time of a batch, since many clouds report within a
-        second that they have no machines. Return True if a batch is open then: that loop leaves the new pods to the loop
-        that ends the batch. Without a window growth starts no loop.
+        second that they have no machines. If a batch is open then, that loop leaves the new pods to the loop that ends the
+        batch. So does one that plans anew for pods of the last loop. Without a window growth starts no loop.
         """
         now, batch, latest = self._clock.now(), self._engine.batch_window(), report.wake_at
         until, open_batch, self._open_batch = min(until, latest), self._open_batch, None
         self._looks = [at for at in self._looks if at > report.started]
         if report.grew and batch.longest > 0:
             self._looks = [now + min(_FIRST_LOOK, batch.idle), now + batch.idle]
-        if until <= now:
-            return False
-        look_at = min(self._looks, default=math.inf)
+        plans_anew = until <= now and report.plans_anew and batch.longest > 0
+        if until <= now and not plans_anew:
+            return Scope.ALL
+        look_at, scope = min(self._looks, default=math.inf), Scope.LOOK
+        if plans_anew:
+            look_at, scope, until, latest = now, Scope.KNOWN, math.inf, math.inf
         if open_batch is not None:
             until, latest = (min(at, latest) for at in open_batch)
         has_rung = self._alarm.wait(0)  # during the loop
@@ -118,10 +130,10 @@ class Daemon:
             elif step_at <= now:
                 self._engine.step_removals()
             elif until <= now:
-                return False
+                return Scope.ALL
             elif look_at <= now:
                 self._open_batch = open_batch
-                return open_batch is not None
+                return scope if plans_anew or open_batch is not None else Scope.ALL
             else:
                 has_rung = self._alarm.wait(min(until, step_at, look_at) - now)
-        return False
+        return Scope.ALL

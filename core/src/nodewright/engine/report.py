@@ -65,6 +65,11 @@ class LoopReport:
         return self.grew and self.plan is not None and bool((self.plan.scale_up, *self.plan.salvo)[-1].awaiting)
 
     @property
+    def plans_anew(self) -> bool:
+        """Return whether the next loop is due at once, for pods of this one."""
+        return self.was_refused or self.leaves_pods
+
+    @property
     def is_settled(self) -> bool:
         """Return whether the next loop would do nothing new before ``next_timer`` if nothing changes."""
         if self.state is None or self.problem or self.violations or self.outcomes or self.begun:

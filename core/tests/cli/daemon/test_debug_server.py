@@ -9,7 +9,7 @@ from typing import Any
 from nodewright.actuation import Pause
 from nodewright.adapters.web import Page
 from nodewright.cli.daemon.debug_server import DebugServer
-from nodewright.engine.daemon import BatchWindow
+from nodewright.engine.daemon import BatchWindow, Scope
 from nodewright.engine.report import LoopReport
 from nodewright.model.settings import Settings
 from nodewright.planner import make_plan
@@ -111,7 +111,7 @@ class SlowEngine:
     def __init__(self) -> None:
         self.entered, self.may_end = threading.Event(), threading.Event()
 
-    def run_once(self, *, known_pods_only: bool = False) -> LoopReport:  # noqa: ARG002 - as Engine
+    def run_once(self, scope: Scope = Scope.ALL) -> LoopReport:  # noqa: ARG002 - as Engine
         self.entered.set()
         assert self.may_end.wait(10)
         return LoopReport(started=NOW, finished=NOW)

@@ -20,7 +20,7 @@ from nodewright.cli.dry_run.dry_run import DryRun
 from nodewright.cli.explanation import KINDS, explain
 from nodewright.cli.screen import make_console, safe
 from nodewright.clusterstate.readiness import describe_unhealthy
-from nodewright.engine.daemon import Engine
+from nodewright.engine.daemon import Engine, Scope
 from nodewright.engine.report import LoopReport
 from nodewright.engine.status import StatusReport, make_status
 from nodewright.model.clock import Clock
@@ -150,9 +150,9 @@ class _InTurn:
         self.next_step_at = engine.next_step_at
         self.batch_window = engine.batch_window
 
-    def run_once(self, *, known_pods_only: bool = False) -> LoopReport:
+    def run_once(self, scope: Scope = Scope.ALL) -> LoopReport:
         with self._turn:
-            return self._engine.run_once(known_pods_only=known_pods_only)
+            return self._engine.run_once(scope)
 
     def step_removals(self) -> object:
         with self._turn:
