@@ -21,11 +21,10 @@ _ITERATIONS = 50_000
 
 
 class Solution(NamedTuple):
-    """``values`` of the columns, ``duals`` of the rows, and the ``objective``."""
+    """``values`` of the columns and ``duals`` of the rows."""
 
     values: Floats
     duals: Floats
-    objective: float
 
 
 def is_installed() -> bool:
@@ -70,5 +69,4 @@ class Programme:
         if self._solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
             return None
         found = self._solver.getSolution()
-        objective = self._solver.getInfo().objective_function_value
-        return Solution(np.array(found.col_value), np.array(found.row_dual), float(objective))
+        return Solution(np.array(found.col_value), np.array(found.row_dual))
