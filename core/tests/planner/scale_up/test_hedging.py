@@ -6,13 +6,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodewright.clusterstate.memory import ArrivalHistory, Bin, Memory, ScaleUpRequest
+from nodewright.clusterstate.memory import ArrivalHistory, Bin, Memory, PlannedPods, ScaleUpRequest
 from nodewright.model.action import DecreaseTargetSize, IncreaseSize
 from nodewright.model.group import GroupOptions, NodeGroup
 from nodewright.model.plan import Plan
 from nodewright.model.pod import Pod
 from nodewright.planner.scale_up.hedging import HEDGE_IS_OVER
 from nodewright.planner.scale_up.silent_groups import silence_deadlines
+from nodewright.snapshot.pod_class import kind_of
+from nodewright.snapshot.snapshot import Snapshot
 from nodewright.testkit.builders import build_pod
 from nodewright.testkit.world import NOW, World, grown, ref, settings_with
 from nodewright.validate import check_actions
@@ -223,3 +225,27 @@ def test_the_independent_check_knows_the_rules(changes: dict[str, Any], settings
     assert check_actions(seen, [sound], settings_with(**ON)) == ()
     found = check_actions(seen, [replace(sound, **changes)], settings_with(**{**ON, **settings}))
     assert [violation.rule for violation in found] == [rule]
+
+
+def test_all_pods_of_a_tight_mix_are_hedged() -> None:
+    sizes = (("a", "6"), ("b", "5"), ("c", "3"), ("d", "2"), ("e", "2"), ("f", "2"))
+    waiting = [
+        build_pod(name, cpu=cpu, owner=("ReplicaSet", name), created_at=NOW - 400, node_selector={"app": "x"})
+        for name, cpu in sizes
+    ]
+    kinds = [kind_of(Snapshot().class_of(pod)) for pod in waiting]
+    planned = (
+        PlannedPods(asked=NOW - 301, copies=1, pods={kinds[0]: 1, kinds[3]: 2}),
+        PlannedPods(asked=NOW - 301, copies=1, pods={kinds[1]: 1, kinds[2]: 1, kinds[4]: 1}),
+    )
+    assert kinds[3] == kinds[4] == kinds[5]
+    memory = Memory(requests={ref("cheap"): (request(2),)}, planned_pods={ref("cheap"): planned})
+    world = World(pending=waiting, memory=memory)
+    labels = {"app": "x"}
+    world.add_group("cheap", cpu="10", labels=labels, hourly_price=0.1, max_size=100, target=2, instances=())
+    world.add_group("dear", cpu="10", labels=labels, hourly_price=1.0, max_size=100)
+    found = plan(world, expander="least-cost")
+    assert len(found.fitting) == 6
+    assert found.hedge is not None
+    assert len(found.hedge.triggered) == 6
+    assert grown(found) == {"dear": (0, 2)}

@@ -89,7 +89,7 @@ def test_the_node_limit_is_respected() -> None:
     world = two_kinds()
     plan = world.plan(max_nodes_total=3)
     assert sum(target - current for current, target in grown(plan).values()) <= 3
-    assert plan.scale_up.expander.endswith("(one group, since no mix of groups is within the limits)")
+    assert plan.scale_up.expander.endswith("(one group, since no mix of groups is possible within the limits)")
 
 
 def test_a_limit_on_nodes_of_one_plan_leaves_the_rest_to_the_next() -> None:
@@ -147,7 +147,11 @@ def test_pods_that_repel_each_other_get_a_node_each() -> None:
     assert grown(world.plan()) == {"small": (0, 3)}
 
 
-def test_pods_are_spread_over_zones() -> None:
+@pytest.mark.parametrize(
+    ("running_in_a", "expected"),
+    [(0, {"a": [2], "b": [2], "c": [2]}), (2, {"a": [1], "b": [1, 2], "c": [2]})],
+)
+def test_pods_are_spread_over_zones(running_in_a: int, expected: dict[str, list[int]]) -> None:
     world = World()
     for zone in ("a", "b", "c"):
         world.add_group(zone, 1, cpu="4", memory="16Gi", zone=zone, hourly_price=1.0 if zone == "a" else 1.5)
@@ -159,9 +163,14 @@ def test_pods_are_spread_over_zones() -> None:
         label_selector=LabelSelector(match_labels={"app": "p"}),
     )
     add_pods(world, "p", 6, "2", "1Gi", labels={"app": "p"}, topology_spread_constraints=(spread,))
+    world.add_group("old", 1, cpu="4", zone="a", max_size=1)
+    world.running += [
+        build_pod(f"old-{n}", "2", "1Gi", labels={"app": "p"}, node_name="old-0") for n in range(running_in_a)
+    ]
+    world.running += [build_pod(f"full-old-{n}", "2", node_name="old-0") for n in range(2 - running_in_a)]
     plan = world.plan()
-    assert grown(plan) == {"a": (1, 2), "b": (1, 2), "c": (1, 2)}
     assert len(plan.scale_up.triggered) == 6
+    assert planned_pods(plan) == expected
 
 
 def test_pods_that_depend_on_others_are_packed_beside_the_mix() -> None:

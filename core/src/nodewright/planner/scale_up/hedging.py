@@ -69,12 +69,22 @@ def find_uncertain_placements(
     _, left = take_fitting(sure, waiting)
     full = sure.fork()
     again = {ref: _add_machines(full, context.templates[ref], len(held)) for ref, held in rows.items()}
-    take_fitting(full, left)
+    _, homeless = take_fitting(full, left)
+    if homeless:
+        # A tight mix is not found again: each pod stays where it was planned.
+        stay = set(map(id, left))
+        held_by = {ref: [_chosen(context.snapshot.pods(row), stay) for row in held] for ref, held in rows.items()}
+    else:
+        held_by = {ref: [list(full.pods(row)) for row in held] for ref, held in again.items()}
     pods = {
-        ref: [pod for row in held for pod in full.pods(row) if not pod.is_daemonset_pod] for ref, held in again.items()
+        ref: [pod for alike in nodes for pod in alike if not pod.is_daemonset_pod] for ref, nodes in held_by.items()
     }
-    unused = sum(not full.pods(row) for held in again.values() for row in held)
+    unused = sum(not alike for nodes in held_by.values() for alike in nodes)
     return UncertainPlacements(sure=sure, pods=pods, unused=unused)
+
+
+def _chosen(pods: Iterable[Pod], chosen: Collection[int]) -> list[Pod]:
+    return [pod for pod in pods if id(pod) in chosen]
 
 
 def with_hedges(

@@ -54,6 +54,8 @@ class NodeGroupFit:
 
     def fits_alone(self, pod_class: PodClass) -> frozenset[GroupRef]:
         """Return the groups whose new node fits a pod of the class if no filter looks at pods on other nodes."""
+        if is_countable(self._snapshot, pod_class):
+            return self.fits(pod_class)
         nodes, every = self._template_nodes, slice(0, len(self._row))
         mask = static_fit(nodes, pod_class, every) & (amounts_room(nodes, pod_class, every) > 0)
         found = (ref for ref, fits in zip(self._row, mask.tolist(), strict=True) if fits)

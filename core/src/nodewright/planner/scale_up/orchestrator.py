@@ -122,19 +122,18 @@ class ScaleUp:
         if not self._mixes or LEAST_COST not in self._expanders:
             return None
         context, before = self._context, self._expanders[: self._expanders.index(LEAST_COST)]
-        may_grow = [ref for ref in context.templates if ref not in self._skipped]
-        helping = [ref for ref in may_grow if any(ref in self._fit.fits(group.pod_class) for group in self._groups)]
-        self._why_not_mixed = self._find_unpriced(helping)
+        helping = set[GroupRef]().union(*(self._fit.fits_alone(group.pod_class) for group in self._groups))
+        refs = [ref for ref in context.templates if ref in helping and self._can_be_mixed(ref)]
+        self._why_not_mixed = self._find_unpriced(refs)
         if self._why_not_mixed:
             return None
-        refs = [ref for ref in helping if self._can_be_mixed(ref)]
         if before or may_fail_again(context):
             options = prefer_other_failure_domain(context, self._options())
             kept = {option.group for option in keep_best(options, before, self._expander_context())}
             refs = [ref for ref in refs if ref in kept]
         mix = plan_mix(context, self._groups, self._fit, refs, self._probation)
         if mix is None:
-            self._why_not_mixed = "no mix of groups is within the limits"
+            self._why_not_mixed = "no mix of groups is possible within the limits"
         return mix
 
     def _find_unpriced(self, refs: Iterable[GroupRef]) -> str:
@@ -143,8 +142,9 @@ class ScaleUp:
         return f"group {unpriced[0]} has no price" if unpriced else ""
 
     def _can_be_mixed(self, ref: GroupRef) -> bool:
-        seen = self._context.state.groups[ref].seen
-        return ref not in self._context.new_groups and not seen.options.zero_or_max_node_scaling
+        if ref in self._skipped or ref in self._context.new_groups:
+            return False
+        return not self._context.state.groups[ref].seen.options.zero_or_max_node_scaling
 
     def _plan_mix(self, mix: PlannedMix) -> tuple[list[IncreaseSize], ScaleUpReport]:
         """Plan the mix, and nodes of one more group for pods that the mix does not take."""
