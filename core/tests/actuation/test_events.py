@@ -8,7 +8,7 @@ from nodewright.clusterstate.memory import Memory
 from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, Done, Failed, IncreaseSize, Unknown
 from nodewright.model.group import ErrorClass, FailedInstance, GroupRef
-from nodewright.model.plan import Expansion, Plan, ScaleUpReport
+from nodewright.model.plan import Expansion, MixCost, Plan, PlannedNode, ScaleUpReport
 from nodewright.model.reason import Rejection, ScaleUpResult, SkipCode, SkipReason, Unhelped
 from nodewright.snapshot.observation import GroupSeen, Observation
 from nodewright.snapshot.snapshot import Snapshot
@@ -52,6 +52,19 @@ def test_an_event_of_a_pod_names_its_controller() -> None:
     owner = triggered[0].metadata.controller
     assert owner is not None
     assert [(event.name, event.controller) for event in drawn[1:]] == [("default/a", owner), ("default/b", owner)]
+
+
+def test_a_mix_tells_its_price_beside_the_bound() -> None:
+    web = build_pod("web")
+    cost = MixCost(price=2.0, bound=1.9, is_cut=True)
+    mixed = replace(REPORT, expander="least-cost", cost=cost, nodes=(PlannedNode(group=A, pods=(web,)),) * 2)
+    said = events(Plan(actions=(GROW,), scale_up=mixed), Done(action=GROW, started=0.0, accepted=2))
+    message = (
+        "least-cost chose 2 new nodes for 2 pods, at 2.000 USD an hour, where the lower bound is 1.900; "
+        "its time (--least-cost-budget) was up"
+    )
+    assert ("Normal", "ScaleUpCost", message) in said
+    assert not [one for one in events(Plan(scale_up=mixed)) if one[1] == "ScaleUpCost"]
 
 
 def test_partial_acceptance_tells_the_size_that_was_accepted() -> None:

@@ -58,6 +58,7 @@ def loop_events(state: ClusterState, plan: Plan, outcomes: Sequence[WriteOutcome
     for report in (plan.scale_up, *plan.salvo):
         for ref, reason in report.probed.items():
             yield _of_status("ProbedGroup", f"Group {ref} is {reason}; other groups take the rest")
+        yield from _cost_events(report, outcomes)
         yield from _pod_events(report, outcomes)
     if plan.hedge is not None:
         yield from _pod_events(plan.hedge, outcomes)
@@ -285,6 +286,17 @@ def _pod_events(report: ScaleUpReport, outcomes: Sequence[WriteOutcome]) -> Iter
             if message is None:
                 message = messages[id(unhelped.reasons)] = _why_not(unhelped, report.result)
             yield _about(unhelped.pod, "NotTriggerScaleUp", message)
+
+
+def _cost_events(report: ScaleUpReport, outcomes: Sequence[WriteOutcome]) -> Iterator[Event]:
+    """Yield an event that says what a mix of groups costs, if one of them grew."""
+    if report.cost is None or not {node.group for node in report.nodes} & grown_groups(outcomes):
+        return
+    pods = sum(len(node.pods) for node in report.nodes)
+    what = f"{report.expander} chose {len(report.nodes)} new nodes for {pods} pods"
+    cut = "; its time (--least-cost-budget) was up" if report.cost.is_cut else ""
+    price = f"{report.cost.price:.3f} USD an hour, where the lower bound is {report.cost.bound:.3f}{cut}"
+    yield _of_status("ScaleUpCost", f"{what}, at {price}")
 
 
 def _called(pod: Pod) -> str:

@@ -145,7 +145,7 @@ def _why_for_pods(dry_run: DryRun, ref: GroupRef) -> str:
         chosen = [option for report in grew for option in report.options if option.group == ref and option.chosen]
         if not chosen:
             return "shares the growth of a similar group (--balance-similar-node-groups)"
-        return f"helps {count(sum(option.pods for option in chosen), 'pod')}; {_how_chosen(dry_run, grew[0])}"
+        return f"helps {count(sum(option.pods for option in chosen), 'pod')}; {_how_chosen(grew[0])}"
     report = held[-1]
     option = next((option for option in report.options if option.group == ref), None)
     if plan.min_size is not None and any(expansion.group == ref for expansion in plan.min_size.expansions):
@@ -155,11 +155,15 @@ def _why_for_pods(dry_run: DryRun, ref: GroupRef) -> str:
     if option is not None:
         return f"could help {count(option.pods, 'pod')} with {count(option.nodes, 'node')}"
     problem = dry_run.state.observation.groups[ref].problem
-    return f"read in part: {problem}" if problem else ""
+    unwanted = "no node of it is in the cheapest mix" if report.nodes else ""
+    return f"read in part: {problem}" if problem else unwanted
 
 
-def _how_chosen(dry_run: DryRun, report: ScaleUpReport) -> str:
+def _how_chosen(report: ScaleUpReport) -> str:
     options = len(report.options)
+    if report.nodes and report.cost is not None:
+        size = f"{count(len(report.nodes), 'node')} for {report.cost.price:,.3f} USD an hour"
+        return f"in the mix of {report.expander}: {size}"
     if options == 1:
         return "no other group could"
-    return f"{dry_run.settings.scale_up.expander} chose it of {options} groups"
+    return f"chosen of {options} groups by {report.expander}"

@@ -1,5 +1,5 @@
 """Pure decisions: from ClusterState to a Plan with its reasons."""
 
-from nodewright.planner.make_plan import make_plan
+from nodewright.planner.make_plan import find_growth_context, make_plan
 
-__all__ = ["make_plan"]
+__all__ = ["find_growth_context", "make_plan"]

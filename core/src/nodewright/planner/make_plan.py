@@ -143,18 +143,10 @@ def make_plan(state: ClusterState, settings: Settings, random: Random) -> tuple[
 
     Pure: the same state, settings and random numbers give the same plan.
     """
-    quotas = read_quotas(state.observation, settings.limits)
-    start = _correct_sizes(state, settings, quotas)
-    if start.is_stopped:
-        return start.end()
-    start = _find_waiting_pods(_settle_requests(start))
-    if not start.has_work:
-        return start.end()
-    draft = _begin_growing(start, [read.limit for read in quotas if read.limit is not None], random)
+    draft = _before_growth(state, settings, random)
+    if not isinstance(draft, _Growing):
+        return draft.end()
     for step in (
-        _place_fitting_pods,
-        _evaluate_purchases,
-        _offer_new_groups,
         _grow_groups,
         _fill_buffers,
         _hedge,
@@ -168,7 +160,28 @@ def make_plan(state: ClusterState, settings: Settings, random: Random) -> tuple[
     return draft.end((*with_creations(draft.actions, draft.context), *emptied))
 
 
+def find_growth_context(state: ClusterState, settings: Settings, random: Random) -> ScaleUpContext | None:
+    """Return the context in which growth for pending pods is planned, for explanations; None if none is planned."""
+    draft = _before_growth(state, settings, random)
+    return draft.context if isinstance(draft, _Growing) else None
+
+
 # Before growth
+
+
+def _before_growth(state: ClusterState, settings: Settings, random: Random) -> _Start | _Growing:
+    """Return the draft before growth is planned; a ``_Start`` if nothing more is planned in this loop."""
+    quotas = read_quotas(state.observation, settings.limits)
+    start = _correct_sizes(state, settings, quotas)
+    if start.is_stopped:
+        return start
+    start = _find_waiting_pods(_settle_requests(start))
+    if not start.has_work:
+        return start
+    draft = _begin_growing(start, [read.limit for read in quotas if read.limit is not None], random)
+    for step in (_place_fitting_pods, _evaluate_purchases, _offer_new_groups):
+        draft = step(draft)
+    return draft
 
 
 def _correct_sizes(state: ClusterState, settings: Settings, quotas: Sequence[ReadQuota]) -> _Start:

@@ -297,3 +297,86 @@ def test_every_round_of_a_salvo_is_told(nodewright: Nodewright, write_dump: Writ
     assert said.count("1 → 2") == 2
     assert "fits on new nodes of dump/a" in said
     assert said.endswith("Plan: 2 more nodes in 2 groups for 2 pods.")
+
+
+@pytest.fixture
+def priced_groups(tmp_path: Path) -> Path:
+    path = tmp_path / "priced.yaml"
+    path.write_text(
+        """
+groups:
+- {name: general, nodes: {pool: general}, max_size: 8, price_per_hour: 0.5}
+- {name: cpu, cpu: 16, memory: 8Gi, max_size: 5, price_per_hour: 1}
+- {name: memory, cpu: 2, memory: 64Gi, max_size: 5, price_per_hour: 1}
+- {name: gpu, cpu: 96, memory: 640Gi, max_size: 5, taints: [{key: gpu}]}
+"""
+    )
+    return path
+
+
+@pytest.fixture
+def two_shapes(write_dump: WriteDump) -> str:
+    """A full node of four cores, four pods of much cpu, and two of much memory, for which that node has no room."""
+    node = build_node(
+        "general-0", cpu="4", memory="16Gi", labels=POOL, created_at=HOUR, provider_id="fake:///general-0"
+    )
+    cpu = [build_pod(f"cpu-{n}", "4", "1Gi", owner=("ReplicaSet", "cpu")) for n in range(4)]
+    memory = [build_pod(f"memory-{n}", "500m", "30Gi", owner=("ReplicaSet", "memory")) for n in range(2)]
+    return write_dump(node, build_pod("run", "3900m", "1Gi", node_name="general-0"), *cpu, *memory)
+
+
+def test_the_cost_of_a_mix_stands_beside_the_bound_and_what_all_nodes_cost(
+    nodewright: Nodewright, two_shapes: str, priced_groups: Path
+) -> None:
+    cost = nodewright("plan", two_shapes, "--groups", priced_groups, "-o", "json").document["cost"]
+    assert cost == {
+        "currency": "USD",
+        "expander": "least-cost",
+        "time_was_up": False,
+        "nodes": 2,
+        "price": 2.0,
+        "bound": 1 + 60 / 64,
+        "gap_percent": 3.23,
+        "single_group": None,
+        "before": 0.5,
+        "after": 2.5,
+        "not_counted": [],
+        "price_sources": ["the file of groups"],
+    }
+
+
+def test_another_expander_has_a_bound_too_and_the_text_says_who_chose(
+    nodewright: Nodewright, two_shapes: str, priced_groups: Path
+) -> None:
+    ended = nodewright("plan", two_shapes, "--groups", priced_groups, "--expander", "most-pods,least-nodes")
+    rows = [" ".join(line.split()) for line in ended.out.splitlines()]
+    assert "bought for pods 1.000 1 node, chosen by most-pods,least-nodes" in rows
+    assert "lower bound 1.000 no nodes of these groups are cheaper for these pods; bought: 0.0 % above" in rows
+    assert "one group only 1.000 1 node of dump/cpu, the cheapest group that takes all of these pods" in rows
+    assert "all nodes now 0.500 by the file of groups" in rows
+    assert "after the plan 1.500 +1.000" in rows
+
+
+def test_the_mix_is_named_where_groups_are_explained(
+    nodewright: Nodewright, two_shapes: str, priced_groups: Path
+) -> None:
+    said = nodewright("plan", two_shapes, "--groups", priced_groups).out
+    assert "helps 4 pods; in the mix of least-cost: 2 nodes for 2.000 USD an hour" in said
+    assert "no node of it is in the cheapest mix" in said
+
+
+def test_groups_without_a_price_are_named_and_without_any_price_there_is_no_table(
+    nodewright: Nodewright, dump: str, groups: Path, tmp_path: Path
+) -> None:
+    said = nodewright("plan", dump, "--groups", groups)
+    assert "USD" not in said.out
+    some = tmp_path / "some.yaml"
+    some.write_text(groups.read_text() + "- {name: big, cpu: 32, memory: 64Gi, max_size: 5, price_per_hour: 2}\n")
+    document = nodewright("plan", dump, "--groups", some, "-o", "json").document
+    cost = document["cost"]
+    assert (cost["price"], cost["bound"], cost["not_counted"]) == (None, None, ["dump/general"])
+    assert cost["expander"] == "least-cost,least-waste (one group, since group dump/general has no price)"
+    assert cost["single_group"] == {"group": "dump/big", "nodes": 1, "price": 2.0}
+    said = nodewright("plan", dump, "--groups", some)
+    assert "not known: a group that takes one of these pods has no price" in said.out
+    assert "not counted, since without a price: dump/general" in said.out

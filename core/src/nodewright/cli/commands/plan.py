@@ -19,6 +19,7 @@ from nodewright.cli.capacity_view import (
     request_expansions,
     request_json,
 )
+from nodewright.cli.cost_view import cost_json, find_cost, print_cost
 from nodewright.cli.dry_run.dry_run import DryRun
 from nodewright.cli.dry_run.dump import DumpSource, dump_options, plan_dump
 from nodewright.cli.plan_reasons import PodOutcome, PodVerdict, find_verdicts, rounds, why_group
@@ -223,6 +224,7 @@ def print_plan(console: Console, dry_run: DryRun, source: str, strays: Sequence[
     for warning in find_warnings(dry_run, strays):
         console.print(safe(warning, "yellow"))
     _print_groups(console, dry_run)
+    print_cost(console, find_cost(dry_run))
     _print_other_actions(console, dry_run)
     print_nodes(console, dry_run)
     print_requests(console, requests_planned(dry_run.state, dry_run.plan), dry_run.state.now)
@@ -370,6 +372,7 @@ def as_json(dry_run: DryRun, source: str, strays: Sequence[Pod]) -> dict[str, An
             for report in rounds(plan)
             for option in report.options
         ],
+        "cost": cost_json(find_cost(dry_run)),
         "groups": [_group_json(group, dry_run) for group in dry_run.state.groups.values()],
         "providers": [{"name": name, "problem": held.problem or None} for name, held in seen.providers.items()],
         "scale_down": nodes_json(plan.scale_down),

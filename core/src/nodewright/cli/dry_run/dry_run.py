@@ -17,11 +17,15 @@ from nodewright.observe import ClusterReader, Observer, ProviderReads
 
 @dataclass(frozen=True, kw_only=True)
 class DryRun:
-    """What one loop would do; nothing has been done."""
+    """What one loop would do; nothing has been done.
+
+    ``planned_from`` is the state from which the plan was made, without what the plan remembers; None: not kept.
+    """
 
     state: ClusterState
     plan: Plan
     settings: Settings
+    planned_from: ClusterState | None = None
 
 
 def plan_once(
@@ -55,4 +59,5 @@ def plan_once(
     violations = planning.check(seen, plan, memory, settings)
     if violations:
         raise InvariantError(f"a plan breaks its rules: {violations}")
-    return DryRun(state=replace(state, memory=memory.put_into(state.memory)), plan=plan, settings=settings)
+    after = replace(state, memory=memory.put_into(state.memory))
+    return DryRun(state=after, plan=plan, settings=settings, planned_from=state)

@@ -1,6 +1,7 @@
 """Explain the state of nodes, pods, requests and buffers, from a cluster state and the plan made for it."""
 
 from nodewright.planner.explain.buffers import BufferFacts, BufferState, buffers_planned
+from nodewright.planner.explain.growth_cost import GrowthCost, SingleGroup, find_growth_cost
 from nodewright.planner.explain.node import (
     GroupFacts,
     NodeExplanation,
@@ -19,18 +20,21 @@ __all__ = [
     "BufferFacts",
     "BufferState",
     "GroupFacts",
+    "GrowthCost",
     "NodeExplanation",
     "NodeOutcome",
     "NodeRejections",
     "PodAfterDrain",
     "RequestFacts",
     "RequestPhase",
+    "SingleGroup",
     "Timers",
     "Usage",
     "buffers_planned",
     "explain_node",
     "facts_of",
     "fate_of",
+    "find_growth_cost",
     "node_with_room",
     "rejections_of_pending_pod",
     "requests_planned",

@@ -49,7 +49,7 @@ class NodeGroupFit:
         """Return the groups whose new node fits a pod of the class."""
         found = self._fits.get(pod_class)
         if found is None:
-            found = self._fits[pod_class] = frozenset(self._find(pod_class)) - self._barred.get(pod_class, {}).keys()
+            found = self._fits[pod_class] = frozenset(self._find(pod_class)).difference(self._barred.get(pod_class, ()))
         return found
 
     def fits_alone(self, pod_class: PodClass) -> frozenset[GroupRef]:
@@ -59,7 +59,7 @@ class NodeGroupFit:
         nodes, every = self._template_nodes, slice(0, len(self._row))
         mask = static_fit(nodes, pod_class, every) & (amounts_room(nodes, pod_class, every) > 0)
         found = (ref for ref, fits in zip(self._row, mask.tolist(), strict=True) if fits)
-        return frozenset(found) - self._barred.get(pod_class, {}).keys()
+        return frozenset(found).difference(self._barred.get(pod_class, ()))
 
     def free(self, ref: GroupRef) -> frozenset[tuple[str, int]]:
         """Return how much of each resource a new node of a group has free, as pairs of the resource and the amount."""

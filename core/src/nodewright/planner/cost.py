@@ -1,0 +1,195 @@
+"""What machines cost in an hour, and a bound: the least that machines of the groups could cost for given pods.
+
+The bound lets pods and machines be split and looks at each pod alone: at amounts of resources, at selectors, taints and volumes,
+and not at other pods (spread, affinity, host ports).
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from nodewright.clusterstate.state import ClusterState
+from nodewright.estimator.binpacking import Template
+from nodewright.model.group import GroupRef
+from nodewright.model.pod import Pod
+from nodewright.model.settings import PodSettings, Settings
+from nodewright.optimizer.bound import find_values
+from nodewright.optimizer.problem import Problem
+from nodewright.planner.scale_up.node_group_fit import NodeGroupFit
+from nodewright.planner.scale_up.pending_pods import is_expendable, is_pending, unhelped_namespaces
+from nodewright.planner.scale_up.templates import make_templates
+from nodewright.predicates.check import static_key
+from nodewright.snapshot.observation import GroupSeen
+from nodewright.snapshot.pod_class import PodClass, map_alike, per_class
+from nodewright.snapshot.requests import PODS
+from nodewright.snapshot.snapshot import Placements, Snapshot
+
+_ENDLESS = 10**9
+_Shape = tuple[frozenset[tuple[str, int]], frozenset[GroupRef]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class HourlyCost:
+    """What machines cost, in USD an hour, by group. ``unpriced`` groups have machines and no price; they are not counted."""
+
+    by_group: Mapping[GroupRef, float]
+    unpriced: tuple[GroupRef, ...] = ()
+
+    @property
+    def total(self) -> float:
+        return sum(self.by_group.values())
+
+
+def hourly_cost(groups: Iterable[GroupSeen], sizes: Mapping[GroupRef, int]) -> HourlyCost:
+    """Return what so many machines of each group cost. Machines that are paid already cost nothing, up to their count."""
+    found, unpriced, paid = dict[GroupRef, float](), list[GroupRef](), dict[str, int]()
+    for seen in groups:
+        count = sizes.get(seen.ref, 0)
+        if seen.hourly_price is None:
+            unpriced += [seen.ref] if count else []
+            continue
+        free = 0
+        if seen.reserved is not None:
+            left = paid.setdefault(seen.reserved.name, seen.reserved.count)
+            free = min(count, left)
+            paid[seen.reserved.name] = left - free
+        found[seen.ref] = (count - free) * seen.hourly_price
+    return HourlyCost(by_group=found, unpriced=tuple(unpriced))
+
+
+def machines_now(groups: Iterable[GroupSeen]) -> dict[GroupRef, int]:
+    """Return how many machines each group has; groups whose machines could not be read are left out."""
+    return {seen.ref: len(seen.instances) for seen in groups if seen.instances is not None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offer:
+    """Groups from which machines may be taken for pods.
+
+    ``rooms``: how many machines each of them may have or get. ``paid``: how many machines of each reservation cost nothing.
+    """
+
+    groups: Mapping[GroupRef, GroupSeen]
+    templates: Mapping[GroupRef, Template]
+    rooms: Mapping[GroupRef, int]
+    paid: Mapping[str, int]
+
+
+def find_bound(snapshot: Snapshot, offer: Offer, pods: Mapping[PodClass, int]) -> float | None:
+    """Return the bound for so many pods of each class, in USD an hour. Pods that fit none of the groups are left out.
+
+    None: a group that takes one of the pods has no price.
+    """
+    templates = {ref: template for ref, template in offer.templates.items() if offer.rooms.get(ref, 0) > 0}
+    fit = NodeGroupFit(snapshot, templates, {})
+    shapes = _shapes(fit, pods)
+    taking = dict.fromkeys(ref for ref in templates for _, takers in shapes if ref in takers)
+    if any(offer.groups[ref].hourly_price is None for ref in taking):
+        return None
+    if not shapes:
+        return 0.0
+    return find_values(_problem(fit, offer, shapes, list(taking))).bound
+
+
+def cluster_bound(state: ClusterState, settings: Settings) -> float | None:
+    """Return the least that machines of the present groups could cost for all pods that run on them or wait.
+
+    Maximum sizes do not count: where they leave pods without a machine, no cost would be comparable. None: a group that takes one of the pods has no price.
+    """
+    seen = {ref: group.seen for ref, group in state.groups.items()}
+    offer = Offer(
+        groups=seen,
+        templates=make_templates(state, settings.templates),
+        rooms={ref: _ENDLESS if one.group.max_size else 0 for ref, one in seen.items()},
+        paid={one.reserved.name: one.reserved.count for one in seen.values() if one.reserved is not None},
+    )
+    return find_bound(state.observation.snapshot, offer, _all_pods(state, settings))
+
+
+def _all_pods(state: ClusterState, settings: Settings) -> Counter[PodClass]:
+    """Count the pods on nodes of groups and those that wait for room, without those that come with each node."""
+    snapshot, pods = state.observation.snapshot, settings.pods
+    strangers = {row for row, node in snapshot.nodes() if node.name not in state.group_of_node}
+    found = Counter[PodClass]()
+    for pod_class, rows in snapshot.placements():
+        if not _counts(pod_class, pods):
+            continue
+        count = sum(rows.values()) - sum(rows[row] for row in rows.keys() & strangers)
+        if count and not _comes_with_node(snapshot, pod_class, rows):
+            found[pod_class] += count
+    unhelped = unhelped_namespaces(snapshot, settings.policy)
+
+    def waits_for_room(pod: Pod) -> bool:
+        return is_pending(pod, pods) and not pod.is_daemonset_pod and pod.metadata.namespace not in unhelped
+
+    waiting = [pod for pod, waits in map_alike(state.observation.pending, waits_for_room) if waits]
+    for pod_class, alike in snapshot.vocabulary.classes.sort(waiting).items():
+        found[pod_class] += len(alike)
+    return found
+
+
+def _counts(pod_class: PodClass, settings: PodSettings) -> bool:
+    """Return whether pods of a class need a machine: they stay, are not expendable, and are not tied to one node."""
+    return not (pod_class.terminating or _is_tied(pod_class) or is_expendable(pod_class.spec.priority, settings))
+
+
+@per_class
+def _is_tied(pod_class: PodClass) -> bool:
+    """Return whether every term of the node affinity names nodes, as that of a DaemonSet's pod does."""
+    affinity = pod_class.spec.affinity
+    required = affinity.node_affinity.required if affinity is not None and affinity.node_affinity is not None else None
+    terms = required.node_selector_terms if required is not None else ()
+    return bool(terms) and all(term.match_fields for term in terms)
+
+
+def _comes_with_node(snapshot: Snapshot, pod_class: PodClass, rows: Placements) -> bool:
+    """Return whether the pods of a class are a DaemonSet's or a kubelet's own, as one of them shows."""
+    row = next(iter(rows))
+    for pod, own in zip(snapshot.pods(row), snapshot.pod_classes(row), strict=True):
+        if own is pod_class:
+            return pod.is_daemonset_pod or pod.is_mirror
+    return False
+
+
+def _shapes(fit: NodeGroupFit, pods: Mapping[PodClass, int]) -> Counter[_Shape]:
+    """Count the pods that ask for the same amounts and fit the same groups; without those that fit none."""
+    by_key, found = dict[object, tuple[PodClass, int]](), Counter[_Shape]()
+    for pod_class, count in pods.items():
+        key = (static_key(pod_class), frozenset(pod_class.placed_requests.items()))
+        first, before = by_key.get(key, (pod_class, 0))
+        by_key[key] = (first, before + count)
+    for pod_class, count in by_key.values():
+        takers = fit.fits_alone(pod_class)
+        if takers:
+            found[frozenset(pod_class.placed_requests.items()), takers] += count
+    return found
+
+
+def _problem(fit: NodeGroupFit, offer: Offer, shapes: Mapping[_Shape, int], refs: Iterable[GroupRef]) -> Problem:
+    requests = [dict(amounts) for amounts, _ in shapes]
+    names = list(dict.fromkeys((PODS, *(name for one in requests for name in one))))
+    kinds = dict[tuple[object, ...], tuple[GroupRef, float, int]]()
+    for ref in refs:
+        seen, room = offer.groups[ref], offer.rooms[ref]
+        alike = (tuple(ref in takers for _, takers in shapes), fit.free(ref))
+        if seen.reserved is not None:
+            most = offer.paid.get(seen.reserved.name, 0)
+            _, _, before = kinds.get((seen.reserved.name, *alike), (ref, 0.0, 0))
+            kinds[seen.reserved.name, *alike] = (ref, 0.0, min(most, before + room))
+        price = seen.hourly_price or 0.0
+        first, _, before = kinds.get((price, *alike), (ref, price, 0))
+        kinds[price, *alike] = (first, price, before + room)
+    free = [dict(fit.free(ref)) for ref, _, _ in kinds.values()]
+    return Problem(
+        requests=np.array(
+            [[1 if name == PODS else one.get(name, 0) for name in names] for one in requests], dtype=float
+        ),
+        pods=list(shapes.values()),
+        per_node=list(shapes.values()),
+        free=np.array([[max(0, offered.get(name, 0)) for name in names] for offered in free], dtype=float),
+        prices=np.array([price for _, price, _ in kinds.values()], dtype=float),
+        rooms=[room for _, _, room in kinds.values()],
+        fits=np.array([[ref in takers for ref, _, _ in kinds.values()] for _, takers in shapes], dtype=bool),
+    )
