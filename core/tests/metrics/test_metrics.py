@@ -1,11 +1,15 @@
 """The metrics of CA's dashboards have the values of the loop."""
 
+from dataclasses import replace
+
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from nodewright.adapters.metrics import LeaseCounts, Metrics, ProviderCalls, Sources
 from nodewright.adapters.metrics.collectors import taint_type
 from nodewright.engine.report import LoopReport
 from nodewright.model.action import Done, Failed, IncreaseSize
+from nodewright.model.group import Price
 from nodewright.model.plan import Plan, ScaleDownReport, ScaleUpReport
 from nodewright.model.reason import SkipCode, SkipReason
 from nodewright.model.settings import ServingSettings, Settings, TemplateSettings
@@ -155,3 +159,42 @@ def test_counts_that_others_keep() -> None:
     assert found["nodewright_lease_remaining_seconds"] == 12.5
     assert found["nodewright_cloud_api_calls_seconds_total{operation=Describe,provider=aws,result=ok}"] == 0.5
     assert "nodewright_lease_remaining_seconds" not in read(Metrics(Settings()))
+
+
+def costly_world() -> World:
+    """Return a world whose three nodes hold pods for which one would do."""
+    world = World()
+    world.add_group("a", 3, cpu="4", hourly_price=0.5)
+    world.running = [build_pod(f"p{n}", "1", node_name=f"a-{n}") for n in range(3)]
+    return world
+
+
+def test_the_cost_of_groups_stands_beside_the_least_that_it_could_be() -> None:
+    world, metrics = costly_world(), Metrics(Settings())
+    metrics.observe(LoopReport(started=NOW, finished=NOW, state=world.state()))
+    found = read(metrics)
+    assert found["nodewright_cost_per_hour{group=cloud/a}"] == 1.5
+    assert found["nodewright_cost_lower_bound_per_hour"] == pytest.approx(3 / 4 * 0.5)
+
+
+def test_costs_that_are_not_known_are_absent() -> None:
+    world, metrics = costly_world(), Metrics(Settings())
+    world.add_group("b", 1, cpu="4")
+    metrics.observe(LoopReport(started=NOW, finished=NOW, state=world.state()))
+    assert [name for name in read(metrics) if "_cost_" in name] == ["nodewright_cost_per_hour{group=cloud/a}"]
+    del world.groups[ref("a")], world.groups[ref("b")]
+    metrics.observe(LoopReport(started=NOW, finished=NOW, state=world.state()))
+    assert not [name for name in read(metrics) if "_cost_" in name]
+
+
+def test_the_bound_is_computed_once_a_minute_and_costs_in_each_loop() -> None:
+    world, metrics, bounds, costs = costly_world(), Metrics(Settings()), [], []
+    for _ in range(8):
+        metrics.observe(LoopReport(started=world.now, finished=world.now, state=world.state()))
+        bounds.append(read(metrics)["nodewright_cost_lower_bound_per_hour"])
+        costs.append(read(metrics)["nodewright_cost_per_hour{group=cloud/a}"])
+        world.now += 10
+        world.pending.append(build_pod(f"w{len(bounds)}", "1"))
+        world.groups[ref("a")] = replace(world.groups[ref("a")], price=Price(per_hour=0.5 + len(bounds), source="x"))
+    assert bounds == pytest.approx([0.375] * 6 + [9 / 4 * 6.5] * 2)
+    assert costs == [3 * (0.5 + number) for number in range(8)]

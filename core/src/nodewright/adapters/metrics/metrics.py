@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 from nodewright.actuation.cloud_writes import WriteOutcome
 from nodewright.adapters.metrics.collectors import MADE, GroupMetrics, NodeMetrics, Sources, Surroundings
+from nodewright.adapters.metrics.cost import CostMetrics
 from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.engine.report import LoopReport
 from nodewright.model.action import CreateNodeGroup, DeleteInstances, DeleteNodeGroup, Done, Failed, IncreaseSize
@@ -49,6 +50,7 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._node_metrics = NodeMetrics(self.registry)
         self._group_metrics = GroupMetrics(self.registry, each=settings.serving.emit_per_nodegroup_metrics)
+        self._cost_metrics = CostMetrics(self.registry)
         self._surroundings = Surroundings(self.registry, sources or Sources())
         self._make_counts()
         self._make_totals()
@@ -76,6 +78,7 @@ class Metrics:
             self._observe_state(report.state)
             self._observe_waits(report.state)
             self._group_metrics.observe(report.state, self._settings.limits.max_nodes_total)
+            self._cost_metrics.observe(report.state, self._settings)
             self._node_metrics.observe(report.state, report.plan, self._settings.templates)
         if report.plan is not None:
             self._observe_plan(report.plan)
