@@ -13,10 +13,12 @@ FILES = {
     "clusterstate/fold.py": "the fold",
     "planner/make_plan.py": "the entry point of planning",
     "planner/scale_up/context.py": "what the entry point hands to all steps of a plan",
+    "planner/cost.py": "the entry point that bounds what the cluster costs",
     "planner/explain/node.py": "the entry point that explains a node of a plan",
     "validate/actions.py": "an entry point of the check",
     "validate/removals.py": "an entry point of the check",
     "adapters/shadow.py": "folds and plans again",
+    "adapters/metrics/cost.py": "asks for the bound of what the cluster costs",
     "adapters/metrics/metrics.py": "takes other settings while the process runs",
     "adapters/kube/caches.py": "four sections say which kinds are followed",
 }
