@@ -57,7 +57,7 @@ def test_many_sets_cost_a_call_each_at_first_and_none_for_instances(cloud: Azure
     stage = attach(discover=("label:team=a",))
     assert len(stage.client.node_groups()) == 120
     made = {operation: calls for operation, calls in cloud.calls.items() if operation != "token"}
-    assert made == {"list": 2, "machines": 40, "skus": 1}
+    assert made == {"list": 2, "machines": 40, "skus": 1, "prices": 1}
     stage.later(61)
     assert cloud.calls["machines"] == 40
     stage.later(300)
@@ -82,7 +82,7 @@ def test_nothing_is_asked_within_the_interval_but_for_wanted_groups(cloud: Azure
 
 def test_calls_are_counted_and_kept_within_the_budget(cloud: AzureCloud, attach: Attach) -> None:
     name = cloud.add_set()
-    stage = attach(f"0:10:{name}", api_calls_per_minute=6, refresh_interval=0)
+    stage = attach(f"0:10:{name}", api_calls_per_minute=6, refresh_interval=0, refresh_prices=False)
     made = {one.operation: one.calls for one in stage.client.api_calls()}
     assert made == {"resourceSkus.list": 1, "virtualMachineScaleSets.list": 1}
     started = stage.clock.now()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from azurecloud import AzureCloud
-from nodewright.spec import AccessDenied, Capability, GroupOptions, Price, ProviderError, Quantity
+from nodewright.spec import AccessDenied, GroupOptions, ProviderError, Quantity
 
 Attach = Callable[..., Any]
 _PREFIX = "k8s.io_cluster-autoscaler_node-template"
@@ -71,16 +71,6 @@ def test_sizes_are_kept_for_a_while(cloud: AzureCloud, attach: Attach) -> None:
     assert cloud.calls["skus"] == 1
     stage.later(1200)
     assert cloud.calls["skus"] == 2
-
-
-def test_prices_are_a_table_and_off_where_it_has_no_row(cloud: AzureCloud, attach: Attach) -> None:
-    known, other = cloud.add_set(), cloud.add_set(size="Standard_F2")
-    client = attach(f"0:10:{known}", f"0:10:{other}", prices_per_hour={"standard_d2s_v3": 0.096}).client
-    assert client.node_price(known) == Price(per_hour=0.096, source="prices_per_hour")
-    assert client.node_price(other) is None
-    off = {group.id: group.switched_off.get(Capability.PRICING) for group in client.node_groups()}
-    assert off == {known: None, other: "prices_per_hour has no Standard_F2"}
-    assert Capability.PRICING not in attach(f"0:10:{known}").client.info.capabilities
 
 
 def test_a_missing_permission_costs_templates_and_nothing_else(cloud: AzureCloud, attach: Attach) -> None:

@@ -9,6 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
+from urllib.parse import urlencode
 from uuid import uuid4
 
 from azurecloud.arm import Arm
@@ -27,7 +28,7 @@ _SIZE_WRITES = ("update", "delete", "put", "deleteMachines")
 
 
 class AzureCloud:
-    """``calls`` counts what came in by operation: list, get, update, delete, machines, flexible, view, skus, token; of VM
+    """``calls`` counts what came in by operation: list, get, update, delete, machines, flexible, view, skus, token, prices; of VM
     pools: pools, pool, put, deleteMachines.
     """
 
@@ -39,6 +40,8 @@ class AzureCloud:
         self._tokens: set[str] = set()
         self.logins: list[dict[str, str]] = []
         self.accepts_logins = True
+        self.retail_prices: list[dict[str, Any]] = []
+        self.tells_prices = True
         self.calls: Counter[str] = Counter()
         self._server = Server(authority.server, self._play)
         self.arm.base = self._server.url
@@ -46,6 +49,7 @@ class AzureCloud:
             "subscription_id": SUBSCRIPTION,
             "resource_group": GROUP,
             "arm_endpoint": self.url,
+            "retail_prices_endpoint": self.url,
             "authority_host": self.url,
             "disconnected": True,
             "ca_bundle": str(authority.bundle),
@@ -134,6 +138,23 @@ class AzureCloud:
             }
         )
 
+    def add_price(self, size: str, price: float, *, kind: str = "", system: str = "", **told: Any) -> None:
+        """A meter of the price list; ``kind`` is Spot or Low Priority, ``system`` Windows."""
+        meter = {
+            "currencyCode": "USD",
+            "tierMinimumUnits": 0.0,
+            "retailPrice": price,
+            "unitPrice": price,
+            "armRegionName": "eastus",
+            "productName": f"Virtual Machines Series {system}".strip(),
+            "skuName": f"{size} {kind}".strip(),
+            "serviceName": "Virtual Machines",
+            "unitOfMeasure": "1 Hour",
+            "type": "Consumption",
+            "armSkuName": size,
+        }
+        self.retail_prices.append({**meter, **told})
+
     # What happens by itself
 
     def hold(self, name: str) -> None:
@@ -193,6 +214,8 @@ class AzureCloud:
     # How each call is answered
 
     def _play(self, request: Request) -> Answer:
+        if request.path == "/api/retail/prices":
+            return self._tell_prices(request)
         if not request.path.startswith("/subscriptions/"):
             return self._identify(request)
         operation = _operation(request)
@@ -213,6 +236,25 @@ class AzureCloud:
     def _act(self, request: Request) -> Answer:
         with self._lock:
             return self.arm.answer(request)
+
+    def _tell_prices(self, request: Request) -> Answer:
+        """The public price list: who asks shows no token, and gets it in pages of two meters."""
+        self.calls["prices"] += 1
+        assert "authorization" not in request.headers
+        if not self.tells_prices:
+            return Answer(503, {"Error": {"Code": "ServiceUnavailable"}})
+        wanted = request.query["$filter"]
+        assert "serviceName eq 'Virtual Machines'" in wanted
+        fitting = [
+            one
+            for one in self.retail_prices
+            if f"armRegionName eq '{one['armRegionName']}'" in wanted
+            and f"armSkuName eq '{one['armSkuName']}'" in wanted
+        ]
+        skipped = int(request.query.get("$skip", "0"))
+        link = f"{self.url}/api/retail/prices?{urlencode({'$filter': wanted, '$skip': skipped + 2})}"
+        more = link if len(fitting) > skipped + 2 else None
+        return Answer(200, {"BillingCurrency": "USD", "Items": fitting[skipped : skipped + 2], "NextPageLink": more})
 
     def _identify(self, request: Request) -> Answer:
         """The part of Entra that hands out tokens."""

@@ -11,7 +11,16 @@ from nodewright.testkit import FakeClock
 from nodewright_azure.agent_pools import AgentPool, sizes_of
 from nodewright_azure.api import Api
 from nodewright_azure.provider import AzureProvider
-from nodewright_azure.shapes import AutoscaleSetting, Lock, Machine, ResourceSku, RolePermissions, ScaleSet, Status
+from nodewright_azure.shapes import (
+    AutoscaleSetting,
+    Lock,
+    Machine,
+    ResourceSku,
+    RetailPrice,
+    RolePermissions,
+    ScaleSet,
+    Status,
+)
 
 
 class AnsweredApi(Api):
@@ -64,6 +73,9 @@ class AnsweredApi(Api):
 
     def made(self) -> Sequence[ApiCalls]:
         raise _untold("made")
+
+    def retail_prices(self, location: str, sizes: Sequence[str]) -> Sequence[RetailPrice]:
+        raise _untold("retail_prices", location, *sizes)
 
     def resize(self, scale_set: ScaleSet, capacity: int) -> ScaleSet:
         raise _untold("resize", scale_set.name, str(capacity))

@@ -17,7 +17,7 @@ _BY_PRICE = frozenset(("price", "least-cost"))
 
 
 def find_price_findings(settings: Settings, clients: Sequence[ProviderClient], now: float) -> dict[str, list[Finding]]:
-    """Return the findings by provider. They are warnings if the expander chooses by price, else only told.
+    """Return the findings by provider. They are warnings if --expander names one that chooses by price.
 
     Raise ConfigError for a bad file of prices.
     """
@@ -70,7 +70,7 @@ def _findings(level: FindingLevel, groups: Iterable[GroupSeen], now: float) -> I
                 message=message if len(names) == 1 else f"{len(names)} groups: {message}",
                 group_id=names[0] if len(names) == 1 else "",
                 capability=Capability.PRICING,
-                remedy="give what you pay in a file of --prices (docs/prices.md)",
+                remedy="see docs/prices.md",
             )
 
 
@@ -84,7 +84,7 @@ def _message(held: GroupSeen, now: float) -> str:
     if price.source.startswith("assumed"):
         return f"no price is known: it is {price.source}"
     if price.as_of is not None and now - price.as_of > OLD_SECONDS:
-        return f"the price is {_age(price, now)} old: {price.source}"
+        return f"{_age(price, now)} old: {price.source}"
     return ""
 
 

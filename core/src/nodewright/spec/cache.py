@@ -1,4 +1,4 @@
-"""PUBLIC, for plugins: a cache for results of cloud calls.
+"""PUBLIC, for plugins: a cache for results of cloud calls, and a call that rests after an error.
 
 Each result expires after a random part of the cache time, so that the results do not all expire at once.
 """
@@ -17,6 +17,7 @@ E = TypeVar("E", bound=ProviderError)
 
 _EARLIEST = 0.5
 _PASSING_SECONDS = 20.0
+_FIRST_REST, _LONGEST_REST = 600.0, 6 * 3600.0
 
 
 class NotYet(ProviderError):
@@ -67,6 +68,34 @@ class ResultCache(Generic[K, V]):
         """Drop all results except those of ``keys``."""
         used = set(keys)
         self._answers = {key: answer for key, answer in self._answers.items() if key in used}
+
+
+class RestingCall:
+    """A call that may fail for long, such as one for prices. After an error it rests: 10 minutes, then longer each time.
+
+    ``problem`` says why it failed last; empty: it did not.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._rests_until = 0.0
+        self._pause = _FIRST_REST
+        self.problem = ""
+
+    @property
+    def rests(self) -> bool:
+        """Return whether the call must not be made now."""
+        return self._clock.now() < self._rests_until
+
+    def take(self, answer: V | ProviderError) -> V | None:
+        """Return the answer; None for an error, after which the call rests."""
+        if not isinstance(answer, ProviderError):
+            self._pause, self.problem = _FIRST_REST, ""
+            return answer
+        self.problem = str(answer)
+        self._rests_until = self._clock.now() + self._pause
+        self._pause = min(2 * self._pause, _LONGEST_REST)
+        return None
 
 
 def not_yet(error: ProviderError) -> NotYet:

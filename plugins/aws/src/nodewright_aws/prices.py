@@ -5,45 +5,17 @@ table serves for the rest, and the next attempt is later each time: prices may n
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeVar
 
 from nodewright.spec import Clock, Finding, FindingLevel, Price, ProviderError
-from nodewright.spec.cache import attempt, attempt_each
+from nodewright.spec.cache import RestingCall, attempt, attempt_each
 from nodewright_aws import list_prices
 from nodewright_aws.api import Api
 from nodewright_aws.catalogue import Launch
 from nodewright_aws.options import Options
 from nodewright_aws.shapes import Group
 
-T = TypeVar("T")
-
 _TYPES_AT_ONCE = 8
-_FIRST_PAUSE, _LONGEST_PAUSE = 600.0, 6 * 3600.0
 _OWN = "prices_per_hour"
-
-
-class _Source:
-    """One call of AWS for prices: when it may be made next, and why it failed last (empty: it did not)."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._next_at = 0.0
-        self._pause = _FIRST_PAUSE
-        self.problem = ""
-
-    @property
-    def is_open(self) -> bool:
-        return self._clock.now() >= self._next_at
-
-    def take(self, answer: T | ProviderError) -> T | None:
-        """Return the answer; None for an error, after which the source rests."""
-        if not isinstance(answer, ProviderError):
-            self._pause, self.problem = _FIRST_PAUSE, ""
-            return answer
-        self.problem = str(answer)
-        self._next_at = self._clock.now() + self._pause
-        self._pause = min(2 * self._pause, _LONGEST_PAUSE)
-        return None
 
 
 class Prices:
@@ -53,7 +25,7 @@ class Prices:
         self._api = api
         self._options = options
         self._clock = clock
-        self._list, self._market = _Source(clock), _Source(clock)
+        self._list, self._market = RestingCall(clock), RestingCall(clock)
         self._listed: dict[str, Price | None] = {}
         self._read_at: dict[str, float] = {}
         self._spot: dict[tuple[str, str], Price] = {}
@@ -121,7 +93,7 @@ class Prices:
             for name in dict.fromkeys(names)
             if name not in own and self._read_at.get(name, -1e18) + self._options.price_list_interval <= now
         ][:_TYPES_AT_ONCE]
-        if not stale or not self._list.is_open:
+        if not stale or self._list.rests:
             return
         first, *rest = stale  # one alone shows whether AWS responds and permits it
         answers = [attempt(lambda: self._api.list_price(first))]
@@ -140,7 +112,7 @@ class Prices:
     def _load_spot(self, names: frozenset[str]) -> None:
         now = self._clock.now()
         held, at = self._spot_read
-        if not names or not self._market.is_open or (names <= held and now < at + self._options.spot_price_interval):
+        if not names or self._market.rests or (names <= held and now < at + self._options.spot_price_interval):
             return
         found = self._market.take(attempt(lambda: self._api.spot_prices(sorted(names), now)))
         if found is None:

@@ -4,7 +4,16 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from nodewright.spec import ApiCalls
-from nodewright_azure.shapes import AutoscaleSetting, Lock, Machine, ResourceSku, RolePermissions, ScaleSet, Status
+from nodewright_azure.shapes import (
+    AutoscaleSetting,
+    Lock,
+    Machine,
+    ResourceSku,
+    RetailPrice,
+    RolePermissions,
+    ScaleSet,
+    Status,
+)
 
 
 class Api(Protocol):
@@ -38,6 +47,9 @@ class Api(Protocol):
 
     def skus(self, location: str) -> Sequence[ResourceSku]:
         """Return every SKU of the location."""
+
+    def retail_prices(self, location: str, sizes: Sequence[str]) -> Sequence[RetailPrice]:
+        """Return what the public price list has of these sizes in the location."""
 
     # Writes: accepted when they return, not finished
 

@@ -29,7 +29,6 @@ class Catalogue:
             )
             for name, row in options.instance_types.items()
         }
-        self._prices = {name.lower(): price for name, price in options.prices_per_hour.items()}
 
     def load_missing(self, sets: Iterable[ScaleSet]) -> None:
         """List the sizes of each location with a set whose size the options do not describe. Raise nothing."""
@@ -50,10 +49,6 @@ class Catalogue:
             return ""
         whole = (one.reason_code or "not available" for one in sku.restrictions if one.type == "Location")
         return next(whole, "")
-
-    def price(self, scale_set: ScaleSet) -> float | None:
-        """Return the price of a machine in USD per hour from the options; None: they have none."""
-        return self._prices.get(scale_set.size.lower())
 
     def _list(self, location: str) -> Mapping[str, ResourceSku]:
         return {sku.name.lower(): sku for sku in self._api.skus(location) if sku.resource_type == _MACHINES}

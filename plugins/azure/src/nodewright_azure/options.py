@@ -66,6 +66,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     instance_types: dict[str, StaticSku] = {}
     use_static_instance_list: bool = False
     prices_per_hour: dict[str, PerHour] = {}
+    refresh_prices: bool = True
+    retail_prices_endpoint: str = "https://prices.azure.com"
+    price_list_interval: Seconds = Seconds(86400)
     vm_pools: bool = False
     cluster: str = ""
     cluster_resource_group: str = ""
@@ -84,4 +87,6 @@ def load_options(context: ProviderContext) -> Options:
         raise ConfigError(f"{SOURCE}: use_static_instance_list needs rows in instance_types")
     if options.arm_endpoint and not options.arm_endpoint.startswith("https://"):
         raise ConfigError(f"{SOURCE}: arm_endpoint: must be an https:// URL: the SDK sends tokens to no other")
+    if not options.retail_prices_endpoint.startswith("https://"):
+        raise ConfigError(f"{SOURCE}: retail_prices_endpoint: must be an https:// URL")
     return options

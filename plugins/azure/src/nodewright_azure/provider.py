@@ -15,6 +15,7 @@ from nodewright_azure.fleet import Fleet
 from nodewright_azure.machines import Unit
 from nodewright_azure.options import load_options
 from nodewright_azure.policy import minimal_policy
+from nodewright_azure.prices import Prices
 from nodewright_azure.sdk import Sdk
 from nodewright_azure.shapes import ScaleSet
 from nodewright_azure.tags import options_of, tags_of
@@ -39,6 +40,7 @@ _ALWAYS = frozenset(
         _FORCE,
         Capability.GPU,
         Capability.GROUP_OPTIONS,
+        _PRICING,
         Capability.SIMILARITY,
     )
 )
@@ -57,18 +59,19 @@ class AzureProvider:
         self._api: Api = api or Sdk(self._account, self._options, context.clock)
         self._fleet = Fleet(self._api, self._selection, self._options, context.clock, context.random)
         self._catalogue = Catalogue(self._api, self._options, context.clock, context.random)
+        self._prices = Prices(self._api, self._options, context.clock)
         self._writer = Writer(self._api, self._fleet, context.clock, force=self._options.force_delete)
 
     @hookimpl
     def provider_info(self) -> spec.ProviderInfo:
-        optional = {_FAST: self._options.watches_failures, _PRICING: bool(self._options.prices_per_hour)}
-        capabilities = _ALWAYS | {capability for capability, holds in optional.items() if holds}
+        capabilities = _ALWAYS | ({_FAST} if self._options.watches_failures else set())
         return spec.ProviderInfo(name="azure", spec_version=(1, 0), capabilities=capabilities, ignores_id_case=True)
 
     @hookimpl
     def refresh(self, wanted: frozenset[str]) -> bool:
         self._fleet.refresh(wanted)
         self._catalogue.load_missing(self._fleet.sets.values())
+        self._prices.load_missing(self._fleet.sets.values())
         return True
 
     @hookimpl
@@ -117,10 +120,7 @@ class AzureProvider:
 
     @hookimpl
     def node_price(self, group_id: str) -> spec.Price:
-        price = self._catalogue.price(self._fleet.held(group_id).scale_set)
-        if price is None:
-            raise spec.ProviderError(self._unpriced(group_id)[_PRICING], code="noPrice")
-        return spec.Price(per_hour=price, source="prices_per_hour")
+        return self._prices.of_set(self._fleet.held(group_id).scale_set)
 
     @hookimpl
     def gpu_label(self) -> str:
@@ -146,7 +146,7 @@ class AzureProvider:
     @hookimpl
     def diagnose(self) -> Sequence[spec.Finding]:
         doctor = Doctor(self._api, self._options, self._account)
-        return (*doctor.examine(self._fleet), *self._templateless())
+        return (*doctor.examine(self._fleet), *self._prices.problems(), *self._templateless())
 
     @hookimpl
     def minimal_policy(self) -> str:
@@ -179,11 +179,10 @@ class AzureProvider:
         return spec.NodeGroup(id=name, min_size=limits.min_size, max_size=limits.max_size, switched_off=off)
 
     def _unpriced(self, name: str) -> dict[Capability, str]:
-        """Return why the group has no price; empty if it has one, or if no prices are configured."""
+        """Return why the group has no price; empty if it has one, or is not there."""
         one = self._fleet.find(name)
-        if not self._options.prices_per_hour or one is None or self._catalogue.price(one) is not None:
-            return {}
-        return {_PRICING: f"prices_per_hour has no {_size(one)}"}
+        price = attempt(lambda: self._prices.of_set(one)) if one is not None else None
+        return {_PRICING: str(price)} if isinstance(price, spec.ProviderError) else {}
 
 
 def _size(one: ScaleSet) -> str:

@@ -5,8 +5,9 @@ Operations that take time are started and not waited for: how they end shows in 
 
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import quote, urlencode
 
-from nodewright.spec import ApiCalls, Clock
+from nodewright.spec import ApiCalls, Clock, ProviderError
 from nodewright.spec.meter import Meter
 from nodewright_azure.account import Account, Cluster
 from nodewright_azure.agent_pools import split_name
@@ -14,9 +15,21 @@ from nodewright_azure.aks import Aks
 from nodewright_azure.calls import Calls, convert
 from nodewright_azure.options import Options
 from nodewright_azure.session import Session
-from nodewright_azure.shapes import AutoscaleSetting, Lock, Machine, ResourceSku, RolePermissions, ScaleSet, Status
+from nodewright_azure.shapes import (
+    AutoscaleSetting,
+    Lock,
+    Machine,
+    ResourceSku,
+    RetailPrice,
+    RolePermissions,
+    ScaleSet,
+    Status,
+)
 
 _SETS = "virtualMachineScaleSets"
+_CHINA = "AZURE_CHINA_CLOUD"
+# So many pages of the price list at most: a page has 100 meters, and a size some six.
+_PRICE_PAGES = 20
 # Paths for which azure-mgmt-compute has no operation; its client sends these requests too.
 _AUTHORIZATION = "Microsoft.Authorization/permissions?api-version=2022-04-01"
 _LOCKS = "Microsoft.Authorization/locks?api-version=2020-05-01"
@@ -30,6 +43,7 @@ class Sdk:
         self._meter = Meter(clock, options.api_calls_per_minute)
         self._account = account
         self._session = Session(account, options)
+        self._prices_endpoint = options.retail_prices_endpoint.rstrip("/")
         self._calls = Calls(self._meter, self.place())
         self._aks = self._make_aks(account.cluster) if account.cluster is not None else None
 
@@ -84,6 +98,32 @@ class Sdk:
     def skus(self, location: str) -> Sequence[ResourceSku]:
         pages = self._client().resource_skus.list(filter=f"location eq '{location}'")
         return self._calls.listed("resourceSkus.list", pages, ResourceSku)
+
+    def retail_prices(self, location: str, sizes: Sequence[str]) -> Sequence[RetailPrice]:
+        """Read the list page by page. It is public: no credentials are sent."""
+        from azure.core.rest import HttpRequest  # noqa: PLC0415 - the SDK is heavy, see the module's first line
+
+        if self._account.cloud == _CHINA:
+            raise ProviderError(f"{_CHINA} has no list of retail prices that is read by size", code="noPriceList")
+        named = " or ".join(f"armSkuName eq '{size}'" for size in sizes)
+        wanted = f"serviceName eq 'Virtual Machines' and armRegionName eq '{location}' and ({named})"
+        query = urlencode({"$filter": wanted}, quote_via=quote)
+        request = HttpRequest("GET", f"{self._prices_endpoint}/api/retail/prices?{query}")
+        found: list[RetailPrice] = []
+        for _ in range(_PRICE_PAGES):
+
+            def send(request: Any = request) -> Any:
+                answer = self._session.prices().send_request(request)
+                answer.raise_for_status()
+                return answer.json()
+
+            answer = self._calls.call("retailPrices.list", send)
+            found += convert(answer.get("Items", []), list[RetailPrice])
+            link = answer.get("NextPageLink") or ""
+            if not link.startswith(self._prices_endpoint):
+                break
+            request = HttpRequest("GET", link)
+        return found
 
     # Writes
 

@@ -18,6 +18,7 @@ _AUTHORITIES = {
     "AZURE_US_GOVERNMENT": "AZURE_GOVERNMENT",
     "AZURE_CHINA_CLOUD": "AZURE_CHINA",
 }
+_PRICES = "prices"
 
 
 class Session:
@@ -41,6 +42,17 @@ class Session:
         from azure.mgmt.containerservice import ContainerServiceClient  # noqa: PLC0415 - as above
 
         return self._open(ContainerServiceClient)
+
+    def prices(self) -> Any:
+        """Return a client of the public price list. It sends no credentials."""
+        from azure.core import PipelineClient  # noqa: PLC0415 - the SDK is heavy, see the first line
+        from azure.core.pipeline.policies import UserAgentPolicy  # noqa: PLC0415 - as above
+
+        with self._lock:
+            if _PRICES not in self._opened:
+                endpoint, policies = self._options.retail_prices_endpoint, [UserAgentPolicy("nodewright")]
+                self._opened[_PRICES] = PipelineClient(endpoint, policies=policies, **_transport(self._options))
+            return self._opened[_PRICES]
 
     def _open(self, kind: Callable[..., Any]) -> Any:
         with self._lock:

@@ -48,6 +48,7 @@ class MachineProfile(Shape, frozen=True, kw_only=True):
 
     storage_profile: StorageProfile | None = None
     os_profile: OsProfile | None = None
+    priority: str | None = None
 
 
 class Mode(Shape, frozen=True, kw_only=True):
@@ -116,6 +117,21 @@ class ScaleSet(Shape, frozen=True, kw_only=True):
     def is_loose(self) -> bool:
         """Whether its machines are listed with all single machines of the resource group, without power states."""
         return self.is_flexible or self.pool is not None
+
+    @property
+    def is_spot(self) -> bool:
+        """Whether its machines are spot machines."""
+        profile = self.properties.virtual_machine_profile
+        return profile is not None and profile.priority in ("Spot", "Low")
+
+    @property
+    def is_windows(self) -> bool:
+        """Whether its machines run Windows, which is part of their price."""
+        if self.pool is not None:
+            return self.pool.os_type == "windows"
+        profile = self.properties.virtual_machine_profile
+        system = profile.os_profile if profile is not None else None
+        return system is not None and system.windows_configuration is not None
 
     def owns(self, machine: "Machine") -> bool:
         """Return whether this single machine belongs to the set."""
@@ -261,3 +277,29 @@ class AutoscaleSetting(Shape, frozen=True, kw_only=True):
 def pool_of(tags: Mapping[str, str | None]) -> str:
     """Return the agent pool of AKS in the tags; "" outside of AKS."""
     return next((name for key in _POOL_TAGS if (name := tags.get(key))), "")
+
+
+class RetailPrice(Shape, frozen=True, kw_only=True):
+    """One meter of Azure's public price list."""
+
+    retail_price: float
+    currency_code: str
+    arm_sku_name: str
+    product_name: str = ""
+    sku_name: str = ""
+    unit_of_measure: str = ""
+    type: str = ""
+
+    @property
+    def is_hourly(self) -> bool:
+        """Whether it is the price of a machine for an hour, without a commitment and not one of Azure Batch or Cloud Services."""
+        odd = self.sku_name.endswith(" Low Priority") or "Cloud" in self.product_name
+        return self.unit_of_measure == "1 Hour" and self.type == "Consumption" and not odd
+
+    @property
+    def is_spot(self) -> bool:
+        return self.sku_name.endswith(" Spot")
+
+    @property
+    def is_windows(self) -> bool:
+        return self.product_name.endswith(" Windows")
