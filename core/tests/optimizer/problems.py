@@ -9,8 +9,10 @@ ENDLESS = 10**6
 
 
 @st.composite
-def problems(draw: st.DrawFn, most_classes: int = 3, most_kinds: int = 4, most_pods: int = 4) -> Problem:
-    """Draw a problem in which every class fits some kind, with enough room for all pods or too little of some kinds."""
+def problems(
+    draw: st.DrawFn, most_classes: int = 3, most_kinds: int = 4, most_pods: int = 4, *, scarce: bool = False
+) -> Problem:
+    """Draw a problem in which every class fits some kind. Unless nodes are ``scarce``, there is room for all pods."""
     classes, kinds = draw(st.integers(1, most_classes)), draw(st.integers(1, most_kinds))
     amount = st.integers(1, 8)
     requests = np.array([[draw(amount), draw(amount), 1] for _ in range(classes)], dtype=float)
@@ -24,7 +26,10 @@ def problems(draw: st.DrawFn, most_classes: int = 3, most_kinds: int = 4, most_p
         per_node=[draw(st.sampled_from((ENDLESS, ENDLESS, 1, 2))) for _ in range(classes)],
         free=free,
         prices=np.array([draw(st.integers(1, 20)) for _ in range(kinds)], dtype=float),
-        rooms=[ENDLESS if kind == largest else draw(st.sampled_from((ENDLESS, 0, 1, 2))) for kind in range(kinds)],
+        rooms=[
+            ENDLESS if kind == largest and not scarce else draw(st.sampled_from((ENDLESS, 0, 1, 2)))
+            for kind in range(kinds)
+        ],
         fits=fits,
     )
 

@@ -64,6 +64,14 @@ def test_pods_without_room_are_left() -> None:
     assert (mix.price, mix.left) == (4.0, (4,))
 
 
+def test_pods_that_find_no_place_at_first_go_before_the_others() -> None:
+    pods: dict[tuple[float, float], int] = {(13, 2): 9, (7, 11): 2, (7, 10): 2}
+    problem = replace(problem_of(pods, (32, 32, 4.0), (26, 4, 5.0), (9, 13, 6.0)), rooms=[2, 3, 2])
+    mix = solved(problem, time_used=1.0)
+    assert not faults(problem, mix)
+    assert not any(mix.left)
+
+
 def test_the_first_mix_is_made_without_time_and_says_so() -> None:
     problem = problem_of({(3, 1): 40, (1, 3): 30, (2, 5): 20}, (16, 16, 4.1), (8, 16, 2.6), (4, 4, 1.1))
     mix = solved(problem, time_used=1.0)
@@ -95,6 +103,14 @@ def test_small_problems_are_within_two_per_cent_of_the_optimum(problem: Problem)
     assert optimum is not None
     assert find_values(problem).bound <= optimum * (1 + 1e-6)
     assert optimum - 1e-9 <= solved(problem).price <= 1.02 * optimum + 1e-9
+
+
+@settings(deadline=None, max_examples=200)
+@given(problem=problems(scarce=True))
+def test_where_all_pods_can_have_a_place_they_get_one(problem: Problem) -> None:
+    mix = solved(problem)
+    assert not faults(problem, mix)
+    assert cheapest_price(problem) is None or not any(mix.left)
 
 
 @settings(deadline=None, max_examples=60)

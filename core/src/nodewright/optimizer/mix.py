@@ -24,6 +24,8 @@ _ANEW = (2, 3, 4, 6, 9)
 # In so many ways are values shaken for that, besides the ways in which they are mixed.
 _SHAKEN = 6
 _MOST_ROUNDS = 12
+# Pods without a place are worth so many times more in the next try, and so often it is tried.
+_BOOST, _MOST_BOOSTS = 10.0, 4
 # No improvement is begun after so many classes were looked at: about half a second.
 _MOST_WORK = 3_000_000
 # This part of the time is for the pattern programme, the rest for filling a few nodes anew.
@@ -49,6 +51,7 @@ def find_mix(problem: Problem, values: Values, time_used: Callable[[], float]) -
         return search.work > _MOST_WORK * _LATE or time_used() >= _LATE
 
     search.consider(search.greedy(values.mixed(_PARTS[0]), problem.pods, problem.rooms))
+    search.place_more()
     for improve in (search.try_others, search.improve_by_programme):
         if search.is_proven:
             break
@@ -132,6 +135,16 @@ class _Search:
             else:
                 heapq.heappop(waiting)
         return bought
+
+    def place_more(self) -> None:
+        """Let pods that found no place go first: others took the last nodes that fit them."""
+        values = self._values.mixed(_PARTS[0])
+        for _ in range(_MOST_BOOSTS):
+            left = np.array(self._left) > 0
+            if not left.any():
+                return
+            values = np.where(left, values * _BOOST, values)
+            self.consider(self.greedy(values, self._problem.pods, self._problem.rooms))
 
     def try_others(self, is_over: IsOver) -> None:
         """Value pods in other ways: evened more or less, and by what they cost on their cheapest kind."""
