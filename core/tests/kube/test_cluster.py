@@ -10,7 +10,7 @@ from core.tests.kube.conftest import NOW, ApiServer
 from nodewright.actuation.ports import EvictionAnswer
 from nodewright.adapters.clocks import VirtualClock
 from nodewright.adapters.kube.api import ApiError
-from nodewright.adapters.kube.caches import CacheOptions, Caches
+from nodewright.adapters.kube.caches import CacheOptions, Caches, Listeners
 from nodewright.adapters.kube.cluster import KubeCluster
 from nodewright.adapters.kube.dry_run import DryCluster
 from nodewright.expander.priority import CONFIG_MAP
@@ -35,7 +35,7 @@ class Site:
         self.clock = VirtualClock(NOW)
         self.rings = 0
         options = CacheOptions(config_maps=(CONFIG_MAP,))
-        self.caches = Caches(server, self.clock, Random(1), options, self._ring)
+        self.caches = Caches(server, self.clock, Random(1), options, Listeners(on_unschedulable=self._ring))
         self.cluster = KubeCluster(server, self.caches, max_age=180.0)
 
     def _ring(self) -> None:

@@ -30,7 +30,7 @@ class Follower:
         self.cache: ObjectCache[Node] = ObjectCache(self._see)
         self.reflector: Reflector[Node] = Reflector(server, Resource("Node"), self.cache, self.clock, _NoWait())
 
-    def _see(self, node: Node) -> None:
+    def _see(self, _: Node | None, node: Node) -> None:
         with self._news:
             self.told.append(node.name)
             self._news.notify_all()
@@ -217,7 +217,7 @@ def test_a_watch_that_ends_at_once_is_no_success(server: ApiServer, follower: Fo
 def test_a_kind_whose_definition_is_not_installed_is_empty_until_it_is(server: ApiServer) -> None:
     clock = VirtualClock(1000.0)
     came = threading.Event()
-    cache: ObjectCache[CapacityBuffer] = ObjectCache(lambda _: came.set())
+    cache: ObjectCache[CapacityBuffer] = ObjectCache(lambda _, __: came.set())
     reflector = Reflector(server, Resource[CapacityBuffer]("CapacityBuffer"), cache, clock, _NoWait())
     collection = "/apis/autoscaling.x-k8s.io/v1beta1/capacitybuffers"
     server.refusals[collection] = ApiError("no such kind", status=404)

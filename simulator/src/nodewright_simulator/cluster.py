@@ -124,6 +124,8 @@ class SimulatedCluster:
         self._room_grew = False
         # How many pods the scheduler has found no place for so far.
         self.found_no_place = 0
+        # Called with what a node was before (None: it is new), and with the node.
+        self.on_node: Callable[[Node | None, Node], None] = lambda _, __: None
 
     # What is there
 
@@ -184,16 +186,18 @@ class SimulatedCluster:
         self._tally.add_node(node, group)
         self._room_grew = True
         self._journal.note(at, What.NODE_ADDED, node.name, group)
+        self.on_node(None, node)
 
     def change_node(self, node: Node) -> None:
         """Replace the node of that name; its pods stay."""
-        pods = self.pods_on(node.name)
+        pods, known = self.pods_on(node.name), self._live.node(self._live.row(node.name))
         self._live.remove_node(self._live.row(node.name))
         row = self._live.add_node(node)
         for held in pods:
             self._live.place(self._class_of(held), row, pod=held.pod)
         self._room_grew = True
         self._tidy()
+        self.on_node(known, node)
 
     def remove_node(self, name: str, at: float) -> None:
         """Remove the node and its pods."""

@@ -10,12 +10,15 @@ from nodewright.actuation.write_gate import ClusterLimits, cluster_limits
 from nodewright.adapters.clocks import VirtualClock
 from nodewright.adapters.prices_file import PricesFile
 from nodewright.clusterstate.memory import Memory
+from nodewright.clusterstate.readiness import is_ready
 from nodewright.engine.autoscaler import Autoscaler
 from nodewright.engine.daemon import Daemon, Scope
+from nodewright.engine.new_nodes import NewNodes
 from nodewright.engine.planning import Planning
 from nodewright.engine.ports import Pause, Ports, ProviderPort
 from nodewright.engine.report import LoopReport
 from nodewright.engine.status import StatusReport, make_status
+from nodewright.model.node import Node
 from nodewright.model.pod import Pod
 from nodewright.model.settings import Settings
 from nodewright.planner.explain import buffers_planned, requests_seen
@@ -317,11 +320,30 @@ class Simulation:
         alive = self.engine.alive
         assert alive is not None
         hosted = _HostedEngine(alive, self._loop, self._step_removals)
-        end = self._options.end
-        waits = _WorldAlarm(
-            self._clock, end, self._world_due, self._run_due_happenings, lambda: self.cluster.found_no_place
-        )
-        Daemon(hosted, self._clock, waits, may_go_on=lambda: self._clock.now() < end, on_report=lambda _: None).run()
+        end, rings = self._options.end, _Rings(self.cluster)
+        new_nodes = NewNodes(rings.ring)
+        settings = self._options.settings
+        if settings.policy.looks_after_new_nodes and settings.loop.frequent_loops_enabled:
+            self._let_see(new_nodes)
+        waits = _WorldAlarm(self._clock, end, self._world_due, self._run_due_happenings, rings.count)
+        Daemon(
+            hosted,
+            self._clock,
+            waits,
+            may_go_on=lambda: self._clock.now() < end,
+            on_report=new_nodes.expect,
+            before_loop=new_nodes.begin,
+        ).run()
+
+    def _let_see(self, new_nodes: NewNodes) -> None:
+        """Tell of nodes that become ready, as the watch of the API server does."""
+        templates = self._options.settings.templates
+
+        def see_node(known: Node | None, node: Node) -> None:
+            if is_ready(node, templates) and (known is None or not is_ready(known, templates)):
+                new_nodes.see_ready()
+
+        self.cluster.on_node = see_node
 
     def _loop(self, scope: Scope = Scope.ALL) -> LoopReport | None:
         self._engine_clock.hear()
@@ -423,8 +445,23 @@ class _HostedEngine:
         return report
 
 
+class _Rings:
+    """How often something happened that wakes the daemon."""
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self._cluster = cluster
+        self._others = 0
+
+    def ring(self) -> None:
+        self._others += 1
+
+    def count(self) -> int:
+        """Return how many pods have found no place so far, and how often something else rang."""
+        return self._cluster.found_no_place + self._others
+
+
 class _WorldAlarm:
-    """Implements Alarm of the Daemon: waiting lets the world go on, and rings when a pod has found no place."""
+    """Implements Alarm of the Daemon: waiting lets the world go on, and ends when something rings."""
 
     def __init__(
         self,
@@ -432,17 +469,17 @@ class _WorldAlarm:
         end: float,
         next_due: Callable[[], float],
         let_happen: Callable[[float], None],
-        found_no_place: Callable[[], int],
+        rings: Callable[[], int],
     ) -> None:
         self._clock, self._end = clock, end
-        self._next_due, self._run_due_happenings, self._found_no_place = next_due, let_happen, found_no_place
+        self._next_due, self._run_due_happenings, self._rings = next_due, let_happen, rings
 
     def wait(self, seconds: float) -> bool:
-        until, before = min(self._clock.now() + seconds, self._end), self._found_no_place()
+        until, before = min(self._clock.now() + seconds, self._end), self._rings()
         while (due := self._next_due()) <= until:
             self._clock.advance_to(due)
             self._run_due_happenings(due)
-            if self._found_no_place() > before:
+            if self._rings() > before:
                 return True
         self._clock.advance_to(until)
         return False

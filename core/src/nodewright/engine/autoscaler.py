@@ -27,6 +27,7 @@ from nodewright.clusterstate.state import ClusterState
 from nodewright.engine.daemon import BatchWindow, Scope
 from nodewright.engine.intent import Covering, machines_of, with_intent, with_removals, without_charge
 from nodewright.engine.last_look import LastLook
+from nodewright.engine.new_nodes import PlacementLooks
 from nodewright.engine.planning import Planning, without_violations
 from nodewright.engine.ports import Loaded, Ports
 from nodewright.engine.report import LoopReport
@@ -111,6 +112,7 @@ class Autoscaler:
         # Whether each of the last two loops grew a group, began a removal or served a request.
         self._did_something = (False, False)
         self._wake_ups = WakeUps()
+        self._placement_looks = PlacementLooks()
         ports = ActuatorPorts(
             reader=world.cluster,
             cluster=world.cluster,
@@ -192,17 +194,23 @@ class Autoscaler:
         return replace(report, wake_at=self._wake_at(report))
 
     def _wake_at(self, report: LoopReport) -> float:
-        """Return when a deadline starts the next loop, whether or not the scan interval has ended (epoch seconds)."""
-        loop, deadline = self._settings.loop, math.inf
-        wakes = self._settings.policy.wakes_at_deadlines and loop.frequent_loops_enabled
+        """Return when the next loop starts although the scan interval has not ended (epoch seconds).
+
+        It is when a deadline passes, or when kube-scheduler has had time to bind pods to machines that came.
+        """
+        loop, policy, deadline, look_at = self._settings.loop, self._settings.policy, math.inf, math.inf
+        if policy.looks_after_new_nodes and loop.frequent_loops_enabled:
+            look_at = self._placement_looks.next_at(report, loop.scan_interval)
+        wakes = policy.wakes_at_deadlines and loop.frequent_loops_enabled
         if wakes and report.state is not None and report.plan is not None:
             deadline = next_deadline(report.state, report.plan, self._settings)
-        return self._wake_ups.next_at(
+        at_deadline = self._wake_ups.next_at(
             deadline,
             started=report.started,
             did_something=bool(report.outcomes),
             scan_interval=loop.scan_interval,
         )
+        return min(at_deadline, look_at)
 
     def end(self) -> None:
         """Save that no write is under way, after the last loop. Raise NodewrightError if that fails."""

@@ -55,6 +55,26 @@ class LoopReport:
         return any(isinstance(ended, Done) and isinstance(ended.action, IncreaseSize) for ended in self.outcomes)
 
     @property
+    def binds_pods(self) -> bool:
+        """Return whether pending pods fit on nodes that are there or on their way, so that kube-scheduler will bind them."""
+        return self.plan is not None and bool(self.plan.fitting)
+
+    @property
+    def upcoming_machines(self) -> int:
+        """Return how many machines were on their way when this loop read; 0 where the cluster could not be read."""
+        return sum(group.upcoming for group in self.state.groups.values()) if self.state is not None else 0
+
+    @property
+    def awaited_machines(self) -> int:
+        """Return how many machines are on their way after this loop while pods wait for some; 0: none wait."""
+        if not (self.grew or self.binds_pods):
+            return 0
+        bought = (
+            ended for ended in self.outcomes if isinstance(ended, Done) and isinstance(ended.action, IncreaseSize)
+        )
+        return self.upcoming_machines + sum(ended.accepted for ended in bought)
+
+    @property
     def did_something(self) -> bool:
         """Return whether a group grew, a removal began or a request was examined: CA's loop trigger needs it."""
         return self.grew or bool(self.begun) or (self.plan is not None and self.plan.provisioning.examined)

@@ -279,6 +279,12 @@ class Policy:
         "Finds that in the next scan.",
         "Pods would wait up to a scan interval more for the next group.",
     )
+    looks_after_new_nodes: bool = _row(
+        _UP,
+        "Starts a loop a second after all machines that pods wait for are Ready, and up to four more until their pods are bound.",
+        "Finds in the next scan that kube-scheduler left a pod without room.",
+        "That pod would wait up to a scan interval more for its machine.",
+    )
 
     # Scale-down
 

@@ -1,7 +1,7 @@
 """One cache for each kind that is read, and what feeds them."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -10,6 +10,7 @@ from nodewright.adapters.kube.api import Api
 from nodewright.adapters.kube.reflector import ObjectCache, Reflector
 from nodewright.adapters.kube.resources import Resource
 from nodewright.model.clock import Clock
+from nodewright.model.node import Node
 from nodewright.model.objects import KINDS
 from nodewright.model.pod import Pod
 from nodewright.model.settings import Settings
@@ -45,6 +46,18 @@ class CacheOptions:
     optional: frozenset[str] = frozenset()
 
 
+@dataclass(frozen=True, kw_only=True)
+class Listeners:
+    """What is called, in the thread of a watch, when something happens that may start a loop.
+
+    ``on_unschedulable``: the scheduler has just found no place for a pod. ``on_node``: a node came or changed; it is called
+    with what was known of it (None: nothing), and with the node.
+    """
+
+    on_unschedulable: Callable[[], None] = lambda: None
+    on_node: Callable[[Node | None, Node], None] = lambda _, __: None
+
+
 def optional_kinds(settings: Settings) -> frozenset[str]:
     """Return the kinds that are read only because a setting is on."""
     kinds: set[str] = set()
@@ -64,7 +77,6 @@ def optional_kinds(settings: Settings) -> frozenset[str]:
 class Caches:
     """Every kind, kept current by threads of its own from ``start`` to ``stop``.
 
-    ``on_unschedulable`` is called, in one of those threads, when the scheduler has just found no place for a pod.
     ``clock`` is for durations, ``wall`` for the API server's times; by default it is the same.
     """
 
@@ -74,18 +86,20 @@ class Caches:
         clock: Clock,
         random: Random,
         options: CacheOptions,
-        on_unschedulable: Callable[[], None] = lambda: None,
+        listeners: Listeners | None = None,
         *,
         wall: Clock | None = None,
     ) -> None:
         self._clock = clock
         self._wall = wall or clock
-        self._on_unschedulable = on_unschedulable
+        self._listeners = listeners or Listeners()
         # When each pod that was announced lately was found unschedulable. Only the thread of the Pod reflector uses it.
         self._announced: dict[str, float] = {}
         self._reflectors: dict[str, Reflector[Any]] = {}
+        hear: Mapping[str, Callable[[Any, Any], None]] = {"Pod": self._see_pod, "Node": self._listeners.on_node}
         for resource in _resources(options):
-            cache: ObjectCache[Any] = ObjectCache(self._see_pod) if resource.kind == "Pod" else ObjectCache()
+            listener = hear.get(resource.kind)
+            cache: ObjectCache[Any] = ObjectCache(listener) if listener is not None else ObjectCache()
             chance = Random(random.random())
             self._reflectors[_name(resource)] = Reflector(api, resource, cache, clock, chance)
         self._threads: list[threading.Thread] = []
@@ -152,7 +166,7 @@ class Caches:
         """How often each kind had to be listed."""
         return {name: reflector.lists for name, reflector in self._reflectors.items()}
 
-    def _see_pod(self, pod: Pod) -> None:
+    def _see_pod(self, _: Pod | None, pod: Pod) -> None:
         """Tell of a pod once each time that the scheduler finds no place for it: its other updates are no arrivals."""
         now = self._wall.now()
         since = unschedulable_since(pod)
@@ -160,7 +174,7 @@ class Caches:
             return
         self._announced = {uid: at for uid, at in self._announced.items() if at + _FRESH_SECONDS >= now}
         self._announced[pod.metadata.uid] = since
-        self._on_unschedulable()
+        self._listeners.on_unschedulable()
 
 
 def unschedulable_since(pod: Pod) -> float | None:

@@ -22,11 +22,11 @@ class ObjectCache(Generic[T]):
     """The objects of one kind, written by one thread and read by another.
 
     Of the changes only the last one of each key is kept, so that they never outnumber the objects. ``heard_at`` (epoch
-    seconds) is when the API server last sent anything. ``on_change`` is called with each object that came or changed, in
-    the writing thread.
+    seconds) is when the API server last sent anything. ``on_change`` is called in the writing thread when an object came or
+    changed, with what was known of it (None: nothing), and with the object.
     """
 
-    def __init__(self, on_change: Callable[[T], None] = lambda _: None) -> None:
+    def __init__(self, on_change: Callable[[T | None, T], None] = lambda _, __: None) -> None:
         self.heard_at = -math.inf
         self.problem = ""
         self._on_change = on_change
@@ -50,13 +50,14 @@ class ObjectCache(Generic[T]):
         """Replace the content: objects that are not given are gone."""
         fresh = {held.key: held for held in objects}
         with self._lock:
-            gone: dict[str, T | None] = dict.fromkeys(self._objects.keys() - fresh.keys())
-            changed = {key: held for key, held in fresh.items() if not is_same(self._objects.get(key), held)}
+            before = self._objects
+            gone: dict[str, T | None] = dict.fromkeys(before.keys() - fresh.keys())
+            changed = {key: held for key, held in fresh.items() if not is_same(before.get(key), held)}
             self._objects = fresh
             self._changes |= gone
             self._changes |= changed
-        for held in changed.values():
-            self._on_change(held)
+        for key, held in changed.items():
+            self._on_change(before.get(key), held)
         self._synced.set()
 
     def put(self, held: T) -> None:
@@ -66,7 +67,7 @@ class ObjectCache(Generic[T]):
             if is_same(known, held):
                 return
             self._changes[held.key] = held
-        self._on_change(held)
+        self._on_change(known, held)
 
     def drop(self, key: str) -> None:
         with self._lock:

@@ -27,6 +27,7 @@ from nodewright.cli.daemon.reload import Reloader
 from nodewright.cli.daemon.shadow import ShadowReporter
 from nodewright.engine.autoscaler import Autoscaler
 from nodewright.engine.daemon import Daemon
+from nodewright.engine.new_nodes import NewNodes
 from nodewright.engine.planning import DryRunPlanning
 from nodewright.engine.ports import Ports
 from nodewright.engine.report import LoopReport
@@ -114,6 +115,7 @@ class ClusterParts:
     leader: LeaderState
     fence: WriteFence
     caches: Caches
+    new_nodes: NewNodes
     store: ConfigMapStore
     status: StatusMap | None
     kube_events: KubeEvents | None
@@ -279,6 +281,7 @@ class DaemonApp:
     def _prepare(self, autoscaler: Autoscaler, clocks: "ClockReports") -> None:
         """Prepare the next loop: report jumps of the clocks, and take over settings that may change while running."""
         self.log.loop = autoscaler.next_loop
+        self._cluster.new_nodes.begin()
         for event in clocks.take():
             self._cluster.events.record(event)
         change = self._process.reloader.look()
@@ -297,6 +300,7 @@ class DaemonApp:
     def _take(self, report: LoopReport) -> None:
         """Report a loop that has ended: metrics, health, status ConfigMap, log and debug pages."""
         self.last_report = report
+        self._cluster.new_nodes.expect(report)
         self._report.metrics.observe(report)
         self._report.metrics.cache_age(max(self._cluster.caches.ages().values(), default=0.0))
         self._report.metrics.leads(self._cluster.leader.leads)

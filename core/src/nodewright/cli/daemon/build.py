@@ -14,7 +14,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from nodewright.actuation.ports import STATUS_KIND
 from nodewright.adapters.clocks import BootClock, SteadyClock, SystemClock, ThreadAlarm
 from nodewright.adapters.kube.api import GuardedApi, MeteredApi
-from nodewright.adapters.kube.caches import CacheOptions, Caches, optional_kinds
+from nodewright.adapters.kube.caches import CacheOptions, Caches, Listeners, optional_kinds
 from nodewright.adapters.kube.cluster import KubeCluster
 from nodewright.adapters.kube.config_maps import ConfigMaps
 from nodewright.adapters.kube.connection import connect
@@ -37,11 +37,14 @@ from nodewright.cli.daemon.leader_state import LeaderState
 from nodewright.cli.daemon.reload import watch_settings
 from nodewright.cli.daemon.shadow import ShadowReporter
 from nodewright.cli.settings.flags import SettingsSource
+from nodewright.clusterstate.readiness import is_ready
+from nodewright.engine.new_nodes import NewNodes
 from nodewright.engine.planning import DryRunPlanning
 from nodewright.engine.ports import Ports
 from nodewright.expander.priority import CONFIG_MAP
 from nodewright.model.clock import Clock
 from nodewright.model.errors import ConfigError
+from nodewright.model.node import Node
 from nodewright.model.settings import Settings
 from nodewright.model.write_fence import WriteFence
 
@@ -137,7 +140,8 @@ def _build_cluster(process: ProcessParts, settings: Settings, options: DaemonOpt
     leader = LeaderState(leadership, process.log, only_looks=looks)
     # The engine writes through this client. The lease and events are written without being the leader.
     guarded = GuardedApi(api, leader.remaining)
-    caches = _make_caches(process, api, settings, follows_status=options.shadow)
+    new_nodes = NewNodes(partial(_ring_for_new_nodes, process))
+    caches = _make_caches(process, api, settings, new_nodes, follows_status=options.shadow)
     maps = ConfigMaps(guarded, cluster.namespace)
     shows = cluster.write_status_configmap and not looks
     status = StatusMap(maps, cluster.status_config_map_name) if shows else None
@@ -160,6 +164,7 @@ def _build_cluster(process: ProcessParts, settings: Settings, options: DaemonOpt
         leader=leader,
         fence=WriteFence(process.boot.now, leader.remaining),
         caches=caches,
+        new_nodes=new_nodes,
         store=store,
         status=status,
         kube_events=kube_events,
@@ -176,7 +181,15 @@ def _make_leadership(
     return Leadership(api, options, process.boot, process.wall, process.random, report_problem)
 
 
-def _make_caches(process: ProcessParts, api: MeteredApi, settings: Settings, *, follows_status: bool) -> Caches:
+def _ring_for_new_nodes(process: ProcessParts) -> None:
+    settings = process.reloader.settings
+    if settings.loop.frequent_loops_enabled and settings.policy.looks_after_new_nodes:
+        process.alarm.ring()
+
+
+def _make_caches(
+    process: ProcessParts, api: MeteredApi, settings: Settings, new_nodes: NewNodes, *, follows_status: bool
+) -> Caches:
     cluster = settings.cluster
     names = (CONFIG_MAP, PAUSE_NAME, *((cluster.status_config_map_name,) if follows_status else ()))
     followed = CacheOptions(namespace=cluster.namespace, config_maps=names, optional=optional_kinds(settings))
@@ -185,7 +198,13 @@ def _make_caches(process: ProcessParts, api: MeteredApi, settings: Settings, *, 
         if process.reloader.settings.loop.frequent_loops_enabled:
             process.alarm.ring()
 
-    return Caches(api, process.boot, process.random, followed, see_unschedulable, wall=process.wall)
+    def see_node(known: Node | None, node: Node) -> None:
+        templates = process.reloader.settings.templates
+        if is_ready(node, templates) and (known is None or not is_ready(known, templates)):
+            new_nodes.see_ready()
+
+    listeners = Listeners(on_unschedulable=see_unschedulable, on_node=see_node)
+    return Caches(api, process.boot, process.random, followed, listeners, wall=process.wall)
 
 
 def _connect_providers(
