@@ -117,6 +117,15 @@ def test_huge_quantities_saturate(command: Command) -> None:
     assert len(json.loads(ended.stdout)["pods"]) == 1
 
 
+def test_a_daemon_with_a_bad_file_of_prices_does_not_start(command: Command, tmp_path: Path) -> None:
+    file = tmp_path / "prices.yaml"
+    file.write_text("prices: [{type: m5.large, per_hour: 1}, {type: m5.large, per_hour: 2}]")
+    ended = command("run", "--cloud-provider=fake", f"--prices={file}", env={"KUBECONFIG": "nowhere"})
+    assert_refused(ended, f"nodewright: {file}: type m5.large has two prices")
+    gone = command("run", "--cloud-provider=fake", "--prices=nowhere.yaml", env={"KUBECONFIG": "nowhere"})
+    assert_refused(gone, "nodewright: --prices: nowhere.yaml cannot be read: No such file or directory")
+
+
 def test_a_daemon_without_a_cluster(command: Command) -> None:
     """What is missing is said of both places: it may well be a pod, one that was given no token."""
     ended = command("run", "--cloud-provider=fake", env={"KUBECONFIG": "nowhere", "KUBERNETES_SERVICE_HOST": ""})

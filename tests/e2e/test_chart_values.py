@@ -8,6 +8,7 @@ import yaml
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.helm import CHART, render, run_helm
 
+from nodewright.adapters.prices_file import read_prices
 from nodewright.expander.priority import parse_priorities
 
 SELECTED = {"app.kubernetes.io/name": "nodewright", "app.kubernetes.io/instance": "nodewright"}
@@ -101,6 +102,19 @@ def test_rights_follow_a_setting_wherever_it_stands(farm_binary: Path, given: di
     assert farm_binary.exists()
     named = {resource for rule in find("ClusterRole", given)["rules"] for resource in rule["resources"]}
     assert "provisioningrequests" in named
+
+
+def test_prices_are_a_file_beside_the_settings(farm_binary: Path) -> None:
+    assert farm_binary.exists()
+    prices = {"prices": [{"type": "m5.large", "per_hour": 0.08, "as_of": "2026-11-01"}], "currencies": {"EUR": 1.08}}
+    given = {"prices": prices}
+    assert "--prices=/etc/nodewright/prices.yaml" in find_args(given)
+    [maps] = [one for one in render(given) if one["kind"] == "ConfigMap" and "settings.yaml" in one["data"]]
+    assert read_prices(maps["data"]["prices.yaml"].encode(), "prices.yaml").rates == {"EUR": 1.08}
+    assert not [word for word in find_args({}) if word.startswith("--prices")]
+    bad = run_helm("template", "n", str(CHART), values={"prices": {"prices": [{"type": "m", "per_hour": -1}]}})
+    assert bad.returncode != 0
+    assert "per_hour" in bad.stderr
 
 
 def test_other_providers_start_the_pods_anew_and_other_settings_do_not(farm_binary: Path) -> None:
