@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nodewright.adapters.kube.cluster import LiveCluster
-from nodewright.model.group import GroupOptions, GroupRef, Instance, NodeGroup
+from nodewright.model.group import GroupOptions, GroupRef, Instance, NodeGroup, Price
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
 from nodewright.model.sharing import Sharing
@@ -33,7 +33,11 @@ class Cluster:
     snapshot_seconds: float = 0.0
 
     def add_group(self, group_id: str, size: int, max_size: int, **shape: Any) -> None:
-        """Add a group with ``size`` ready nodes ``<group>-<n>``. ``unneeded``: seconds until unneeded nodes are removed."""
+        """Add a group with ``size`` ready nodes ``<group>-<n>``.
+
+        ``unneeded``: seconds until unneeded nodes are removed. ``price``: of a node, in USD an hour.
+        """
+        price: float | None = shape.pop("price", None)
         options = GroupOptions(scale_down_unneeded_seconds=shape.pop("unneeded", 600.0))
         ref, ids = GroupRef(PROVIDER, group_id), [f"cloud:///{group_id}/{n}" for n in range(size)]
         nodes = [build_node(f"{group_id}-{n}", provider_id=known_as, **shape) for n, known_as in enumerate(ids)]
@@ -46,6 +50,7 @@ class Cluster:
             options=options,
             instances=tuple(Instance(id=known_as) for known_as in ids),
             template=build_node(f"template-{group_id}", **shape),
+            price=Price(per_hour=price, source="the benchmark") if price is not None else None,
         )
 
     def put(self, pods: list[Pod]) -> None:

@@ -1,4 +1,4 @@
-"""The fewest node-hours that any autoscaler could have spent on what ran, moment by moment.
+"""The fewest node-hours, or dollars, that any autoscaler could have spent on what ran, moment by moment.
 
 At each moment the pods that run may be cut into any fractions and spread over fractions of nodes: a linear programme
 per distinct set of pods, solved by HiGHS. It knows amounts, shapes and how many nodes of each there may be, and
@@ -21,10 +21,11 @@ _HOUR = 3600.0
 
 
 class Shape(NamedTuple):
-    """A kind of node: what it offers, and how many there may be."""
+    """A kind of node: what it offers, how many there may be, and its price per hour (1: nodes are counted)."""
 
     offers: Amounts
     most: int
+    price: float = 1.0
 
 
 class Moment(NamedTuple):
@@ -60,14 +61,14 @@ def averaged(history: Sequence[Moment], end: float, windows: int) -> list[Moment
 
 
 class NodeBound:
-    """The bound for given shapes; the same set of pods is solved once."""
+    """The bound for given shapes, in nodes or by their prices in dollars; the same set of pods is solved once."""
 
     def __init__(self, shapes: Sequence[Shape]) -> None:
         self._shapes = shapes
         self._known: dict[frozenset[tuple[Amounts, float]], float] = {}
 
     def nodes(self, running: Mapping[Amounts, float]) -> float:
-        """How many nodes, in fractions, those pods need at least; ValueError where no number is enough."""
+        """How many nodes, in fractions, those pods need at least, or their price; ValueError where no number is enough."""
         key = frozenset(running.items())
         if key not in self._known:
             self._known[key] = self._solve(running) if running else 0.0
@@ -94,7 +95,7 @@ class NodeBound:
         rows, at, values = zip(*entries, strict=True)
         used = coo_array((values, (rows, at)), shape=(len(shapes) * kinds, width))
         found = linprog(
-            np.concatenate([np.ones(len(shapes)), np.zeros(len(pairs))]),
+            np.concatenate([[shape.price for shape in shapes], np.zeros(len(pairs))]),
             A_ub=used.tocsr(),
             b_ub=np.zeros(len(shapes) * kinds),
             A_eq=placed.tocsr(),

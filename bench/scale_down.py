@@ -1,8 +1,8 @@
-"""What scale-down saves on a production trace, beside the bound that no autoscaler can beat.
+"""What a production trace costs while nodes come and go, beside the bound that no autoscaler can beat.
 
 ``scale_down.py [NAME…] [--output json]`` replays the openb trace with nodes removed after 1, 5 and 10 minutes, in real
-time and 100 times as fast (``real-1m`` … ``fast-10m``), and once with another expander (``fast-1m-least-nodes``), and
-prints for each: node-hours, the bound of node_bound.py, and what lies between the two. ``--page`` writes
+time and 100 times as fast (``real-1m`` … ``fast-10m``), and with other expanders (``fast-1m-least-cost`` …), and prints
+for each: node-hours, dollars by assumed list prices, the bounds of node_bound.py, and what lies between. ``--page`` writes
 docs/scale-down.md and its charts. A run in real time takes 15 minutes, so ``--rows FOLDER`` keeps the row of each run
 there, and does not run again what it finds.
 """
@@ -11,6 +11,7 @@ import json
 import re
 import sys
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,21 +43,26 @@ class Run(NamedTuple):
 
 RUNS = {
     f"{pace}-{wait}": Run(by, wait) for pace, by in (("real", 1.0), ("fast", 100.0)) for wait in ("1m", "5m", "10m")
-} | {"fast-1m-least-nodes": Run(100.0, "1m", "least-nodes")}
+} | {f"fast-1m-{name}": Run(100.0, "1m", name) for name in ("least-nodes", "most-pods", "price", "least-cost")}
 
 
 class Place(NamedTuple):
     """A pod that runs somewhere."""
 
+    node: str
     group: str
     asks: Amounts
 
 
 class Ran(NamedTuple):
-    """What ran when, in all and in each group: changes for ``node_bound.moments``."""
+    """What ran when, in all and in each group: changes for ``node_bound.moments``.
+
+    ``hours_with_pods``: the hours that the nodes of each group ran with a pod or more.
+    """
 
     everywhere: list[tuple[float, Amounts, int]]
     by_group: dict[str, list[tuple[float, Amounts, int]]]
+    hours_with_pods: dict[str, float]
 
 
 def replay(name: str, folder: Path = FOLDER) -> SimulationResult:
@@ -69,19 +75,24 @@ def replay(name: str, folder: Path = FOLDER) -> SimulationResult:
 
 
 def measure(name: str, result: SimulationResult, trace: Trace) -> dict[str, Any]:
-    """Return the row of one run; hours are node-hours, waits are in seconds."""
-    ran = _read(result.journal, {f"default/{p.name}": (p.cpu_milli, p.memory_mib, p.gpus) for p in trace.pods})
+    """Return the row of one run; hours are node-hours, waits are in seconds, dollars are by assumed list prices."""
+    ran = read(result.journal, {f"default/{p.name}": (p.cpu_milli, p.memory_mib, p.gpus) for p in trace.pods})
     shapes = {f"fake/{s.name}": Shape((s.cpu_milli, s.memory_mib, s.gpus), n) for s, n in trace.shapes.items()}
+    prices = {f"fake/{s.name}": s.price_per_hour for s in trace.shapes}
     history = averaged(list(moments(ran.everywhere)), result.end, WINDOWS)
     bound = NodeBound(list(shapes.values()))
+    dollars = NodeBound([shape._replace(price=prices[group]) for group, shape in shapes.items()])
+    chosen = {group: _hours_in_one_group(each, shapes[group], result.end) for group, each in ran.by_group.items()}
     return {
         "name": name,
         "node_hours": result.node_hours.used,
         "with_pods": result.node_hours.busy,
-        "bound_of_chosen_groups": sum(
-            _hours_in_one_group(changes, shapes[group], result.end) for group, changes in ran.by_group.items()
-        ),
+        "bound_of_chosen_groups": sum(chosen.values()),
         "bound": bound.node_hours(history, result.end),
+        "dollars": result.cost,
+        "dollars_with_pods": sum(prices[group] * hours for group, hours in ran.hours_with_pods.items()),
+        "dollar_bound_of_chosen_groups": sum(prices[group] * hours for group, hours in chosen.items()),
+        "dollar_bound": dollars.node_hours(history, result.end),
         "removed": len(result.removals),
         "evicted": sum(len(removal.evicted) for removal in result.removals),
         "cycles": count_cycles(result.journal),
@@ -108,18 +119,26 @@ def count_cycles(journal: Iterable[Fact]) -> int:
     return cycles
 
 
-def _read(journal: Iterable[Fact], asks: Mapping[str, Amounts]) -> Ran:
-    ran = Ran([], {})
+def read(journal: Iterable[Fact], asks: Mapping[str, Amounts]) -> Ran:
+    """Return what ran; ``asks`` is what each pod asks for."""
+    ran = Ran([], {}, defaultdict(float))
     group_of: dict[str, str] = {}
     running: dict[str, Place] = {}
+    pods_on, busy_since = Counter[str](), dict[str, float]()
     for fact in journal:
         if fact.what == What.NODE_ADDED:
             group_of[fact.name] = fact.where
         elif fact.what == What.POD_STARTED:
-            place = running[fact.name] = Place(group_of[fact.where], asks[_MOVED.sub("", fact.name)])
+            place = running[fact.name] = Place(fact.where, group_of[fact.where], asks[_MOVED.sub("", fact.name)])
             _note(ran, place, fact.at, 1)
+            busy_since.setdefault(place.node, fact.at)
+            pods_on[place.node] += 1
         elif fact.what in (What.POD_ENDED, What.POD_LOST) and fact.name in running:
-            _note(ran, running.pop(fact.name), fact.at, -1)
+            place = running.pop(fact.name)
+            _note(ran, place, fact.at, -1)
+            pods_on[place.node] -= 1
+            if not pods_on[place.node]:
+                ran.hours_with_pods[place.group] += (fact.at - busy_since.pop(place.node)) / _HOUR
     return ran
 
 

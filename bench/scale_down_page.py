@@ -25,6 +25,10 @@ _COLUMNS = (
 )
 
 
+_BY_EXPANDER = "fast-1m"
+_DOLLARS = ("dollars", "dollars_with_pods", "dollar_bound_of_chosen_groups", "dollar_bound")
+
+
 def write_page(rows: Sequence[Mapping[str, Any]], missing: Sequence[str], docs: Path) -> None:
     """``docs/scale-down.md``, with a chart of the first run of each pace in ``docs/images``.
 
@@ -33,7 +37,7 @@ def write_page(rows: Sequence[Mapping[str, Any]], missing: Sequence[str], docs: 
     shown = {row["name"].partition("-")[0]: row for row in reversed(rows)}
     for pace, row in shown.items():
         (docs / "images" / _CHART.format(pace)).write_text(_chart(row))
-    lines = [*_introduction(shown), *_not_run(missing), *_table(rows), *_rest(rows)]
+    lines = [*_introduction(shown), *_not_run(missing), *_table(rows), *_rest(rows), *_dollars(rows)]
     page = docs / "scale-down.md"
     _, heading, notes = page.read_text().partition(_NOTES)
     page.write_text("\n".join(lines) + "\n" + heading + notes)
@@ -96,6 +100,27 @@ def _rest(rows: Sequence[Mapping[str, Any]]) -> list[str]:
             row["node_hours"] / row["bound"],
         )
         lines.append(f"| {row['name']} | " + " | ".join(f"× {factor:.2f}" for factor in factors) + " |")
+    return lines
+
+
+def _dollars(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    lines = [
+        "",
+        "## In dollars, by expander",
+        "",
+        "The same run with each expander (`fast-1m`: least-waste), in dollars by assumed list prices: the trace knows no",
+        "prices, so a core costs 0.03, a GiB 0.004 and a GPU 0.90 USD an hour. The bound is the same linear programme with",
+        "prices as costs; the factors are those of the table above.",
+        "",
+        "| run | USD | with pods | bound, groups as chosen | bound, any group | choice of groups | packing | without pods | in all |",
+        "|---" + "|--:" * 8 + "|",
+    ]
+    for row in rows:
+        if row["name"].startswith(_BY_EXPANDER):
+            used, busy, chosen, bound = amounts = [row[key] for key in _DOLLARS]
+            cells = [f"{amount:,.0f}" for amount in amounts]
+            cells += [f"× {factor:.2f}" for factor in (chosen / bound, busy / chosen, used / busy, used / bound)]
+            lines.append(f"| {row['name']} | " + " | ".join(cells) + " |")
     return lines
 
 

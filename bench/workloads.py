@@ -6,6 +6,7 @@ from estimates import ESTIMATES
 from large import LARGE
 from loops import LOOPS
 from measure import Benchmark
+from mixes import MIXES
 from replays import REPLAYS
 from saved_state import SAVED_STATE
 from slow_groups import SLOW_GROUPS
@@ -13,6 +14,7 @@ from slow_groups import SLOW_GROUPS
 BENCHMARKS: dict[str, Benchmark] = {
     **ESTIMATES,
     **LOOPS,
+    **MIXES,
     **LARGE,
     **SLOW_GROUPS,
     **COLD_START,

@@ -24,6 +24,15 @@ def test_the_fewest_nodes(shapes: list[Shape], running: dict[tuple[int, ...], in
     assert NodeBound(shapes).nodes(running) == pytest.approx(nodes)
 
 
+@pytest.mark.parametrize(
+    ("prices", "dollars"),
+    [((1.0, 3.0), 3.0), ((1.0, 5.0), 4.0), ((0.5, 3.0), 2.0)],  # a big node holds four pods, a small one holds one
+)
+def test_the_least_dollars(prices: tuple[float, float], dollars: float) -> None:
+    shapes = [SMALL._replace(price=prices[0]), BIG._replace(price=prices[1])]
+    assert NodeBound(shapes).nodes({(4, 8, 0): 4}) == pytest.approx(dollars)
+
+
 def test_what_fits_no_shape_has_no_bound() -> None:
     with pytest.raises(ValueError, match="no packing of 1 pods"):
         NodeBound([SMALL]).nodes({(1, 1, 1): 1})

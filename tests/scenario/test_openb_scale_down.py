@@ -7,7 +7,7 @@ import pytest
 
 from nodewright_simulator.journal import Fact, What
 from nodewright_simulator.openb import load_openb
-from scale_down import FOLDER, count_cycles, measure, replay
+from scale_down import FOLDER, count_cycles, measure, read, replay
 
 MakeAudit = Callable[..., Any]
 
@@ -27,7 +27,25 @@ def test_nodes_go_and_nothing_suffers(audit: MakeAudit) -> None:
     assert row["evicted"] > 50
     assert row["bound"] <= row["bound_of_chosen_groups"] <= row["with_pods"] <= row["node_hours"]
     assert row["node_hours"] <= 1.5 * row["bound_of_chosen_groups"]
+    assert row["dollar_bound"] <= row["dollar_bound_of_chosen_groups"] <= row["dollars_with_pods"] <= row["dollars"]
     assert row["cycles"] == 0
+
+
+def test_hours_with_pods_are_counted_by_node() -> None:
+    hour = 3600.0
+    story = [
+        Fact(0.0, What.NODE_ADDED, "a", "g"),
+        Fact(0.0, What.NODE_ADDED, "b", "h"),
+        Fact(1 * hour, What.POD_STARTED, "p", "a"),
+        Fact(2 * hour, What.POD_STARTED, "q", "a"),
+        Fact(2 * hour, What.POD_STARTED, "r", "b"),
+        Fact(3 * hour, What.POD_ENDED, "p"),
+        Fact(4 * hour, What.POD_LOST, "q"),
+        Fact(6 * hour, What.POD_STARTED, "q-r1", "a"),
+        Fact(7 * hour, What.POD_ENDED, "q-r1"),
+        Fact(7 * hour, What.POD_ENDED, "r"),
+    ]
+    assert read(story, dict.fromkeys("pqr", (1, 1, 0))).hours_with_pods == {"g": 4.0, "h": 5.0}
 
 
 def test_a_cycle_is_a_node_added_for_a_pod_that_was_moved() -> None:
