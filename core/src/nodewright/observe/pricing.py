@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import NamedTuple
 
 import msgspec
@@ -44,11 +45,12 @@ class Pricing:
         """Return the groups with ``price``, ``price_problem`` and ``reserved``, made of their ``listed_price``."""
         found = {ref: find_price(ref, seen.listed_price, seen.template, book) for ref, seen in groups.items()}
         sold = _sold(groups, found) if book.assumes else []
+        assumed = cache(lambda shape, spot: _assume(shape, sold, spot=spot))
         priced: dict[GroupRef, GroupSeen] = {}
         for ref, seen in groups.items():
             price, problem = found[ref]
             if price is None and book.assumes:
-                price = _assume(_shape_of(seen), sold, spot=_is_spot(seen.listed_price))
+                price = assumed(_shape_of(seen), _is_spot(seen.listed_price))
             priced[ref] = self._with(seen, price, problem, _reservation(seen, price, book))
         self._held = {ref: (groups[ref], seen) for ref, seen in priced.items()}
         return priced
@@ -66,11 +68,17 @@ class Pricing:
 
 
 def _sold(groups: Mapping[GroupRef, GroupSeen], found: Mapping[GroupRef, tuple[Price | None, str]]) -> list[_Sold]:
-    return [
-        _Sold(_name(groups[ref]), shape, price)
-        for ref, (price, _) in found.items()
-        if price is not None and (shape := _shape_of(groups[ref])) is not None
-    ]
+    """Return the machines with a price: of those alike the first by name, which is the one that ``_assume`` would take."""
+    sold: dict[tuple[_Shape, bool], _Sold] = {}
+    for ref, (price, _) in found.items():
+        shape = _shape_of(groups[ref])
+        if price is None or shape is None:
+            continue
+        one = _Sold(_name(groups[ref]), shape, price)
+        other = sold.setdefault((shape, price.spot), one)
+        if (one.name, price.per_hour) < (other.name, other.price.per_hour):
+            sold[shape, price.spot] = one
+    return list(sold.values())
 
 
 def price_types(provider: ProviderSeen, book: PriceBook) -> ProviderSeen:
