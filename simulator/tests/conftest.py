@@ -8,6 +8,7 @@ from nodewright.actuation.ports import Event
 from nodewright_simulator.result import (
     Decision,
     FinalState,
+    LeastCost,
     NodeHours,
     Series,
     SimulationResult,
@@ -26,6 +27,8 @@ def make(title: str = "A run", group: str = "fake/small", *, cost: float | None 
         nodes={group: (0, 1, 2, 2), "fake/large": (0, 0, 1, 1)},
         utilisation={"cpu": (None, 0.9, 0.5, 0.5), group: (None, 0.1, 0.2, 0.3)},
         cost=(0.0, 0.0, 0.1, 1.5),
+        rate=(0.0, 1.0, 2.0, 2.0),
+        bound=(None, 0.5, 1.0, 1.0),
     )
     message = f"Failed adding 1 nodes to group {group}"
     event = Event(kind="ConfigMap", name="s", reason="ScaleUpFailed", message=message, type="Warning")
@@ -40,6 +43,7 @@ def make(title: str = "A run", group: str = "fake/small", *, cost: float | None 
         waiting=WaitingTimes.of([0.0, 10.0, 70.0]),
         node_hours=NodeHours(used=2.5, busy=2.0, oracle=3.0),
         cost=cost,
+        least_cost=LeastCost(0.75, 2.0) if cost is not None else None,
         price_sources=("assumed list prices",),
         final=FinalState(pending=0, running=5, nodes={group: 2, "fake/large": 1}, ready_nodes=3),
         decisions=(

@@ -23,6 +23,7 @@ SHAPES = {
     "Pods": {"lines": 2},
     "Nodes per group": {"lines": 2, "points": 2},
     "Utilisation": {"lines": 2},
+    "Cost per hour": {"lines": 2},
     "Cost so far": {"lines": 1},
 }
 COUNT_SHAPES = """sections => Object.fromEntries(sections.filter(s => s.querySelector('.js-plotly-plot')).map(s => [
@@ -85,6 +86,7 @@ def test_every_chart_is_drawn_and_nothing_is_fetched(run: SimulationResult, visi
     drawn = {title: {kind: chart[kind] for kind in SHAPES[title]} for title, chart in charts.items()}
     assert drawn == SHAPES
     assert charts["Nodes per group"]["legend"] == ["failure", "scale-up", "fake/large", "fake/small"]
+    assert charts["Cost per hour"]["legend"] == ["all machines", "lower bound"]
     assert visit.requests == [file.as_uri()]
     assert visit.complaints == []
 
@@ -98,3 +100,33 @@ def test_names_are_shown_and_never_run(evil_run: SimulationResult, visit: Visit,
     assert visit.page.locator("img").count() == 0
     assert visit.requests == [file.as_uri()]
     assert visit.complaints == []
+
+
+MEASURE = """charts => charts.map(chart => {
+    const box = selector => chart.querySelector(selector).getBoundingClientRect();
+    return {
+        plot: box('.nsewdrag').width, chart: chart.getBoundingClientRect().width,
+        legend: box('.legend').bottom, top: box('.nsewdrag').top,
+        paper: getComputedStyle(chart.querySelector('.main-svg')).backgroundColor,
+    }})"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_phone_shows_wide_charts_with_the_legend_above_in_the_colours_of_the_page(
+    run: SimulationResult, browser: Any, tmp_path: Path, scheme: str
+) -> None:
+    file = tmp_path / "report.html"
+    file.write_text(write_report(run), encoding="utf-8")
+    page = browser.new_page(viewport={"width": 390, "height": 844}, color_scheme=scheme)
+    visit = Visit(page)
+    visit.open(file)
+    page.wait_for_timeout(300)
+    measured = page.eval_on_selector_all(".js-plotly-plot", MEASURE)
+    assert len(measured) == len(SHAPES)
+    for chart in measured:
+        assert chart["plot"] > 0.65 * chart["chart"]
+        assert chart["legend"] <= chart["top"] + 8
+        assert chart["paper"] == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(22, 27, 34)")
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    assert visit.complaints == []
+    page.close()

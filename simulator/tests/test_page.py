@@ -64,6 +64,14 @@ def test_no_cost_chart_without_prices(make_run: Callable[..., SimulationResult])
     assert "Cost so far" not in write_report(make_run(cost=None))
 
 
+def test_the_cost_stands_beside_its_lower_bound(make_run: Callable[..., SimulationResult]) -> None:
+    page = write_report(make_run())
+    assert "Cost per hour" in page
+    assert "2.00 ×" in page
+    assert "of $0.75, the least for the pods of each moment" in page
+    assert "Against the lower bound" not in write_report(make_run(cost=None))
+
+
 def test_the_cost_says_whose_prices_it_is_by(run: SimulationResult) -> None:
     assert "by assumed list prices" in write_report(run)
     assert "the provider" not in write_report(run)

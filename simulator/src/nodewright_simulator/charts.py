@@ -92,6 +92,8 @@ def draw_charts(result: SimulationResult) -> dict[str, str]:
         "Utilisation": _utilisation(result, axis, points),
     }
     if result.cost is not None:
+        if any(result.series.rate):
+            figures["Cost per hour"] = _rate(result, axis, points)
         figures["Cost so far"] = _cost(result, axis, points)
     return {title: _render(figure, f"chart-{number}") for number, (title, figure) in enumerate(figures.items())}
 
@@ -182,6 +184,23 @@ def _utilisation(result: SimulationResult, axis: TimeAxis, points: Sequence[int]
         line = {"shape": "hv", "width": 1.5, "color": PALETTE[number % len(PALETTE)]}
         name = label(_RESOURCE_NAMES.get(resource, resource))
         figure.add_trace(go.Scatter(x=times, y=[shares[i] for i in points], name=name, mode="lines", line=line))
+    return figure
+
+
+def _rate(result: SimulationResult, axis: TimeAxis, points: Sequence[int]) -> Any:
+    go = _plotly()
+    figure = _figure(axis, "USD an hour")
+    figure.update_yaxes(tickprefix="$")
+    times = [axis.place(result.series.times[i]) for i in points]
+    lines: tuple[tuple[str, Sequence[float | None], dict[str, object]], ...] = (
+        ("all machines", result.series.rate, {"color": PALETTE[2]}),
+        ("lower bound", result.series.bound, {"color": PALETTE[5], "dash": "dot"}),
+    )
+    for name, values, style in lines:
+        if any(values):
+            shown = [None if values[i] is None else round(values[i] or 0.0, 4) for i in points]
+            line = {"shape": "hv", "width": 2, **style}
+            figure.add_trace(go.Scatter(x=times, y=shown, name=name, mode="lines", line=line))
     return figure
 
 

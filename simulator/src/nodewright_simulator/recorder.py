@@ -21,11 +21,12 @@ from nodewright.model.action import (
     IncreaseSize,
 )
 from nodewright.model.clock import Clock
-from nodewright.model.group import GroupRef, NodeGroup, Price
+from nodewright.model.group import GroupRef, NodeGroup
 from nodewright.model.plan import Plan
 from nodewright.model.removal import RemovalEnded, RemovalResult, Removing
 from nodewright.model.settings import TemplateSettings
 from nodewright_simulator.cluster import SimulatedCluster
+from nodewright_simulator.cost_meter import CostMeter
 from nodewright_simulator.journal import Journal, What
 from nodewright_simulator.result import (
     Decision,
@@ -45,12 +46,11 @@ class UsageMeter:
     """Takes a sample after every change. Amounts between two samples are as at the first."""
 
     def __init__(self, cluster: SimulatedCluster, start: float, resources: tuple[str, ...]) -> None:
-        self.prices: dict[GroupRef, Price] = {}
+        self.costs = CostMeter(start)
         self._cluster = cluster
         self._resources = resources
         self._machines: Mapping[GroupRef, int] = {}
         self._at = self._start = start
-        self._spent = 0.0
         self._used_seconds = 0.0
         self._busy_seconds = 0.0
         self._peaks: dict[str, int] = {}
@@ -59,6 +59,8 @@ class UsageMeter:
         self._pending: list[int] = []
         self._running: list[int] = []
         self._cost: list[float] = []
+        self._rate: list[float] = []
+        self._bound: list[float | None] = []
         self._nodes: dict[str, list[int]] = {}
         self._shares: dict[str, list[float | None]] = {name: [] for name in resources}
 
@@ -67,13 +69,13 @@ class UsageMeter:
         seconds = max(0.0, at - self._at)
         self._used_seconds += seconds * sum(self._machines.values())
         self._busy_seconds += seconds * sum(self._busy.values())
-        rate = sum(count * self.prices[ref].per_hour for ref, count in self._machines.items() if ref in self.prices)
-        self._spent += rate * seconds / _HOUR
+        self.costs.advance(seconds)
         self._at = max(self._at, at)
 
     def sample(self, machines: Mapping[GroupRef, int]) -> None:
         """Take a sample, after the changes of this moment."""
         self._machines = machines
+        self.costs.use(machines)
         self._busy = self._cluster.tally.busy()
         for group, busy in self._busy.items():
             self._peaks[group] = max(busy, self._peaks.get(group, 0))
@@ -82,7 +84,9 @@ class UsageMeter:
         self._times.append(self._at)
         self._pending.append(self._cluster.count_pending())
         self._running.append(self._cluster.tally.pods)
-        self._cost.append(self._spent)
+        self._cost.append(self.costs.spent)
+        self._rate.append(self.costs.rate)
+        self._bound.append(self.costs.bound)
         self._sample_nodes()
         self._sample_shares()
 
@@ -94,6 +98,8 @@ class UsageMeter:
             nodes={group: tuple(counts) for group, counts in sorted(self._nodes.items())},
             utilisation={name: tuple(shares) for name, shares in self._shares.items() if any(s for s in shares)},
             cost=tuple(self._cost),
+            rate=tuple(self._rate),
+            bound=tuple(self._bound),
         )
 
     def node_hours(self) -> NodeHours:
@@ -103,14 +109,6 @@ class UsageMeter:
             busy=self._busy_seconds / _HOUR,
             oracle=sum(self._peaks.values()) * elapsed / _HOUR,
         )
-
-    def cost(self) -> float | None:
-        """USD spent; None where no group has a price."""
-        return self._spent if self.prices else None
-
-    def price_sources(self) -> tuple[str, ...]:
-        """Return where the prices come from, each source once."""
-        return tuple(sorted({price.source for price in self.prices.values()}))
 
     def _sample_nodes(self) -> None:
         """Every group's list is as long as ``times``; a group that appears starts with zeros."""
@@ -127,7 +125,7 @@ class UsageMeter:
             shares.append(min(1.0, used.get(name, 0) / total) if total else None)
 
     def _drop_last(self) -> None:
-        series: list[list[Any]] = [self._times, self._pending, self._running, self._cost]
+        series: list[list[Any]] = [self._times, self._pending, self._running, self._cost, self._rate, self._bound]
         for values in (*series, *self._nodes.values(), *self._shares.values()):
             values.pop()
 
@@ -248,8 +246,9 @@ class Recorder:
             waiting=WaitingTimes.of([*waits.values(), *still]),
             still_waiting=WaitingTimes.of(still),
             node_hours=meter.node_hours(),
-            cost=meter.cost(),
-            price_sources=meter.price_sources(),
+            cost=meter.costs.spent if meter.costs.has_prices else None,
+            least_cost=meter.costs.least,
+            price_sources=meter.costs.sources,
             final=_final(cluster),
             decisions=tuple(self._decisions),
             events=tuple(self._events),

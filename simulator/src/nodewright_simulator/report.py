@@ -32,6 +32,9 @@ def summary(result: SimulationResult) -> list[tuple[str, str, str]]:
         figures.append(("Against the oracle", share, f"of {hours.oracle:,.1f} h: each group's peak, all the time"))
     if result.cost is not None:
         figures.append(("Cost", f"${result.cost:,.2f}", f"by {' and '.join(result.price_sources)}"))
+    if result.least_cost is not None:
+        note = f"of ${result.least_cost.usd:,.2f}, the least for the pods of each moment"
+        figures.append(("Against the lower bound", f"{result.least_cost.ratio:.2f} ×", note))
     return figures
 
 
@@ -96,24 +99,50 @@ def _short(seconds: float) -> str:
 
 
 _STYLE = """
-:root { color-scheme: light; }
-body { margin: 0; background: #F3F5F7; color: #24292F;
+:root { color-scheme: light dark; --page: #F3F5F7; --paper: white; --text: #24292F; --quiet: #57606A; --line: #DDE2E7;
+  --row: #EDF0F2; --grid: #E8ECF0; }
+@media (prefers-color-scheme: dark) { :root { --page: #0D1117; --paper: #161B22; --text: #E6EDF3; --quiet: #9DA7B1;
+  --line: #30363D; --row: #21262D; --grid: #2A3038; } }
+body { margin: 0; background: var(--page); color: var(--text);
   font: 15px/1.45 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
 main { max-width: 1180px; margin: 0 auto; padding: 24px 20px 48px; }
 h1 { font-size: 26px; margin: 0 0 2px; } h2 { font-size: 17px; margin: 0 0 6px; }
-.lead { color: #57606A; margin: 0 0 18px; }
+.lead { color: var(--quiet); margin: 0 0 18px; }
 .cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(250px, 1fr)); gap: 12px; margin-bottom: 16px; }
-.card, section { background: white; border: 1px solid #DDE2E7; border-radius: 8px; }
+.card, section { background: var(--paper); border: 1px solid var(--line); border-radius: 8px; }
 .card { padding: 12px 14px; } section { padding: 14px 16px; margin-bottom: 16px; }
-.card .what { color: #57606A; font-size: 13px; } .card .figure { font-size: 24px; font-weight: 600; }
-.card .note { color: #57606A; font-size: 13px; }
+.card .what { color: var(--quiet); font-size: 13px; } .card .figure { font-size: 24px; font-weight: 600; }
+.card .note { color: var(--quiet); font-size: 13px; }
 .wide { overflow-x: auto; max-height: 560px; overflow-y: auto; }
 table { border-collapse: collapse; width: 100%; font-size: 13px; font-variant-numeric: tabular-nums; }
-th { position: sticky; top: 0; background: white; text-align: left; color: #57606A; font-weight: 600; }
-th, td { padding: 4px 12px 4px 0; border-bottom: 1px solid #EDF0F2; vertical-align: top; overflow-wrap: anywhere; }
+th { position: sticky; top: 0; background: var(--paper); text-align: left; color: var(--quiet); font-weight: 600; }
+th, td { padding: 4px 12px 4px 0; border-bottom: 1px solid var(--row); vertical-align: top; overflow-wrap: anywhere; }
 td:nth-child(-n+2) { white-space: nowrap; }
-.none { color: #57606A; margin: 4px 0; }
-footer { color: #57606A; font-size: 13px; }
+.none { color: var(--quiet); margin: 4px 0; }
+footer { color: var(--quiet); font-size: 13px; }
+@media (max-width: 640px) {
+  main { padding: 14px 10px 32px; } h1 { font-size: 21px; } section { padding: 12px 10px; }
+  .cards { grid-template-columns: 1fr 1fr; gap: 8px; } .card { padding: 9px 10px; } .card .figure { font-size: 19px; }
+  table { min-width: 600px; }
+}
+"""
+
+# Charts take the colours of the page. On a narrow screen their legend goes above them.
+_FIT_CHARTS = """
+const colour = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const fit = () => document.querySelectorAll('.js-plotly-plot').forEach(chart => {
+  const narrow = chart.clientWidth < 640, grid = colour('--grid');
+  Plotly.relayout(chart, {
+    paper_bgcolor: colour('--paper'), plot_bgcolor: colour('--paper'), 'font.color': colour('--text'),
+    'xaxis.gridcolor': grid, 'yaxis.gridcolor': grid, 'xaxis.zerolinecolor': grid, 'yaxis.zerolinecolor': grid,
+    'margin.r': narrow ? 12 : 240, 'margin.l': narrow ? 56 : 64, 'margin.t': narrow ? 12 : 40,
+    'margin.b': narrow ? 40 : 48, 'legend.orientation': narrow ? 'h' : 'v',
+    'legend.x': narrow ? 0 : 1.01, 'legend.y': narrow ? 1.2 : 1, 'legend.yanchor': narrow ? 'bottom' : 'auto',
+  });
+});
+fit();
+matchMedia('(prefers-color-scheme: dark)').addEventListener('change', fit);
+matchMedia('(max-width: 700px)').addEventListener('change', () => setTimeout(fit, 200));
 """
 
 
@@ -145,6 +174,7 @@ style-src 'unsafe-inline'; img-src data: blob:; font-src data:">
 {"".join(sections)}
 <footer>Simulated by nodewright on virtual time. This page is complete: it fetches nothing.</footer>
 </main>
+<script>{_FIT_CHARTS}</script>
 </body>
 </html>
 """

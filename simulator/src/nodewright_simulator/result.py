@@ -33,7 +33,8 @@ OTHER_TROUBLES = (
 class Series:
     """One value per moment, each valid until the next. Shares are from 0 to 1 of what the nodes offer.
 
-    ``times`` are epoch seconds, ``cost`` is USD spent so far. A share is None while there are no nodes that
+    ``times`` are epoch seconds, ``cost`` is USD spent so far, ``rate`` what the machines cost in
+    an hour, and ``bound`` the least that they could cost for the pods (None: not known). A share is None while there are no nodes that
     offer the resource.
     """
 
@@ -43,6 +44,8 @@ class Series:
     nodes: Mapping[str, Sequence[int]]
     utilisation: Mapping[str, Sequence[float | None]]
     cost: Sequence[float]
+    rate: Sequence[float] = ()
+    bound: Sequence[float | None] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +112,13 @@ class NodeHours:
     oracle: float = 0.0
 
 
+class LeastCost(NamedTuple):
+    """The lower bound of the cost summed over a run in USD, and by which factor the cost was above it while it was known."""
+
+    usd: float
+    ratio: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class FinalState:
     """How things stood at the end."""
@@ -151,6 +161,7 @@ class SimulationResult:
     node_hours: NodeHours
     cost: float | None
     final: FinalState
+    least_cost: LeastCost | None = None
     price_sources: Sequence[str] = ()
     decisions: Sequence[Decision] = ()
     events: Sequence[TimedEvent] = ()

@@ -378,7 +378,7 @@ class Simulation:
         seen = report.state.observation.groups
         templates = {ref: group.template for ref, group in seen.items() if group.template is not None}
         self.kubelets.set_templates(templates, self._clock.now())
-        self._meter.prices.update({ref: group.price for ref, group in seen.items() if group.price is not None})
+        self._meter.costs.look(report.state, self._options.settings)
 
     # The result
 

@@ -5,7 +5,7 @@ and not at other pods (spread, affinity, host ports).
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,18 +16,30 @@ from nodewright.model.group import GroupRef
 from nodewright.model.pod import Pod
 from nodewright.model.settings import PodSettings, Settings
 from nodewright.optimizer.bound import find_values
-from nodewright.optimizer.problem import Problem
-from nodewright.planner.scale_up.node_group_fit import NodeGroupFit
+from nodewright.optimizer.problem import Bools, Problem
 from nodewright.planner.scale_up.pending_pods import is_expendable, is_pending, unhelped_namespaces
-from nodewright.planner.scale_up.templates import make_templates
-from nodewright.predicates.check import static_key
+from nodewright.planner.scale_up.templates import make_templates, place_daemons
+from nodewright.predicates import is_admitted, static_key
+from nodewright.snapshot.column import Ints
 from nodewright.snapshot.observation import GroupSeen
 from nodewright.snapshot.pod_class import PodClass, map_alike, per_class
-from nodewright.snapshot.requests import PODS
 from nodewright.snapshot.snapshot import Placements, Snapshot
 
 _ENDLESS = 10**9
-_Shape = tuple[frozenset[tuple[str, int]], frozenset[GroupRef]]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Shapes:
+    """``S`` shapes of pods and an empty node of each of ``G`` groups.
+
+    ``requests`` (S × resources): what a pod asks for. ``fits`` (S × G): the nodes that take it. ``pods`` (S): how many there are.
+    ``free`` (G × resources): what a node offers.
+    """
+
+    requests: Ints
+    fits: Bools
+    pods: list[int]
+    free: Ints
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,15 +94,15 @@ def find_bound(snapshot: Snapshot, offer: Offer, pods: Mapping[PodClass, int]) -
 
     None: a group that takes one of the pods has no price.
     """
-    templates = {ref: template for ref, template in offer.templates.items() if offer.rooms.get(ref, 0) > 0}
-    fit = NodeGroupFit(snapshot, templates, {})
-    shapes = _shapes(fit, pods)
-    taking = dict.fromkeys(ref for ref in templates for _, takers in shapes if ref in takers)
-    if any(offer.groups[ref].hourly_price is None for ref in taking):
-        return None
-    if not shapes:
+    refs = [ref for ref in offer.templates if offer.rooms.get(ref, 0) > 0]
+    if not refs or not pods:
         return 0.0
-    return find_values(_problem(fit, offer, shapes, list(taking))).bound
+    shapes = _shapes(_empty_nodes(snapshot, [offer.templates[ref] for ref in refs]), pods)
+    taking = np.flatnonzero(shapes.fits.any(axis=0)).tolist()
+    if any(offer.groups[refs[row]].hourly_price is None for row in taking):
+        return None
+    problem = _problem(offer, refs, shapes)
+    return find_values(problem).bound if len(problem.pods) else 0.0
 
 
 def cluster_bound(state: ClusterState, settings: Settings) -> float | None:
@@ -153,43 +165,65 @@ def _comes_with_node(snapshot: Snapshot, pod_class: PodClass, rows: Placements) 
     return False
 
 
-def _shapes(fit: NodeGroupFit, pods: Mapping[PodClass, int]) -> Counter[_Shape]:
-    """Count the pods that ask for the same amounts and fit the same groups; without those that fit none."""
-    by_key, found = dict[object, tuple[PodClass, int]](), Counter[_Shape]()
-    for pod_class, count in pods.items():
-        key = (static_key(pod_class), frozenset(pod_class.placed_requests.items()))
-        first, before = by_key.get(key, (pod_class, 0))
-        by_key[key] = (first, before + count)
-    for pod_class, count in by_key.values():
-        takers = fit.fits_alone(pod_class)
-        if takers:
-            found[frozenset(pod_class.placed_requests.items()), takers] += count
-    return found
+def _empty_nodes(snapshot: Snapshot, templates: Sequence[Template]) -> Snapshot:
+    """Return a snapshot of one new node of each template."""
+    nodes = snapshot.sibling()
+    nodes.add_nodes([template.node for template in templates])
+    for row, template in enumerate(templates):
+        place_daemons(nodes, template, [row])
+    return nodes
 
 
-def _problem(fit: NodeGroupFit, offer: Offer, shapes: Mapping[_Shape, int], refs: Iterable[GroupRef]) -> Problem:
-    requests = [dict(amounts) for amounts, _ in shapes]
-    names = list(dict.fromkeys((PODS, *(name for one in requests for name in one))))
-    kinds = dict[tuple[object, ...], tuple[GroupRef, float, int]]()
-    for ref in refs:
-        seen, room = offer.groups[ref], offer.rooms[ref]
-        alike = (tuple(ref in takers for _, takers in shapes), fit.free(ref))
+def _shapes(nodes: Snapshot, pods: Mapping[PodClass, int]) -> _Shapes:
+    """Return the pods by amounts and by the nodes that take them; those that none takes are left out."""
+    rows = [nodes.request_row(pod_class, placed=True) for pod_class in pods]
+    requests = np.zeros((len(rows), len(nodes.vocabulary.resources)), dtype=np.int64)
+    for number, row in enumerate(rows):
+        requests[number, : len(row)] = row
+    every, admitted = slice(0, len(nodes)), list[Bools]()
+    known = dict[object, Bools]()
+    for pod_class in pods:
+        key = static_key(pod_class) if pod_class.is_plain else pod_class
+        found = known.get(key)
+        if found is None:
+            found = known[key] = is_admitted(nodes, pod_class, every)
+        admitted.append(found)
+    free = np.maximum(nodes.free, 0)
+    fits = np.array(admitted) & (requests[:, None, :] <= free[None, :, :]).all(axis=2)
+    alike: dict[bytes, list[int]] = {}
+    for number in np.flatnonzero(fits.any(axis=1)).tolist():
+        alike.setdefault(requests[number].tobytes() + fits[number].tobytes(), []).append(number)
+    first = [numbers[0] for numbers in alike.values()]
+    counts = list(pods.values())
+    return _Shapes(
+        requests=requests[first],
+        fits=fits[first],
+        pods=[sum(counts[number] for number in numbers) for numbers in alike.values()],
+        free=free,
+    )
+
+
+def _problem(offer: Offer, refs: Sequence[GroupRef], shapes: _Shapes) -> Problem:
+    """Return the problem with one kind of nodes for groups that are alike; paid machines are a kind of their own."""
+    kinds = dict[tuple[object, ...], tuple[int, float, int]]()
+    for row in np.flatnonzero(shapes.fits.any(axis=0)).tolist():
+        seen, room = offer.groups[refs[row]], offer.rooms[refs[row]]
+        alike = (shapes.fits[:, row].tobytes(), shapes.free[row].tobytes())
         if seen.reserved is not None:
             most = offer.paid.get(seen.reserved.name, 0)
-            _, _, before = kinds.get((seen.reserved.name, *alike), (ref, 0.0, 0))
-            kinds[seen.reserved.name, *alike] = (ref, 0.0, min(most, before + room))
+            _, _, before = kinds.get((seen.reserved.name, *alike), (row, 0.0, 0))
+            kinds[seen.reserved.name, *alike] = (row, 0.0, min(most, before + room))
         price = seen.hourly_price or 0.0
-        first, _, before = kinds.get((price, *alike), (ref, price, 0))
-        kinds[price, *alike] = (first, price, before + room)
-    free = [dict(fit.free(ref)) for ref, _, _ in kinds.values()]
+        _, _, before = kinds.get((price, *alike), (row, price, 0))
+        kinds[price, *alike] = (row, price, before + room)
+    rows = [row for row, _, _ in kinds.values()]
+    asked = shapes.requests.any(axis=0)
     return Problem(
-        requests=np.array(
-            [[1 if name == PODS else one.get(name, 0) for name in names] for one in requests], dtype=float
-        ),
-        pods=list(shapes.values()),
-        per_node=list(shapes.values()),
-        free=np.array([[max(0, offered.get(name, 0)) for name in names] for offered in free], dtype=float),
+        requests=shapes.requests[:, asked].astype(float),
+        pods=shapes.pods,
+        per_node=shapes.pods,
+        free=shapes.free[rows][:, asked].astype(float),
         prices=np.array([price for _, price, _ in kinds.values()], dtype=float),
         rooms=[room for _, _, room in kinds.values()],
-        fits=np.array([[ref in takers for ref, _, _ in kinds.values()] for _, takers in shapes], dtype=bool),
+        fits=shapes.fits[:, rows],
     )

@@ -223,6 +223,9 @@ def as_json(result: SimulationResult, report: str | None) -> dict[str, Any]:
         "still_waiting": {"pods": still.pods, "p50": still.p50, "longest": still.longest},
         "node_hours": {"used": hours.used, "busy": hours.busy, "oracle": hours.oracle},
         "cost_usd": result.cost,
+        "least_cost_usd": result.least_cost.usd if result.least_cost is not None else None,
+        "cost_over_least": result.least_cost.ratio if result.least_cost is not None else None,
+        "price_sources": list(result.price_sources),
         "machines_asked": result.increases,
         "machines_hedged": result.hedged,
         "scale_down": scale_down_json(result),
@@ -306,7 +309,13 @@ def _totals(result: SimulationResult) -> Iterator[tuple[str, str]]:
     yield from _interruptions_in_words(sum_interruptions(result))
     yield "node-hours", _hours_in_words(hours.used, hours.busy, hours.oracle)
     if result.cost is not None:
-        yield "cost", f"${result.cost:,.2f}"
+        yield "cost", _cost_in_words(result.cost, result)
+
+
+def _cost_in_words(cost: float, result: SimulationResult) -> str:
+    least, by = result.least_cost, f" by {' and '.join(result.price_sources)}" if result.price_sources else ""
+    beside = f"; {least.ratio:.2f} × the lower bound of ${least.usd:,.2f}" if least is not None else ""
+    return f"${cost:,.2f}{by}{beside}"
 
 
 def _percentiles(result: SimulationResult) -> tuple[tuple[int, float], ...]:

@@ -11,7 +11,7 @@ from nodewright.clusterstate.state import ClusterState
 from nodewright.model.settings import Settings
 from nodewright.planner.cost import cluster_bound, hourly_cost, machines_now
 
-# The bound is computed at most so often, in seconds: it takes some 50 ms for 15,000 nodes with 150,000 pods.
+# The bound is computed at most so often, in seconds: it takes some 30 ms for 15,000 nodes with 150,000 pods of 500 shapes.
 BOUND_INTERVAL = 60.0
 
 
