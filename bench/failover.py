@@ -29,7 +29,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 LOOP, PROVISION, ROUNDING = 10 / MINUTE, 15.0, 0.01
 # The most minutes until a silent group is hedged, also where nothing was learned (--hedging-delay) and all memory is lost.
 HEDGED = 6.0
-# Machines without pods are counted for so long after the failure, whatever the mode took.
+# Machines without pods are counted for so long after the failure, in each mode.
 WASTE_SECONDS = 4 * 3600.0
 COUNTED = ("prompt", "auto")
 PROVIDERS = ("aws", "gce", "azure")

@@ -1,7 +1,7 @@
 """Is a bug in the engine found by the random schedules of faults? ``mutants.py [--only NAME] [--output json]``.
 
 Every mutant of bench/mutants/*.toml is one small bug, put into a copy of the engine; the schedules of tests/faults
-run against it until an invariant breaks. All run on the code as it was at the start, whatever is edited meanwhile.
+run against it until an invariant breaks. All run on the code as it was at the start, even if it is edited meanwhile.
 Exit code 1: a mutant was not caught. 2: an unknown name, or a mutant that no longer fits the code.
 """
 

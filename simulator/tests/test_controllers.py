@@ -95,7 +95,7 @@ def test_every_node_gets_one_daemon(world: World) -> None:
     start_daemons(cluster, "n", 1.0)
     start_daemons(cluster, "n", 2.0)
     assert names(cluster) == ["agent-n"]
-    assert cluster.tally.pods == 0  # they use room, but nobody waits for them
+    assert cluster.tally.pods == 0  # they use room, but count as no waiting pods
 
 
 def test_a_daemon_does_not_start_where_it_does_not_fit(world: World) -> None:

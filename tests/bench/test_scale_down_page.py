@@ -8,7 +8,7 @@ import pytest
 from scale_down_page import write_page
 
 PAGE = Path(__file__).parents[2] / "docs" / "scale-down.md"
-NOTES = "\n## Notes on these runs\n\nTwo cycles, of which somebody wrote.\n\n| a | table |\n|---|---|\n"
+NOTES = "\n## Notes on these runs\n\nTwo cycles, of which an operator wrote.\n\n| a | table |\n|---|---|\n"
 HOURS = ("node_hours", "with_pods", "bound_of_chosen_groups", "bound", "wait_p50", "wait_p99", "wait_longest")
 DOLLARS = {
     "dollars": 24.0,

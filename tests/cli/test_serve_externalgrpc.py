@@ -81,7 +81,7 @@ def test_wrong_certificates(command: Command, tmp_path: Path, flags: tuple[str, 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:99999", "127.0.0.1", "127.0.0.1:http"])
 def test_a_wrong_address(command: Command, tmp_path: Path, address: str) -> None:
-    """gRPC takes a port modulo 65536, and listens where nobody looks for it."""
+    """gRPC takes a port modulo 65536, and listens on a port that no client expects."""
     config = write(tmp_path / "served.yaml", FAKE)
     done = command("serve-externalgrpc", "--config", config, "--listen", address, "--insecure")
     assert (done.returncode, done.stdout) == (2, "")

@@ -20,7 +20,7 @@ class ListsAGhost(FakeProvider):
 
 
 class KeepsDeletedMachines(FakeProvider):
-    """Whatever was listed once is listed for ever."""
+    """A group that was listed once is listed for ever."""
 
     def __init__(self, context: spec.ProviderContext) -> None:
         super().__init__(context)

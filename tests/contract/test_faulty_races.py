@@ -21,7 +21,7 @@ class WritesToUnknownGroupsAreNothing(FakeProvider):
 
 
 class AddsTheDifference(FakeProvider):
-    """Adds to whatever the target is by now."""
+    """Adds to the current target."""
 
     @hookimpl
     def increase_size(self, group_id: str, expected_target: int, target: int) -> int:
@@ -51,7 +51,7 @@ class DecreaseIgnoresExpectedTarget(FakeProvider):
 
 
 class SubtractsTheDifference(FakeProvider):
-    """Subtracts from whatever the target is by now: sent twice, it withdraws twice."""
+    """Subtracts from the current target: sent twice, it withdraws twice."""
 
     @hookimpl
     def decrease_target_size(self, group_id: str, expected_target: int, target: int) -> int:

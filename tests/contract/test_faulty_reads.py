@@ -160,7 +160,7 @@ class RaisesTheSdksError(FakeProvider):
 
 
 class UnknownGroupIsEmpty(FakeProvider):
-    """Answers 0 for a group that nobody knows: the core would buy its pods again."""
+    """Answers 0 for an unknown group: the core would buy its pods again."""
 
     @hookimpl
     def target_size(self, group_id: str) -> int:

@@ -47,7 +47,7 @@ class KillsWhatArrivesDuringTheWrite(FakeProvider):
 
 
 class OverwritesWhatHappensDuringADelete(FakeProvider):
-    """Deletes, then sets the size that it had in mind before: whoever asked for machines meanwhile loses them."""
+    """Deletes, then sets the size that it had in mind before: machines that were requested meanwhile are lost."""
 
     @hookimpl
     def delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> Sequence[str]:
@@ -80,7 +80,7 @@ class ClaimsMoreThanItWithdrew(FakeProvider):
 
 
 class IncreasesTwiceOnRetry(FakeProvider):
-    """Adds the difference to whatever the target is."""
+    """Adds the difference to the current target."""
 
     @hookimpl
     def increase_size(self, group_id: str, expected_target: int, target: int) -> int:
@@ -89,7 +89,7 @@ class IncreasesTwiceOnRetry(FakeProvider):
 
 
 class IgnoresExpectedTarget(FakeProvider):
-    """Sets the target, whoever changed it in between."""
+    """Sets the target, even if another writer changed it in between."""
 
     @hookimpl
     def increase_size(self, group_id: str, expected_target: int, target: int) -> int:

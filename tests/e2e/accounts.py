@@ -127,6 +127,6 @@ class PodFolder:
 
 
 def is_refused(plane: ControlPlane, token: str) -> bool:
-    """Whether the API server takes nobody for its bearer."""
+    """Whether the API server refuses its bearer."""
     told = plane.request(_REVIEWS, method="POST", body={"spec": {"token": token}})
     return not told["status"].get("authenticated")

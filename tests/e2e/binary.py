@@ -13,7 +13,7 @@ SOURCES = Path(__file__).parent / "farm"
 _CACHE = Path(__file__).parent / "build"
 _HELM = "helm.sh/helm/v3/cmd/helm"
 _STAMP = "k8s.io/component-base/version"
-# Debug information, which nobody reads here, would take a tenth of the compiler's time.
+# Debug information, which is not read here, would take a tenth of the compiler's time.
 _COMPILED = "all=-dwarf=false"
 _ENVIRONMENT = {
     "CGO_ENABLED": "0",
@@ -34,7 +34,7 @@ class Programs(NamedTuple):
 
 
 def provide(*, may_build: bool) -> Programs:
-    """The cached programs; built first if they may be. One build at a time, whoever asks. Raises Unavailable."""
+    """The cached programs; built first if they may be. One build at a time for all callers. Raises Unavailable."""
     folder = _CACHE / _digest()
     _CACHE.mkdir(exist_ok=True)
     with (_CACHE / "lock").open("w") as lock:

@@ -30,9 +30,9 @@ class RealClock:
 
 
 class SharedCloud:
-    """``calls`` are the writes that it was asked for, ``call_times`` when. The lock is for whoever steers ``cloud``. ``leaves_nodes``: nobody
+    """``calls`` are the writes that it was asked for, ``call_times`` when. The lock is for the test that changes ``cloud``. ``leaves_nodes``: no controller
     deletes the node objects of machines that are gone, which are then silent. ``increase_seconds``: an increase takes effect so
-    long after it came, whatever became of its caller; ``waiting`` are on their way.
+    long after it came, even if its caller is gone; ``waiting`` are on their way.
     """
 
     def __init__(self, options: CloudOptions, address: Path) -> None:

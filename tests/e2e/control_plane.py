@@ -79,7 +79,7 @@ class ControlPlane:
             with urllib.request.urlopen(asked, context=context, timeout=240) as reply:  # noqa: S310 - as above
                 raw = reply.read()
         except urllib.error.HTTPError as error:
-            with error:  # its connection would stay open for as long as somebody holds the error
+            with error:  # its connection would stay open for as long as the error is held
                 said = io.BytesIO(error.read())
             raise urllib.error.HTTPError(error.url, error.code, error.reason, error.headers, said) from None
         return json.loads(raw) if raw.startswith((b"{", b"[")) else raw

@@ -16,7 +16,7 @@ import yaml
 
 PLUGIN = Path(__file__).parent / "plugin"
 _LOOK_EVERY = 0.05
-# For whatever should come at once, or in some seconds: on a machine that is busy with much else it takes longer.
+# For what should come at once, or in some seconds: on a machine that is busy with much else it takes longer.
 PATIENCE = 240.0
 
 

@@ -1,4 +1,4 @@
-"""Requests for capacity on the control plane: somebody asks, reads the conditions, and brings the pods."""
+"""Requests for capacity on the control plane: a user asks, reads the conditions, and brings the pods."""
 
 import urllib.error
 from collections import Counter
@@ -57,7 +57,7 @@ def increases(shared: SharedCloud) -> list[tuple[str, int, int]]:
 
 
 class Asking:
-    """Whoever works with requests in a namespace; they are of all or nothing unless another class is said."""
+    """A user of requests in a namespace; they are of all or nothing unless another class is said."""
 
     def __init__(self, plane: ControlPlane, namespace: str = "default") -> None:
         self._plane = plane

@@ -103,14 +103,14 @@ def test_an_exec_plugin_is_asked_again_when_its_token_runs_out(plane: ControlPla
     plugin.issue(token_of(plane, "admin"), seconds=3600)
     assert who_asks(connection) == "admin"
     plugin.issue(token_of(plane, "nodewright"), seconds=3600)
-    assert who_asks(connection) == "admin"  # its token holds for an hour: nobody asks the plugin
+    assert who_asks(connection) == "admin"  # its token holds for an hour: the plugin is not asked
 
 
 @pytest.mark.parametrize("seconds", [3600.0, None])
 def test_an_exec_plugin_is_asked_again_when_its_token_is_refused(
     plane: ControlPlane, plugin: Plugin, mounted: PodFolder, account: Account, seconds: float | None
 ) -> None:
-    """Whatever it said of how long that would hold; while it fails, nobody asks without credentials."""
+    """Independent of how long it said that would hold; while it fails, no call goes without credentials."""
     plugin.issue((mounted.path / "token").read_text(), seconds)
     connection = connect(kubeconfig=str(plugin.kubeconfig))
     assert who_asks(connection) == account.user
@@ -127,7 +127,7 @@ def test_an_exec_plugin_is_asked_again_when_its_token_is_refused(
 
 
 def test_a_certificate_that_ran_out_is_read_again(plane: ControlPlane, tmp_path: Path) -> None:
-    """Whoever renews it writes another to its file. Connections under the old one are not used any more."""
+    """Its renewal writes another to its file. Connections under the old one are not used any more."""
     file = tmp_path / "client.pem"
     config = json.loads(plane.kubeconfig().read_text())
     config["users"][0]["user"] = {"client-certificate": file.name, "client-key": file.name}
@@ -161,7 +161,7 @@ def status_of(connection: Connection) -> int:
 def test_a_service_account_follows_its_token(
     mounted: PodFolder, account: Account, other: Account, connect_by: Callable[[PodFolder], Connection]
 ) -> None:
-    """The next call goes with the new token; nobody waits for a minute to pass."""
+    """The next call goes with the new token, without a wait of a minute."""
     connection = connect_by(mounted)
     assert who_asks(connection) == account.user == "system:serviceaccount:kube-system:nodewright"
     mounted.mount(other)
@@ -257,7 +257,7 @@ def names(cache: ObjectCache[Pod]) -> set[str]:
 def test_the_daemon_and_its_commands_in_a_pod(
     clean: ControlPlane, shared: SharedCloud, mounted: PodFolder, account: Account, tmp_path: Path
 ) -> None:
-    """Nobody names a kubeconfig. The token is rotated while the daemon runs, and the old one no longer holds."""
+    """No kubeconfig is named. The token is rotated while the daemon runs, and the old one no longer holds."""
     environ = {"KUBECONFIG": str(mounted.kubeconfig()), "NODEWRIGHT_NAMESPACE": "kube-system"}
     daemon = DaemonProcess(tmp_path, None, shared.address, environ=environ)
     try:

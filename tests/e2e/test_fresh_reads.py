@@ -11,7 +11,7 @@ NODES = "/api/v1/nodes"
 
 
 def test_a_list_of_nodes_is_of_one_moment(clean: ControlPlane) -> None:
-    """Of the moment at which its first page was asked for, whatever happens before the others; the chart's role may."""
+    """Of the moment at which its first page was asked for, even if much happens before the others; the chart's role may."""
     names = {f"page-{number:04}" for number in range(PAGE + 1)}
     for name in names:
         register(clean, name)

@@ -133,7 +133,7 @@ def find_unschedulable(plane: ControlPlane) -> int:
 
 
 def test_who_may_not_take_the_lease_says_so(start: StartDaemon) -> None:
-    """It is healthy and waits: without this nobody would know what for."""
+    """It is healthy and waits: without this an operator would not know what for."""
     daemon = start(user="onlooker")
     wait_until(lambda: daemon.says("the lease: GET /apis/coordination.k8s.io"), "complaint")
     assert "forbidden" in daemon.says("the lease: ")[0]["message"]

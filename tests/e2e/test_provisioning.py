@@ -209,9 +209,7 @@ def test_deletion_cancels_at_once(asking: Asking, clean: ControlPlane, shared: S
     clean.request(namespaces, method="POST", body={"metadata": {"name": "team"}})
     team = Asking(clean, "team")
     team.template("one-core")
-    start(
-        *ON, user="admin"
-    )  # whoever tells of what is in a namespace that goes is refused, and that is no missing right
+    start(*ON, user="admin")  # events in a namespace that goes are refused, and that is no missing right
     for someone, name in ((asking, "train"), (team, "train"), (asking, "held")):
         someone.ask(name, 8)
         someone.wait(name, "Provisioned", UNDER_WAY)

@@ -42,7 +42,7 @@ SAMPLES = {
             "most sets and pods": request(podSets=sets(*[16_384] * 32)),
             "parameters": request(parameters={"ValidUntilSeconds": "2h", "noRetry": "true"}),
             "most parameters": request(parameters={f"p{number}": "x" * 255 for number in range(100)}),
-            "a class of somebody else": request(provisioningClassName="queued.example.com"),
+            "a class of another controller": request(provisioningClassName="queued.example.com"),
         },
         bad={
             "no class": ({"podSets": sets(1)}, "spec.provisioningClassName"),

@@ -67,7 +67,7 @@ def guard(plane: ControlPlane, app: str) -> None:
 
 
 def test_a_node_object_that_outlives_its_machine(clean: ControlPlane, shared: SharedCloud, start: StartDaemon) -> None:
-    """No cloud controller runs here: nobody but us would ever delete the node."""
+    """No cloud controller runs here: only nodewright would ever delete the node."""
     shared.leaves_nodes = True
     daemon = start(*QUICK, CLEANS_UP)
     deploy(clean, "web", 3)

@@ -88,7 +88,7 @@ def test_the_status_is_told_as_ca_tells_it(clean: ControlPlane, shared: SharedCl
 
 
 def test_events_are_about_the_status_that_there_is(clean: ControlPlane, start: StartDaemon) -> None:
-    """Whoever installs it elsewhere than in kube-system describes that ConfigMap."""
+    """An installation outside of kube-system describes that ConfigMap."""
     daemon = start("--namespace=default", "--status-config-map-name=ours", user="admin")
     deploy(clean, "web", 2)
     wait_until(lambda: find_events(clean, "ScaledUpGroup"), "event")

@@ -9,7 +9,7 @@ from tests.faults.history import Loop, Write
 FIRST, LONGEST, FORGOTTEN = 300.0, 1800.0, 3 * 3600.0
 # A group that only shares the scope of a failure is left alone for so long, and not again while that is remembered.
 SHARED = FIRST / 2
-# Errors of which nobody can doubt that the call had no effect.
+# Errors after which the call certainly had no effect.
 _CLEAR = ("OutOfCapacity", "QuotaExceeded", "AccessDenied")
 # A cloud that asks to come back later. No group fails by that.
 BUSY = ("Throttled", "OperationInProgress")
@@ -111,7 +111,7 @@ def _fails_by_age(facts: Facts, group: str, number: int) -> bool:
     seen, earlier = loop.seen[group], before.seen.get(group)
     if earlier is None or facts.has_wrong_size(group, loop.at):
         return False
-    # A machine whose node somebody deleted has joined long ago.
+    # A machine whose node was deleted by hand has joined long ago.
     late = (machine for machine in unregistered(seen, loop) if machine not in before.nodes)
     due = (facts.first_seen[group, machine] + facts.patience for machine in late)
     if any(before.at <= at < loop.at for at in due):

@@ -67,7 +67,7 @@ def suspect(facts: Facts) -> Suspicions:
 
 
 def _is_lower(facts: Facts, group: str, since: float, loop: Loop) -> bool:
-    """May a target have been lowered by somebody since it was read last? What we asked for has then come to nothing."""
+    """May another writer have lowered a target since it was read last? What we asked for has then come to nothing."""
     lowered = any(a.group == group and a.count < 0 and since <= a.at <= loop.ends_reads for a in facts.history.asked)
     return lowered or facts.has_wrong_size(group, loop.at)
 
@@ -77,7 +77,7 @@ def _failed_in(facts: Facts, loop: Loop) -> Iterator[tuple[str, str]]:
     for write in loop.writes:
         if write.hook != "increase_size" or write.error in BUSY:
             continue
-        # Somebody else wrote between, unless old reads are to blame, of which nothing comes in the end.
+        # Another writer wrote between, unless old reads are to blame, which have no effect in the end.
         if write.error == "TargetChanged" and not facts.has_wrong_size(write.group, loop.at):
             continue
         if not write.is_granted:

@@ -1,6 +1,6 @@
 """Schedules in which the wall clock of the engine's machine is set: by 30 s, 10 min or a day, forward or back.
 
-Half of the pods leave after ten minutes; the nodes without pods go within a bound, whatever the clock says. Where the API
+Half of the pods leave after ten minutes; the nodes without pods go within a bound, independent of the clock. Where the API
 server's responses have a date, nodes join before they are Ready, and no machine is bought twice.
 """
 

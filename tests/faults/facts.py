@@ -38,7 +38,7 @@ DEFAULTS = {
 }
 # For so long a group counts as one that cannot be read after its provider listed it last.
 NOT_LISTED = 300.0
-# What somebody may change of a group.
+# What another writer may change of a group.
 CHANGEABLE = ("min_size", "max_size", "cpu", "zone")
 # For so long nothing is planned in an unhealthy cluster, even for groups that are not at fault.
 UNHEALTHY = 1200.0
@@ -238,7 +238,7 @@ class Facts:
         return [*stops, *(_window({**fault, "end": fault["start"]}) for fault in dead if fault["kind"] == "hang")]
 
     def is_tainted(self, at: float) -> bool:
-        """Return whether nodes carry a taint that somebody set by hand."""
+        """Return whether nodes carry a taint that was set by hand."""
         timeline = self.history.scenario.timeline
         touches = (event for event in timeline if isinstance(event, TouchNodes) and event.how == "taint")
         return any(event.at <= at <= event.at + event.lasts + SLACK for event in touches)
@@ -444,7 +444,7 @@ def last_registered(seen: Seen, loop: Loop) -> float:
 def surely_awaited(facts: Facts, group: str, now: float) -> int:
     """Machines we asked for within the last provision time that can neither have come, nor failed, nor been withdrawn.
 
-    What somebody else asked for in place of a machine that vanished may count as late as that one was.
+    What another writer asked for in place of a machine that vanished may count as late as that one was.
     """
     since = now - facts.patience
     asked = sum(a.count for a in facts.history.asked if a.group == group and a.ours and since <= a.at < now)
@@ -452,7 +452,7 @@ def surely_awaited(facts: Facts, group: str, now: float) -> int:
 
 
 def awaited_in_turn(facts: Facts, group: str, now: float) -> int:
-    """Machines asked for within the last provision time, where whatever came or failed settled the oldest first.
+    """Machines asked for within the last provision time, where each machine that came or failed settled the oldest first.
 
     Only for a group all of whose withdrawals went through so far: 0 for others, of which more is given up than gone.
     """
@@ -465,7 +465,7 @@ def awaited_in_turn(facts: Facts, group: str, now: float) -> int:
     asked = [(a.at, a.count) for a in mine if a.ours]
     taken_back = -sum(min(0, a.count) for a in mine)
     settled = facts.settled(group, 0.0, now)
-    # What somebody took back may have been the newest as well as the oldest.
+    # A machine that was taken back may have been the newest as well as the oldest.
     newest_gone = _without_first(reversed(asked), taken_back)[::-1]
     left = (_without_first(asked, settled), _without_first(newest_gone, settled - taken_back))
     return min(sum(count for at, count in rest if at >= now - facts.patience) for rest in left)
@@ -482,7 +482,7 @@ def _without_first(asked: Iterable[tuple[float, int]], gone: int) -> list[tuple[
 
 
 def in_time(facts: Facts, group: str, now: float) -> int:
-    """Machines that nobody can have given up yet, by the better of two counts."""
+    """Machines that cannot have been given up yet, by the better of two counts."""
     return max(surely_awaited(facts, group, now), awaited_in_turn(facts, group, now))
 
 

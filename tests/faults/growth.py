@@ -88,7 +88,7 @@ def check_prompt_growth(facts: Facts) -> Findings:
             and not facts.is_held(group, loop.at)
         ]
         if loop.pending > possible and open_groups and not _asked_in(loop):
-            yield f"{loop.at:g} s: {loop.pending} pods wait, {possible} may find room, and nobody asks {open_groups}"
+            yield f"{loop.at:g} s: {loop.pending} pods wait, {possible} may find room, and no increase asks {open_groups}"
 
 
 def _free_again(facts: Facts, machine: str, node: NodeSeen) -> int:
@@ -121,7 +121,7 @@ def check_probes(facts: Facts) -> Findings:
             continue
         alone_since = loop.at if alone_since is None else alone_since
         if loop.at - alone_since >= FEW_LOOPS:
-            yield f"{loop.at:g} s: pods wait for {probed} since {alone_since:g} s, and nobody asks {open_groups}"
+            yield f"{loop.at:g} s: pods wait for {probed} since {alone_since:g} s, and no increase asks {open_groups}"
 
 
 def _is_probed(facts: Facts, group: str, until: float, loop: Loop, suspicions: Suspicions) -> bool:
@@ -192,7 +192,7 @@ def _asked_in(loop: Loop) -> Mapping[str, int]:
 
 
 def _may_be_given_back(facts: Facts, group: str, loop: Loop) -> bool:
-    """Return whether machines of the group may be left of a request that could not be granted in full: nobody may count
+    """Return whether machines of the group may be left of a request that could not be granted in full: no check may count
     on those, and the request is granted elsewhere meanwhile. It may have spanned groups, of which one failed.
     """
     if not facts.requests:
@@ -203,7 +203,7 @@ def _may_be_given_back(facts: Facts, group: str, loop: Loop) -> bool:
 
 
 def _surely_coming(facts: Facts, group: str, seen: Seen, loop: Loop) -> int:
-    """Pods for which machines are on their way that nobody can take for lost."""
+    """Pods for which machines are on their way that cannot count as lost."""
     if facts.has_wrong_size(group, loop.at):
         return 0
     machines = max(0, min(seen.without_machine, in_time(facts, group, loop.at)))

@@ -20,7 +20,7 @@ def group_of(machine: str) -> str:
 class Seen:
     """What the cloud answered about a group in one loop.
 
-    A machine that was listed as running before, or became a Ready node, is no failed creation, whatever is reported of
+    A machine that was listed as running before, or became a Ready node, is no failed creation, independent of what is reported of
     it: such machines are ``disputed``. ``least`` and ``most`` are the limits of its size.
     """
 
@@ -47,7 +47,7 @@ class Seen:
 class NodeSeen:
     """A node; times in seconds. ``last_ready`` is when it was last seen ready (-inf: never).
 
-    ``pods`` counts those that nobody has deleted, ``slots`` is how many it has room for in all; ``marked``: the node
+    ``pods`` counts those that were not deleted, ``slots`` is how many it has room for in all; ``marked``: the node
     carries the taint of a node on its way out.
     """
 
@@ -66,7 +66,7 @@ class NodeSeen:
 
 @dataclass(kw_only=True)
 class Write:
-    """One call that changes the cloud; ``accepted`` is what it truly did, whatever was answered.
+    """One call that changes the cloud; ``accepted`` is what it truly did, independent of its answer.
 
     ``nodes`` are the machines that were nodes, ``occupied`` those of ``ids`` where pods ran, ``marked`` the nodes that
     carried the taint of a node on its way out.

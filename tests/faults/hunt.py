@@ -43,7 +43,7 @@ def examine(schedule: Schedule, planning: Planning | None = None) -> None:
     scenario = read_scenario(json.dumps(schedule), "schedule")
     try:
         facts = Facts(Witness(scenario, planning or Planning()).watch())
-    except Exception as error:  # whatever it is, a schedule made the engine fall over
+    except Exception as error:  # any error: a schedule made the engine fail
         raise Broken("running", [f"{type(error).__name__}: {error}"], schedule) from error
     for name, check in invariants_for(facts).items():
         findings = list(check(facts))

@@ -115,7 +115,7 @@ def check_never_ready_go(facts: Facts) -> Findings:
 
 
 def check_withdrawals(facts: Facts) -> Findings:
-    """What was asked for within the last provision time is not withdrawn, but for hedges that nobody needs any more."""
+    """What was asked for within the last provision time is not withdrawn, but for hedges that no pod needs any more."""
     for loop, write in _writes(facts):
         seen = loop.seen.get(write.group)
         if write.hook != "decrease_target_size" or seen is None or facts.has_wrong_size(write.group, loop.at):
@@ -232,7 +232,7 @@ def _times_to_join(joined: float, since: float) -> int:
 
 
 def check_pauses(facts: Facts) -> Findings:
-    """Nothing is written while somebody has ordered a pause."""
+    """Nothing is written during a pause."""
     for loop, write in _writes(facts):
         # An engine that comes back to an empty store finds no order.
         ordered = [(start, end) for start, end in facts.pauses if facts.last_reset(loop.at) < start < loop.at]
@@ -349,7 +349,7 @@ INVARIANTS: Mapping[str, Invariant] = {
     )
 }
 
-# What holds whatever the wall clock says. The others count minutes.
+# What holds independent of the wall clock. The others count minutes.
 TIMELESS = (
     "targets",
     "unknown",

@@ -140,7 +140,7 @@ def add_idle_crowd(draw: Draw, world: World) -> None:
 
 
 def add_smaller_machines(draw: Draw, world: World) -> None:
-    """Have the machines of a group take no pod, for a while or for good, once somebody has changed or recreated it.
+    """Have the machines of a group take no pod, for a while or for good, once another writer has changed or recreated it.
 
     Where it is the only one that is for good: two pods wait for it from then on, beside a larger node that is copied.
     """
@@ -163,7 +163,7 @@ def add_smaller_machines(draw: Draw, world: World) -> None:
 
 
 def add_clock_jumps(draw: Draw, world: World) -> None:
-    """Have somebody set the wall clock of the engine's machine: 30 s, 10 min or a day, forward or back, for a while or for
+    """Let an operator set the wall clock of the engine's machine: 30 s, 10 min or a day, forward or back, for a while or for
     good, with or without a restart meanwhile or afterwards. Back by a day it goes where it was a day ahead before.
 
     In half of the worlds the API server's responses have no date. No engine of these starts with a clock that is a day
@@ -187,7 +187,7 @@ def add_clock_jumps(draw: Draw, world: World) -> None:
             world["timeline"].append({"do": "restart", "at": jump["at"] + after, "down": 5})
 
 
-# What somebody does to a group after which its machines may be other ones.
+# What another writer does to a group after which its machines may be other ones.
 REMAKES = ("recreate", "change", "vanish")
 LATE_TROUBLES: Mapping[str, Trouble] = {
     "changed_groups": add_changed_groups,

@@ -62,7 +62,7 @@ def check_starvation(facts: Facts) -> Findings:
             starving = [i for i, began in waits.items.items() if began <= since and facts.requests.get(i, 1) == size]
             open_groups = [group for group, began in sound.items() if began <= since]
             if starving and open_groups and max(waits.asked.get(group, -1.0) for group in open_groups) <= since:
-                yield f"{loop.at:g} s: {starving} wait since {since:g} s or longer, and nobody asks {open_groups}"
+                yield f"{loop.at:g} s: {starving} wait since {since:g} s or longer, and no increase asks {open_groups}"
 
 
 def _is_sound(facts: Facts, group: str, pods: int, loop: Loop, suspicions: Suspicions) -> bool:
@@ -74,7 +74,7 @@ def _is_sound(facts: Facts, group: str, pods: int, loop: Loop, suspicions: Suspi
 
 
 def check_bystanders(facts: Facts) -> Findings:
-    """Whoever is backed off was at fault, or shares what the cloud said was."""
+    """A group that is backed off was at fault, or shares what the cloud reported."""
     suspicions = suspect(facts)
     for loop in facts.loops:
         for group, until in loop.backed_off.items():

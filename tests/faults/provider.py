@@ -45,7 +45,7 @@ class _Cloud(FakeCloud):
         before = self.group(group_id).target
         super().set_target(group_id, target)
         self.by_others[group_id] += target - before
-        self._tell(group_id, target - before)  # below zero: somebody took them back
+        self._tell(group_id, target - before)  # below zero: another writer took them back
 
     def take_away(self, group_id: str, machines: int) -> None:
         before = self.group(group_id).target

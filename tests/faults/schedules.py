@@ -17,7 +17,7 @@ DURATION = 240 * MINUTE
 GROUPS = ("a", "b", "c")
 READS = ("refresh", "node_groups", "target_size", "instances", "failed_instances")
 WRITES = ("increase_size", "decrease_target_size", "delete_instances")
-# Worlds in which somebody changes or recreates groups, whose machines may be smaller from then on.
+# Worlds in which another writer changes or recreates groups, whose machines may be smaller from then on.
 REMADE = ("recreated_groups", "changed_groups", "vanishing_groups")
 
 Schedule = Mapping[str, Any]
@@ -137,7 +137,7 @@ def _cloud(draw: Draw) -> dict[str, Any]:
 
 
 def _sell_out_silently(draw: Draw, group: dict[str, Any], cloud: dict[str, Any]) -> None:
-    """The cheapest group delivers next to nothing for long, and nobody says so: only time tells.
+    """The cheapest group delivers almost nothing for long, and the cloud does not report it: only time shows it.
 
     In some worlds nothing can be taken back from it for as long, either.
     """
@@ -231,7 +231,7 @@ def schedules(draw: Draw) -> Schedule:
         TROUBLES[special](draw, schedule)
     # Drawn last, so that the rest of a world is the same with and without scale-down.
     settings |= draw(_scale_down())
-    # Drawn after all else, so that the worlds without one are the same whatever kinds there are.
+    # Drawn after all else, so that the worlds without one are the same with any set of kinds.
     late = draw(st.sampled_from(("", *LATE_TROUBLES, *[""] * (len(LATE_TROUBLES) - 1))))
     if late and not special:
         LATE_TROUBLES[late](draw, schedule)

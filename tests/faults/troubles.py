@@ -81,7 +81,7 @@ def add_late_reports(draw: Draw, world: World) -> None:
 
 
 def add_silence(draw: Draw, world: World) -> None:
-    """Add a cheap group that delivers nothing for long while nobody says so: in a cluster that buys machines twice, or
+    """Add a cheap group that delivers nothing for long and the cloud does not report it: in a cluster that buys machines twice, or
     where it is tried again after its backoff.
     """
     groups = world["providers"]["fake"]["groups"]

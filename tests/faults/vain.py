@@ -15,7 +15,7 @@ def check_vain_purchases(facts: Facts) -> Findings:
     """No pod causes more than three machines that it cannot use in a day, and no run lasts a day.
 
     A pod causes a purchase if it waits when the machines are asked for, and still when the first of them is Ready: of one
-    purchase one machine at most. What several such pods cause is shared by them, for they are alike, and nobody can
+    purchase one machine at most. What several such pods cause is shared by them, for they are alike, and no check can
     tell for which of them a machine was meant. An engine that forgot everything may try anew.
     """
     most = MOST_MISFITS * (1 + len(facts.resets))

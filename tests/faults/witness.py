@@ -204,7 +204,7 @@ class Witness:
             if ready:
                 self._last_ready[node.name] = self._clock.now()
             elif created is not None and changed is not None and (changed - created).total_seconds() > CLOSE:
-                # It was Ready while nobody looked. One that changed sooner may never have been, as far as it tells.
+                # It was Ready between two reads. One that changed sooner may never have been, as far as it shows.
                 self._last_ready[node.name] = max(self._last_ready.get(node.name, 0.0), changed.timestamp())
             seen = NodeSeen(
                 instance_id=node.spec.provider_id,

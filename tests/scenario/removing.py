@@ -1,4 +1,4 @@
-"""A story in which nodes are removed by hand: at a moment somebody plans it, whatever the planner thinks."""
+"""A story in which nodes are removed by hand: a test plans it, independent of the planner."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -44,7 +44,7 @@ class Removing(Story):
         return live.node(live.row(name))
 
     def _planning(self, settings: Settings) -> Planning:
-        """Nobody says where the pods could go: that is not the question here."""
+        """Return no places for the pods: they are not the question here."""
         return replace(super()._planning(settings), check_removals=lambda *_: ())
 
     def _plan(self, state: ClusterState, settings: Settings, random: Random) -> tuple[Plan, PlanMemory]:

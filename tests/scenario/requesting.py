@@ -1,4 +1,4 @@
-"""Requests for capacity in a story: somebody asks, and reads the conditions."""
+"""Requests for capacity in a story: a user asks, and reads the conditions."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -25,7 +25,7 @@ ON = {"enable-provisioning-requests": True}
 
 
 class Asking:
-    """Whoever works with requests in a story. ``history`` is every status that was written: when, which, what."""
+    """A user of requests in a story. ``history`` is every status that was written: when, which, what."""
 
     def __init__(self, story: Story) -> None:
         self.story = story
@@ -73,7 +73,7 @@ class Asking:
         self.story.at(at, lambda: self.requests.delete(f"default/{name}"))
 
     def begin_to_delete(self, name: str, *, at: float) -> None:
-        """Somebody's finalizer keeps it there."""
+        """A finalizer of another controller keeps it there."""
 
         def begin() -> None:
             held = self.requests.get(f"default/{name}")

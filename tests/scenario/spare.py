@@ -1,4 +1,4 @@
-"""Buffers of spare capacity in a story: somebody sets them up, and reads their status."""
+"""Buffers of spare capacity in a story: a user sets them up, and reads their status."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ ON = {"capacity-buffer-controller-enabled": True, "capacity-buffer-pod-injection
 
 
 class Sparing:
-    """Whoever works with buffers in a story. Times are of the story."""
+    """A user of buffers in a story. Times are of the story."""
 
     def __init__(self, story: Story) -> None:
         self.story = story

@@ -40,7 +40,7 @@ def test_ten_in_ten_minutes_and_an_alert() -> None:
     gone = deletions(story)
     assert most_in_a_window(gone) == 10
     assert FORGOTTEN + 2 * PROVISION < gone[0] < FORGOTTEN + 2 * PROVISION + 2 * LOOP
-    assert len(gone) == 30  # in the end they go: this takes 20 minutes, in which somebody may look into it
+    assert len(gone) == 30  # in the end they go: this takes 20 minutes, in which an operator may look into it
     first = story.events("DeletionBudgetExhausted")[0]
     assert gone[9] < first[0] <= gone[9] + 2 * LOOP
     assert first[1] == (

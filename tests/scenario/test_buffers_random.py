@@ -1,4 +1,4 @@
-"""Whatever happens, pods start no later because of a buffer, and the buffer has its room again in the end."""
+"""In every case pods start no later because of a buffer, and the buffer has its room again in the end."""
 
 from dataclasses import dataclass
 

@@ -54,7 +54,7 @@ def test_without_a_crash_it_is_the_same() -> None:
 @pytest.mark.parametrize("after_effect", [True, False])
 @pytest.mark.parametrize("write", [1, 2, 3, 4])
 def test_writes_of_an_engine_that_died_are_among_the_results(write: int, after_effect: bool) -> None:
-    """What was asked for is what the cloud was asked for, whoever lived to tell."""
+    """What was asked for is what the cloud was asked for, in every engine."""
     result = run(write, after_effect=after_effect, keeps_memory=True)
     started = sum(fact.what == "machine started" for fact in result.journal)
     failed = sum(decision.before - decision.after for decision in result.decisions if decision.what == "delete")

@@ -27,7 +27,7 @@ A = GroupRef("fake", "a")
 
 
 def empty_node() -> ClusterState:
-    """The state in which a node that nobody needs is about to go."""
+    """The state in which an unneeded node is about to go."""
     story = Story({"name": "a", "size": 1}, minutes=30)
     assert story.writes("delete"), "it goes"
     return next(state for state, plan in story.loops if plan.scale_down.removals)

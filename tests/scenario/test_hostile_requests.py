@@ -109,7 +109,7 @@ def test_machines_that_are_taken_back_are_no_room_for_others(at: float) -> None:
 
 @pytest.mark.parametrize("without", [(), (Capability.ATOMIC_RESIZE.value,)])
 def test_a_status_that_can_be_written_no_more_leaves_nothing_behind(without: tuple[str, ...]) -> None:
-    """From the moment on at which its machines are under way: they are booked when somebody can be told."""
+    """From the moment on at which its machines are under way: they are booked when there is a request to report to."""
     asking = Asking(Story(POOL, minutes=20, settings=ON, switched_off=without))
     asking.ask("a", 5, at=60, kind=BEST_EFFORT_ATOMIC)
     asking.refuse_writes(70, 500)

@@ -1,4 +1,4 @@
-"""Pending pods that must not buy more nodes than they use: neighbours that depend on one another, pods nobody can help."""
+"""Pending pods that must not buy more nodes than they use: neighbours that depend on one another, pods that no group helps."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,4 +1,4 @@
-"""ProvisioningClasses in whole loops: what open requests hold is never more than their class allows, whatever happens."""
+"""ProvisioningClasses in whole loops: what open requests hold is never more than their class allows, in any case."""
 
 from typing import Any, NamedTuple
 

@@ -89,7 +89,7 @@ def test_room_on_which_ordinary_pods_run_by_then_is_not_promised() -> None:
 def test_what_kube_scheduler_gave_to_ordinary_pods_is_revoked_after_a_minute() -> None:
     asking = make(POOL, minutes=8)
     asking.ask("a", 4, at=60)
-    asking.story.pods(2, at=120, name="web")  # it puts them on free nodes, whoever was promised those
+    asking.story.pods(2, at=120, name="web")  # it puts them on free nodes, also on promised ones
     assert asking.when("a", "Provisioned", "True/CapacityIsFound") == [60]
     (at,) = asking.when("a", "CapacityRevoked", "True/CapacityIsLost")
     assert 120 + MINUTE < at <= 120 + MINUTE + 20

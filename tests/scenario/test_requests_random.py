@@ -173,7 +173,7 @@ def test_any_course_of_events(course: Course) -> None:
     assert asking.story.result.violations == ()
     for request in asking.requests.all():
         if request.metadata.deletion_timestamp is not None:
-            continue  # nobody looks at it any more
+            continue  # it is not examined any more
         ends = [end for end in (FAILED, BOOKING_EXPIRED, CAPACITY_REVOKED) if request.has(end)]
         assert len(ends) == 1, f"{request.key}: {asking.conditions(request.name)}"
     assert not asking.story.loops[-1][0].memory.provisioning.reservations, "machines are still owed to a request"
@@ -201,7 +201,7 @@ def check_nothing_half_granted(asking: Asking) -> None:
 
 def check_moves_on(asking: Asking, course: Course) -> None:
     """A request of all or nothing has machines under way for no longer than they may take. Where there is a sound group it
-    has machines under way or is granted, but for a few loops or, where nobody is at fault, until its next try.
+    has machines under way or is granted, but for a few loops or, without a fault, until its next try.
     """
     away = 30.0 * len(course.restarts) + sum(lasts for _, lasts in course.refusals)
     served, before = dict[str, float](), set[str]()

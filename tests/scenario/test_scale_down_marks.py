@@ -72,7 +72,7 @@ def test_a_node_that_is_going_gets_none() -> None:
 
 
 def restarted(**rest: Any) -> Marking:
-    """Somebody's hard taints are there when an engine starts."""
+    """Hard taints of another writer are there when an engine starts."""
     story = Marking(**rest)
     put(story, TO_BE_DELETED_TAINT, "pool-0", "pool-1", at=AT, cordoned=True)
     story.simulation.engine.restart(AT + 1, down_seconds=20)
@@ -81,7 +81,7 @@ def restarted(**rest: Any) -> Marking:
 
 @pytest.mark.parametrize("profile", ["nodewright", "ca"])
 def test_row_31_hard_taints_are_gone_after_a_start(profile: str) -> None:
-    """Whoever cordoned them: only CA uncordons what it does not know to have cordoned."""
+    """No matter who cordoned them: only CA uncordons what it does not know to have cordoned."""
     story = restarted(settings={"profile": profile})
     assert story.tainted(TO_BE_DELETED_TAINT) == set()
     assert [at for at, _ in story.events("ClusterAutoscalerCleanup")] == [AT + 21] * 2

@@ -1,5 +1,5 @@
-"""Random small clusters with budgets, bare pods, local storage and affinity, from which nodes are removed: whatever
-moves has a place, whatever may not move stays, and an engine that dies at any moment loses nothing.
+"""Random small clusters with budgets, bare pods, local storage and affinity, from which nodes are removed: each pod
+that moves has a place, a pod that may not move stays, and an engine that dies at any moment loses nothing.
 """
 
 from collections import Counter
@@ -133,7 +133,7 @@ def without_place(state: ClusterState, plan: Plan, after: PlanMemory) -> Iterato
 
 
 def left_marked(state: ClusterState) -> Iterator[str]:
-    """Nodes that are marked for deletion by nobody who is there any more."""
+    """Nodes that an engine marked for deletion that is gone."""
     going = {name for group in state.groups.values() for name in group.readiness.deleted}
     for _, node in state.observation.snapshot.nodes():
         if node.name not in going | state.observation.removing.keys() and _is_marked(node):

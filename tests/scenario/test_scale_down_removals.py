@@ -204,7 +204,7 @@ def test_row_69_one_node_that_cannot_be_marked_keeps_the_others() -> None:
 
 
 def test_a_mark_of_which_the_answer_was_lost_is_taken_off_again() -> None:
-    """The API server wrote it and did not say so: nobody would ever untaint and uncordon that node."""
+    """The API server wrote it and did not say so: no engine would ever untaint and uncordon that node."""
     story = make(pods=0)
     lost = Refusal(start=AT, end=AT + 60, what=EDIT, of="pool-1", takes_effect=True)
     story.simulation.api_server.refusals.append(lost)
@@ -422,7 +422,7 @@ def test_a_machine_that_goes_late_for_a_target_that_fell_too_far_counts_too() ->
 
 @pytest.mark.parametrize("after", [70, 301])
 def test_whoever_deletes_a_machine_by_hand_does_not_look_like_that(after: float) -> None:
-    """With its place in the group, or with a new one in its place; and nobody looks any more after five minutes."""
+    """With its place in the group, or with a new one in its place; and it is not checked any more after five minutes."""
     story = make(pods=0, group={**POOL, "size": 4})
     story.remove("pool-2", at=AT)
 

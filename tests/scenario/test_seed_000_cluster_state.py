@@ -210,7 +210,7 @@ def test_s3_what_is_to_arrive_is_known_per_group() -> None:
 
 
 def test_s4_how_long_a_group_has_been_missing_nodes_is_known_and_ends_in_its_actual_size() -> None:
-    """Also when nobody remembers a request: another writer resized the group."""
+    """Also when no engine remembers a request: another writer resized the group."""
     story = Story({**A, "size": 1}, stock_outs=[{"group": "a"}], switched_off=SILENT, settings=STAYS, minutes=40)
     story.at(300, lambda: story.cloud.set_target("a", 4))
     (request,) = story.state("a", 600).requests

@@ -29,7 +29,7 @@ def scenario_2(**cloud: Any) -> Story:
 
 
 def scenario_3(**cloud: Any) -> Story:
-    """A first start beside an empty group whose target is five: nobody remembers a request."""
+    """A first start beside an empty group whose target is five: no engine remembers a request."""
     story = Story(A, B, stock_outs=SOLD_OUT, **cloud)
     story.cloud.set_target("a", 5)
     story.pods(3, at=5)

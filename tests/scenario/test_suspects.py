@@ -18,7 +18,7 @@ def groups(*kinds: tuple[str, str]) -> list[dict[str, Any]]:
 
 
 def sold_out(*kinds: tuple[str, str], **settings: Any) -> Story:
-    """Group a is sold out and nobody says so; one pod waits from the start."""
+    """Group a is sold out and the cloud does not report it; one pod waits from the start."""
     story = Story(*groups(*kinds), settings=settings, stock_outs=[{"group": "a"}], switched_off=SILENT, minutes=40)
     story.pods(1, at=5)
     return story

@@ -381,7 +381,7 @@ def test_a_pod_that_comes_while_removals_are_held_keeps_its_machine() -> None:
     stage = Stage(node_deletion_batcher_interval=20.0)
     machines = stage.start_empty()
     stage.run_until(START + 10)
-    for _ in range(6 * 60):  # an hour in an unhealthy cluster: nobody knows how long it takes
+    for _ in range(6 * 60):  # an hour in an unhealthy cluster, whose end is unknown
         moment = stage.clock.now() + 10
         stage.run_until(moment, paused_until=moment + 10)
     assert stage.cloud.deleted == []

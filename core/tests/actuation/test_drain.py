@@ -224,7 +224,7 @@ def test_row_55_on_completion_pods_keep_an_empty_node_and_are_evicted_from_anoth
 
 
 def test_who_came_since_was_promised_no_place() -> None:
-    """Where the plan says where each pod goes. CA takes along whoever is there."""
+    """Where the plan says where each pod goes. CA evicts all pods that are there."""
     first, late = pod("a"), pod("late")
     along = Run(first, late, planned=[first]).until(START + 5)
     assert {call[1] for call in along.calls} == {"a", "late"}

@@ -18,7 +18,7 @@ class Stranger(BaseHTTPRequestHandler):
         self.wfile.write(b"{}")
 
     def log_message(self, *_: object) -> None:
-        """Nobody reads it."""
+        """Discard it: no test reads it."""
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ def running(*ids: str) -> list[Instance]:
 
 def test_a_machine_that_appears_while_watched_never_ran() -> None:
     before = with_instances(*running(I1)).state().memory
-    assert before.never_ran == frozenset()  # it was there at first sight: nobody knows what it was before
+    assert before.never_ran == frozenset()  # it was there at first sight: its past is unknown
     after = with_instances(*running(I1, I2), memory=before).state().memory
     assert after.never_ran == {(G, I2)}
     assert with_instances(*running(I1, I2), memory=after).state().memory.never_ran == {(G, I2)}
@@ -129,7 +129,7 @@ def test_while_ours_is_leaving_every_loss_counts() -> None:
 
 @pytest.mark.parametrize(("target", "counts"), [(1, True), (2, False), (3, False)])
 def test_later_only_a_loss_for_the_target_counts(target: int, counts: bool) -> None:
-    """The target was below the machines that were there, or somebody took one away by hand."""
+    """The target was below the machines that were there, or an operator took one away by hand."""
     before, now = group("i-0", "i-1", target=target), group("i-0", target=1)
     assert vanished(before, now, (), watched=AT - 299) == (("i-1",) if counts else ())
     assert vanished(before, now, (), watched=AT - 301) == ()

@@ -165,7 +165,7 @@ def test_a_group_shares_the_backoff_of_its_zone_once_and_for_half_the_time() -> 
     assert (first[a1].until, first[a2].until) == (1300.0, 1150.0)
     assert (first[a1].shared_from, first[a2].shared_from) == ("", "cloud/a1")
     again = fail(first, a1, 1301.0)
-    assert (again[a1].until, again[a2].until) == (1901.0, 1150.0), "a2 must get its own try, whatever befalls a1"
+    assert (again[a1].until, again[a2].until) == (1901.0, 1150.0), "a2 must get its own try, independent of a1"
     own = fail(again, a2, 1302.0)
     assert (own[a2].until, own[a2].duration, own[a2].shared_from) == (1602.0, 300.0, "")
     assert own[a1] == again[a1]
@@ -323,7 +323,7 @@ def test_a_machine_that_is_late_settles_the_request_that_it_came_from_and_not_a_
 def test_machines_of_a_group_that_was_just_made_may_all_have_joined_before_it_is_first_seen(
     made_for_pods: str, codes: list[str]
 ) -> None:
-    """Of a group that others made nobody knows which of its machines were there before."""
+    """Of a group that another writer made it is unknown which machines were there before."""
     world = World()
     world.add_group("g", size=2)
     seen = world.groups[G]

@@ -130,7 +130,7 @@ def test_a_report_is_told_once_and_again_after_it_was_gone() -> None:
 
 @pytest.mark.parametrize("was_a_node", [True, False])
 def test_a_machine_that_has_lost_its_node_is_not_waited_for(was_a_node: bool) -> None:
-    """One that runs and has no node yet is still on its way, whatever it is called."""
+    """A running machine without a node is still on its way, under any name."""
     listed = (Instance(id=I, state=InstanceState.CREATING),)
     memory = reported(failed=(), instances=listed).state().memory
     node = (with_status("True", 40.0),) if was_a_node else ()

@@ -228,7 +228,7 @@ LONG_TAILS: dict[str, Callable[[Random], float]] = {
 
 @pytest.mark.parametrize("tail", LONG_TAILS)
 def test_of_ten_thousand_slow_but_healthy_machines_one_in_a_thousand_is_given_up_at_most(tail: str) -> None:
-    """The strictest reading: whatever takes longer than the deadline is lost, and never comes to be counted."""
+    """The strictest reading: a machine that takes longer than the deadline is lost and never counted."""
     random, group, lost = Random(1), Group(AUTO), 0
     for _ in range(1000):
         deadline = group.deadline() or AUTO.ordinary_provision_seconds

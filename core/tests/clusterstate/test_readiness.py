@@ -53,7 +53,7 @@ def readiness(seen: Node, *, known: float | None = None, looked_at: float = NOW 
         # It was created while the API server's clock was ahead: it may have been Ready since.
         (node("False", CREATED - 31), None, 0.0, False),
         (node("False", CREATED - 5), None, 0.0, True),
-        # It was known, and nothing has changed since, over whatever time.
+        # It was known, and nothing has changed since, for however long.
         (node("Unknown", CREATED + 300), CREATED + 300, 0.0, True),
         # It was known, and has changed since: that tells only between loops that follow closely.
         (node("Unknown", CREATED + 300), CREATED + 5, NOW - 10, True),

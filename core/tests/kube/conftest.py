@@ -38,7 +38,7 @@ class Watch:
 
 
 class ApiServer:
-    """Implements Api. ``objects`` by path; ``faults`` are raised by the next calls, whatever they ask.
+    """Implements Api. ``objects`` by path; ``faults`` are raised by the next calls of any kind.
 
     ``writes`` are all that changed something. ``after_read`` is called once after the next read of a single object.
     """

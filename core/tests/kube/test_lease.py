@@ -81,7 +81,7 @@ def leader_and_candidate(server: ApiServer) -> tuple[VirtualClock, Leadership, L
 
 
 def test_what_keeps_it_from_the_lease_is_told(server: ApiServer) -> None:
-    """Of a right that is missing nobody would hear otherwise: a process that waits to lead is healthy."""
+    """Without it a missing right would stay unknown: a process that waits to lead is healthy."""
     clock, heard = VirtualClock(1000.0), list[str]()
     options = LeaseOptions(
         namespace="kube-system",
@@ -173,7 +173,7 @@ def test_a_frozen_holder_whose_name_an_editor_puts_back_leads_no_more(server: Ap
 
 
 def test_the_length_that_another_kind_of_holder_says_counts(server: ApiServer) -> None:
-    """CA's own leases last 15 s, or whatever it was told."""
+    """CA's own leases last 15 s, or as its flag says."""
     clock = VirtualClock(1000.0)
     server.put(LEASE, {"metadata": {}, "spec": {"holderIdentity": "ca", "leaseDurationSeconds": 60}})
     b = candidate(server, "b", clock)

@@ -132,7 +132,7 @@ def test_a_version_that_is_gone_is_listed_anew(server: ApiServer, follower: Foll
     server.put(f"{NODES}/old", make_node("old"))
     with follower.running():
         follower.wait(lambda: server.watches)
-        del server.objects[f"{NODES}/old"]  # nobody was told
+        del server.objects[f"{NODES}/old"]  # without an event
         if where == "at the call":
             server.watch_faults = [ApiError("too old", status=410)]
             follower.clock.sleep(60)

@@ -290,7 +290,7 @@ def test_what_cannot_be_used_is_told_and_replaced(server: ApiServer, damage: Any
 
 @pytest.mark.parametrize("damage", [damage_shard, damage_digest, damage_count, lose_shard, drop_everything])
 def test_what_somebody_breaks_under_us_is_written_again(server: ApiServer, damage: Any) -> None:
-    """It is nobody's: another leader would have written what can be read."""
+    """No leader wrote it: another leader would have written what can be read."""
     store = open_store(server)
     store.load()
     store.save_if_changed(make_memory(1))

@@ -1,4 +1,4 @@
-"""A cloud and a cluster that several processes share: calls take effect some time after they left, whatever becomes of
+"""A cloud and a cluster that several processes share: calls take effect some time after they left, even after the end of
 their caller.
 """
 

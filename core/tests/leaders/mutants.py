@@ -53,7 +53,7 @@ class WithoutDeadline(Replica):
 
 
 class RenewsLate(Replica):
-    """It renews a lease that has run out, as long as the lease names it: nobody took it, or an editor put it back."""
+    """It renews a lease that has run out, as long as the lease names it: no replica took it, or an editor put the name back."""
 
     def _make_lease(self) -> Leadership:
         lease: Any = super()._make_lease()
@@ -63,7 +63,7 @@ class RenewsLate(Replica):
 
 
 class TrustsEmptyLeases(Replica):
-    """A lease without a holder is free, whoever took the name out."""
+    """A lease without a holder is free, no matter who removed the name."""
 
     def _make_lease(self) -> Leadership:
         lease: Any = super()._make_lease()

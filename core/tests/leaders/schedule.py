@@ -1,4 +1,4 @@
-"""A random schedule: what befalls two or three replicas, and what must hold whatever it is."""
+"""A random schedule: what happens to two or three replicas, and what must hold in every case."""
 
 import math
 from collections.abc import Callable
@@ -207,7 +207,7 @@ class Schedule:
     def _check_the_end(self) -> None:
         leaders = [replica for replica in self.replicas if replica.lease.remaining() > 0]
         if len(leaders) != 1:
-            self._demand(False, "nobody leads in the end")
+            self._demand(False, "no replica leads in the end")
             return
         waiting = [held.key for held in self.world.cluster.pending()]
         self._demand(not waiting, f"{len(waiting)} pods wait in the end, from {waiting[:1]} on")

@@ -10,7 +10,7 @@ Work = Callable[[], object]
 
 
 class Gone(BaseException):
-    """The process of this thread was killed. Not an Exception: nobody handles it."""
+    """The process of this thread was killed. Not an Exception: no code handles it."""
 
 
 class Process:

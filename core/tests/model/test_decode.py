@@ -31,7 +31,7 @@ spec:
   - name: c
     resources: {requests: {cpu: 0.5, memory: 2, example.com/x: 1e3000000}}
 ---
-# an empty document, and a kind that nobody needs
+# an empty document, and a kind that is not used
 ---
 apiVersion: example.com/v1
 kind: Thing

@@ -1,4 +1,4 @@
-"""Strategies for memory: whatever an engine may remember, of groups and machines that a test names."""
+"""Strategies for memory: all that an engine may remember, for groups and machines that a test names."""
 
 from collections.abc import Sequence
 from typing import Any, TypeVar

@@ -25,7 +25,7 @@ RELEARNED = {"samples", "last_known", "node_groups"}
 
 
 def test_every_field_of_memory_is_saved_or_known_to_be_learned_anew() -> None:
-    """Whoever adds a field decides which: in the codec and in ``fields_of_memory``, or here."""
+    """The author of a new field decides which: in the codec and in ``fields_of_memory``, or here."""
     assert {*fields_of_memory(), "samples", "members", "empty_since", "looked_at"} == {
         field.name for field in fields(Memory)
     }

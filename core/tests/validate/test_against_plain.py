@@ -113,7 +113,7 @@ def _pod(number: int, node: str, quarters: int, shape: dict[str, Any]) -> Pod:
 
 
 def _without_example(rule: str) -> str:
-    """The plain check names nobody who is near."""
+    """The plain check names no pod that is near."""
     return re.sub(
         r"^pod (\S+) has no place: on node (\S+) it would violate anti-affinity with .*$", r"\1 is too near on \2", rule
     )

@@ -1,4 +1,4 @@
-"""The independent check refuses deletions that the node contradicts, whatever the plan says."""
+"""The independent check refuses deletions that the node contradicts, independent of the plan."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -64,7 +64,7 @@ def test_one_that_is_wrong_holds_nobody(amounts: dict[str, Any], selector: Label
 
 
 def test_the_least_of_what_a_group_is_known_to_be_counts() -> None:
-    """A label that somebody put on one node by hand makes no violation of a plan for nodes without it."""
+    """A label that an operator put on one node by hand makes no violation of a plan for nodes without it."""
     world = World()
     world.add_group("g", 2)
     node = world.nodes[0]

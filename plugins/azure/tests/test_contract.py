@@ -64,7 +64,7 @@ class AzureWorld(CloudWorld[AzureCloud]):
 
 
 class PoolWorld(AzureWorld):
-    """One size of a VM pool of AKS with two machines, beside another that nobody touches."""
+    """One size of a VM pool of AKS with two machines, beside another that stays as it is."""
 
     def add_group(self) -> tuple[str, dict[str, Any]]:
         name = self.cloud.add_pool("pool1", {"Standard_D2s_v3": 2, "Standard_D4s_v3": 1})

@@ -44,7 +44,7 @@ def test_what_cannot_be_found_out_is_a_warning_that_says_so(cloud: AzureCloud, a
     findings = stage.client.diagnose()
     wrong = bad(findings)
     assert "cannot be read: permissions.list: InternalServerError" in wrong["permissions"].message
-    assert f"{_SETS}/write" not in {one.subject for one in findings}, "nobody said that it is granted"
+    assert f"{_SETS}/write" not in {one.subject for one in findings}, "no source said that it is granted"
     assert "cannot check for locks" in wrong["locks"].message
     assert "cannot check for autoscale settings" in wrong["other writers"].message
 

@@ -44,7 +44,7 @@ Serve = Callable[..., Any]
 
 
 class ForeignServer:
-    """A server of somebody else's: it answers as it is told, and offers nothing besides."""
+    """A server of another implementation: it answers as configured, and offers nothing else."""
 
     def __init__(self, answers: Answers) -> None:
         self._answers = answers

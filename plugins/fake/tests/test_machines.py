@@ -23,7 +23,7 @@ def test_a_machine_is_created_runs_and_becomes_a_node(set_up: Any) -> None:
     assert stage.states("a") == ["running"]
     [start] = stage.client.running_machines()
     assert (start.instance_id, start.node_name) == ("fake:///a/a-0", "a-0")
-    assert start.running_since == 1065, "what was due happened at its own time, not when somebody looked"
+    assert start.running_since == 1065, "what was due happened at its own time, not at the time of the read"
     assert (start.register_after_seconds, start.ready_after_seconds) == (30, 7)
     assert stage.client.next_change() == float("inf")
 

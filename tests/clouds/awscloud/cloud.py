@@ -164,7 +164,7 @@ class AwsCloud:
         self._statuses[group] = status
 
     def hide_once(self, group: str) -> None:
-        """Whoever looks next sees it as it was when it was empty."""
+        """The next read shows it as it was when it was empty."""
         self._hidden = group
 
     # What goes wrong with calls

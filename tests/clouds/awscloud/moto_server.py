@@ -46,7 +46,7 @@ class MotoServer:
 
 
 def _drain(descriptor: int) -> None:
-    """Read on in the background, so that the server never waits for somebody to take its log."""
+    """Read on in the background, so that the server never waits for a reader of its log."""
 
     def read() -> None:
         try:

@@ -101,7 +101,7 @@ class Arm:
             if gives:
                 self._check(answer.body, gives, f"{method} {request.path}")
             return answer
-        self.findings.append(f"{request.method} {request.path}: nobody answers that")
+        self.findings.append(f"{request.method} {request.path}: there is no answer to that")
         raise Refused(404, "InvalidResourceType", "The resource type could not be found.")
 
     def _check(self, body: Any, model: str, path: str) -> None:
@@ -217,7 +217,7 @@ class Arm:
         return Answer(202, None, self._operation())
 
     def _operation(self) -> dict[str, str]:
-        """Where the operation could be followed: nobody does."""
+        """Where the operation could be followed; the plugin does not."""
         place = f"{self.base}/subscriptions/{self.subscription}/providers/Microsoft.Compute/locations/eastus"
         number = f"{next(self._operations)}-{uuid4()}"
         return {

@@ -117,7 +117,7 @@ def test_a_running_process_takes_over_what_is_safe(file: Path) -> None:
     ],
 )
 def test_kinds_are_followed_from_the_start_or_not_at_all(file: Path, flag: str) -> None:
-    """Else a quota that nobody reads would seem to be in force."""
+    """Otherwise a quota that is not read would seem to be in force."""
     source = SettingsSource({}, str(file))
     reloader = watch_settings(source, source.load().settings)
     file.write_text(f"{TEXT}\n{flag}: true\n")

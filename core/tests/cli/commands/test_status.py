@@ -150,7 +150,7 @@ def test_a_folder_is_no_state_file(nodewright: Nodewright, tmp_path: Path) -> No
 
 
 def test_without_a_word_it_is_the_cluster_that_run_would_find(tmp_path: Path) -> None:
-    """Here: none. A command that quietly used a file of its own would stop nobody."""
+    """Here: none. A command that quietly used a file of its own would stop no engine."""
     env = {"NODEWRIGHT_KUBECONFIG": str(tmp_path / "none"), "XDG_STATE_HOME": str(tmp_path)}
     for words in (["pause", "--for", "1h"], ["resume"], ["status"]):
         with CliRunner().isolation(env=env) as (_, err, _):

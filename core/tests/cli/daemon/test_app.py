@@ -70,7 +70,7 @@ class Front(BaseHTTPRequestHandler):
 
 
 class WallClock(SystemClock):
-    """Real time, which somebody sets."""
+    """Real time, which a test sets."""
 
     ahead = 0.0
 

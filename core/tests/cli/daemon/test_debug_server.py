@@ -106,7 +106,7 @@ def test_a_pause_that_cannot_be_read_is_told() -> None:
 
 
 class SlowEngine:
-    """Implements Engine: a loop takes until somebody says so."""
+    """Implements Engine: a loop takes until a test ends it."""
 
     def __init__(self) -> None:
         self.entered, self.may_end = threading.Event(), threading.Event()

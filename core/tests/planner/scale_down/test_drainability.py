@@ -212,7 +212,7 @@ def test_row_57_an_orphan_blocks_also_if_it_is_safe_to_evict() -> None:
     verdict = evaluate(pod, controllers=[build_controller("ReplicaSet", "other")])
     assert verdict.code == BlockingCode.CONTROLLER_NOT_FOUND
     assert "ReplicaSet gone" in verdict.message
-    assert evaluate(pod, controllers=None).outcome == DrainOutcome.MOVE, "nobody listed controllers"
+    assert evaluate(pod, controllers=None).outcome == DrainOutcome.MOVE, "no list of controllers"
     assert evaluate(pod, controllers=[], skip_nodes_with_custom_controller_pods=False).outcome == DrainOutcome.MOVE
 
 
@@ -251,7 +251,7 @@ def test_every_known_kind_of_controller_must_be_there(kind: str) -> None:
     ],
 )
 def test_bad_input_an_owner_of_an_unknown_kind_or_group(kind: str, version: str, outcome: DrainOutcome) -> None:
-    """Never looked up where CA does not; a kind that nobody knows keeps the pod, and the reason says so."""
+    """Never looked up where CA does not; an unknown kind keeps the pod, and the reason says so."""
     verdict = evaluate(
         owned_by(OwnerReference(kind=kind, name="c", api_version=version, controller=True)), controllers=[]
     )

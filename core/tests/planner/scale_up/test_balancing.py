@@ -42,7 +42,7 @@ def test_dealing_keeps_maxima_and_is_level(sizes: list[tuple[int, int]], wanted:
     grown = [(size, most) for size, (now, most) in zip(new, sizes, strict=True) if size != now]
     assert sum(new) - sum(now for now, _ in sizes) == min(wanted, room)
     assert all(size <= most for size, most in grown)
-    # Nobody who could still grow is more than one below the highest that did.
+    # No group that could still grow is more than one below the largest that grew.
     highest = max((size for size, _ in grown), default=0)
     could_grow = [size for size, (_, most) in zip(new, sizes, strict=True) if size < most]
     assert all(size >= highest - 1 for size in could_grow)

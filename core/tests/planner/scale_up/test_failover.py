@@ -160,7 +160,7 @@ def test_pods_with_no_other_place_are_planned_in_full_while_a_trial_is_under_way
         target=1,
         instances=(),
     )
-    assert grown(plan(world)) == {"cheap": (1, 4), "dear": (0, 1)}, "nobody waits for the trial"
+    assert grown(plan(world)) == {"cheap": (1, 4), "dear": (0, 1)}, "no pod waits for the trial"
 
 
 def test_a_group_that_grows_by_all_or_nothing_is_never_probed() -> None:

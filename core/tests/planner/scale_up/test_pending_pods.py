@@ -177,7 +177,7 @@ def test_pods_wait_for_the_room_of_a_preempted_one_until_it_must_have_ended(cond
     assert found.room_by == (world.now + 50 if waits else math.inf)
     assert grown(world.plan(profile="ca")) == {"g": (1, 2)}
     world.now += 51
-    assert grown(world.plan()) == {"g": (1, 2)}, "it did not end, and nobody knows when it does"
+    assert grown(world.plan()) == {"g": (1, 2)}, "it did not end, and its end is unknown"
 
 
 def test_pods_that_repel_others_are_placed_together() -> None:

@@ -74,7 +74,7 @@ _MAX_MESSAGE = 500
 
 
 class Stale(ProviderError):
-    """Somebody wrote the set since it was read."""
+    """Another writer changed the set since it was read."""
 
     code = "preconditionFailed"
 

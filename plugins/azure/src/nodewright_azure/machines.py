@@ -47,7 +47,7 @@ def read_uniform(machines: Iterable[Machine], before: Mapping[str, Unit], option
 
     ``before`` are the machines as known before, by id: a machine that is being updated keeps its state. Azure reports
     ``Failed`` for any operation that failed, also long after the creation. A machine that was seen to run is no failed
-    creation, whatever its power state and its extensions are now.
+    creation, independent of its power state and its extensions now.
     """
     return tuple(_read_unit(machine, before.get(machine.id), options) for machine in machines)
 

@@ -41,7 +41,7 @@ def _after_refusal(report: LoopReport, settings: Settings) -> ScaleDownReport | 
     assert report.plan is not None
     if not any(is_refused(report, attempt) for attempt in statuses(report.plan)):
         return None
-    # Nobody is examined once more, and what was provisioned holds its room.
+    # No request is examined once more, and what was provisioned holds its room.
     held = report.state.observation.provisioning
     held = replace(held, requests=tuple(request for request in held.requests if request.has("Provisioned")))
     seen, memory = replace(report.state.observation, pending=report.plan.fitting), report.state.memory

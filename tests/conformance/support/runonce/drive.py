@@ -26,7 +26,7 @@ AFTERMATH_SECONDS = 7.0
 
 
 class _Silence:
-    """An event sink that nobody reads."""
+    """An event sink that is not read."""
 
     def record(self, event: Any) -> None:
         """Events are not compared."""
