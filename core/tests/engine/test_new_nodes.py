@@ -6,7 +6,7 @@ import pytest
 
 from nodewright.clusterstate.memory import Memory
 from nodewright.clusterstate.state import ClusterState, GroupState
-from nodewright.engine.new_nodes import NewNodes, PlacementLooks
+from nodewright.engine.new_nodes import NodesReadyAlarm, PlacementLooks
 from nodewright.engine.report import LoopReport
 from nodewright.model.action import Done, IncreaseSize
 from nodewright.model.group import GroupRef
@@ -41,7 +41,7 @@ class Bell:
 
     def __init__(self) -> None:
         self.rings = 0
-        self.nodes = NewNodes(self._ring)
+        self.nodes = NodesReadyAlarm(self._ring)
 
     def _ring(self) -> None:
         self.rings += 1

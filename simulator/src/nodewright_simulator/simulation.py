@@ -13,7 +13,7 @@ from nodewright.clusterstate.memory import Memory
 from nodewright.clusterstate.readiness import is_ready
 from nodewright.engine.autoscaler import Autoscaler
 from nodewright.engine.daemon import Daemon, Scope
-from nodewright.engine.new_nodes import NewNodes
+from nodewright.engine.new_nodes import NodesReadyAlarm
 from nodewright.engine.planning import Planning
 from nodewright.engine.ports import Pause, Ports, ProviderPort
 from nodewright.engine.report import LoopReport
@@ -321,7 +321,7 @@ class Simulation:
         assert alive is not None
         hosted = _HostedEngine(alive, self._loop, self._step_removals)
         end, rings = self._options.end, _Rings(self.cluster)
-        new_nodes = NewNodes(rings.ring)
+        new_nodes = NodesReadyAlarm(rings.ring)
         settings = self._options.settings
         if settings.policy.looks_after_new_nodes and settings.loop.frequent_loops_enabled:
             self._let_see(new_nodes)
@@ -335,7 +335,7 @@ class Simulation:
             before_loop=new_nodes.begin,
         ).run()
 
-    def _let_see(self, new_nodes: NewNodes) -> None:
+    def _let_see(self, new_nodes: NodesReadyAlarm) -> None:
         """Tell of nodes that become ready, as the watch of the API server does."""
         templates = self._options.settings.templates
 

@@ -13,7 +13,7 @@ from nodewright.engine.report import LoopReport
 _LOOKS = (1.0, 3.0, 7.0, 15.0)
 
 
-class NewNodes:
+class NodesReadyAlarm:
     """Rings when all machines that pods wait for are Ready: the next loop need not wait for the scan interval.
 
     For any thread: the loop calls ``begin`` and ``expect``, the watch of nodes ``see_ready``.

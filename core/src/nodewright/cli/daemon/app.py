@@ -27,7 +27,7 @@ from nodewright.cli.daemon.reload import Reloader
 from nodewright.cli.daemon.shadow import ShadowReporter
 from nodewright.engine.autoscaler import Autoscaler
 from nodewright.engine.daemon import Daemon
-from nodewright.engine.new_nodes import NewNodes
+from nodewright.engine.new_nodes import NodesReadyAlarm
 from nodewright.engine.planning import DryRunPlanning
 from nodewright.engine.ports import Ports
 from nodewright.engine.report import LoopReport
@@ -115,7 +115,7 @@ class ClusterParts:
     leader: LeaderState
     fence: WriteFence
     caches: Caches
-    new_nodes: NewNodes
+    new_nodes: NodesReadyAlarm
     store: ConfigMapStore
     status: StatusMap | None
     kube_events: KubeEvents | None

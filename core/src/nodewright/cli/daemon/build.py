@@ -38,7 +38,7 @@ from nodewright.cli.daemon.reload import watch_settings
 from nodewright.cli.daemon.shadow import ShadowReporter
 from nodewright.cli.settings.flags import SettingsSource
 from nodewright.clusterstate.readiness import is_ready
-from nodewright.engine.new_nodes import NewNodes
+from nodewright.engine.new_nodes import NodesReadyAlarm
 from nodewright.engine.planning import DryRunPlanning
 from nodewright.engine.ports import Ports
 from nodewright.expander.priority import CONFIG_MAP
@@ -140,7 +140,7 @@ def _build_cluster(process: ProcessParts, settings: Settings, options: DaemonOpt
     leader = LeaderState(leadership, process.log, only_looks=looks)
     # The engine writes through this client. The lease and events are written without being the leader.
     guarded = GuardedApi(api, leader.remaining)
-    new_nodes = NewNodes(partial(_ring_for_new_nodes, process))
+    new_nodes = NodesReadyAlarm(partial(_ring_for_new_nodes, process))
     caches = _make_caches(process, api, settings, new_nodes, follows_status=options.shadow)
     maps = ConfigMaps(guarded, cluster.namespace)
     shows = cluster.write_status_configmap and not looks
@@ -188,7 +188,7 @@ def _ring_for_new_nodes(process: ProcessParts) -> None:
 
 
 def _make_caches(
-    process: ProcessParts, api: MeteredApi, settings: Settings, new_nodes: NewNodes, *, follows_status: bool
+    process: ProcessParts, api: MeteredApi, settings: Settings, new_nodes: NodesReadyAlarm, *, follows_status: bool
 ) -> Caches:
     cluster = settings.cluster
     names = (CONFIG_MAP, PAUSE_NAME, *((cluster.status_config_map_name,) if follows_status else ()))
