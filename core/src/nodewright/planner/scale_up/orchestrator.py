@@ -151,9 +151,9 @@ class ScaleUp:
         context = self._context
         snapshot = context.snapshot.fork()
         planned = set(map(id, place_planned(snapshot, mix.nodes, context.templates)))
-        later = set(map(id, mix.later))
+        in_mix = planned.union(map(id, mix.later))
         pods = [pod for group in self._groups for pod in group.pods]
-        fitting, rest = take_fitting(snapshot, [pod for pod in pods if id(pod) not in planned | later])
+        fitting, rest = take_fitting(snapshot, [pod for pod in pods if id(pod) not in in_mix])
         first = ScaleUpReport(
             result=ScaleUpResult.SUCCESSFUL,
             expansions=mix.expansions,
