@@ -51,13 +51,16 @@ def test_a_look_for_failures_that_finds_none_leaves_all_writes_to_the_next_loop(
 
 
 def test_a_loop_for_known_pods_writes_and_leaves_pods_that_came_since(harness: Any) -> None:
-    """A pod that was made again with its name is another one; one without uid is known by its name."""
+    """A pod that was made again with its name is another one; one without uid is known by its name.
+
+    One that kube-scheduler had not tried yet by then is new, too.
+    """
     known, new, again = build_pod("known"), build_pod("new"), _with_uid(build_pod("known"), "another")
     nameless = _with_uid(build_pod("nameless"), "")
     engine = harness.engine()
-    harness.pending = (known, nameless)
+    harness.pending = (known, nameless, build_pod("untried", unschedulable=False))
     engine.run_once()
-    harness.pending = (known, nameless, new, again)
+    harness.pending = (known, nameless, build_pod("untried"), new, again)
     harness.plans = [Plan(actions=(GROW,))]
     report = engine.run_once(Scope.KNOWN)
     assert isinstance(report.outcomes[0], Done)
@@ -65,7 +68,7 @@ def test_a_loop_for_known_pods_writes_and_leaves_pods_that_came_since(harness: A
     assert report.state.observation.pending == (known, nameless)
     report = engine.run_once()
     assert report.state is not None
-    assert report.state.observation.pending == (known, nameless, new, again)
+    assert report.state.observation.pending == harness.pending
 
 
 def _with_uid(pod: Pod, uid: str) -> Pod:

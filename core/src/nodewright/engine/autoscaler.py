@@ -39,9 +39,9 @@ from nodewright.model.group import Machine
 from nodewright.model.plan import HeldBack, Plan, PlannedAction
 from nodewright.model.pod import Pod
 from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalResult, Removing
-from nodewright.model.settings import Settings, default_options
+from nodewright.model.settings import PodSettings, Settings, default_options
 from nodewright.observe import Observer
-from nodewright.planner.scale_up.pending_pods import hint_key
+from nodewright.planner.scale_up.pending_pods import hint_key, is_pending
 from nodewright.snapshot.observation import Observation
 from nodewright.validate import PlanViolation
 
@@ -352,7 +352,7 @@ class Autoscaler:
         def look() -> tuple[ClusterState, str]:
             seen, problem = self._observer.observe(now, memory, outcomes, removing)
             if scope is not Scope.ALL:
-                seen = _with_known_pods(seen, self._last_pending)
+                seen = _with_known_pods(seen, self._last_pending, self._settings.pods)
             writes = unsettled(memory.writes_in_flight, seen)
             believed = with_evidence(seen, memory) if self._settings.policy.spares_machines_that_ran else seen
             known = as_if_made(memory.last_known, believed, writes)
@@ -381,9 +381,9 @@ class Autoscaler:
         return state, problem
 
 
-def _with_known_pods(seen: Observation, known: tuple[Pod, ...]) -> Observation:
-    """Return the observation without pending pods that are not among the known ones."""
-    keys = {hint_key(pod) for pod in known}
+def _with_known_pods(seen: Observation, known: tuple[Pod, ...], settings: PodSettings) -> Observation:
+    """Return the observation with only those pending pods for which kube-scheduler had found no place in the last loop."""
+    keys = {hint_key(pod) for pod in known if is_pending(pod, settings)}
     return replace(seen, pending=tuple(pod for pod in seen.pending if hint_key(pod) in keys))
 
 
