@@ -134,3 +134,15 @@ def test_a_further_kind_makes_no_mix_dearer(problem: Problem, cpu: int, memory: 
         fits=np.column_stack([problem.fits, fits]),
     )
     assert solved(more).price <= solved(problem).price * 1.02 + 1e-9
+
+
+def test_the_bound_is_tight_for_many_kinds_of_which_none_may_take_all_pods() -> None:
+    sizes = [
+        (cpu, cpu * share, cpu * 0.05 * (1 + number / 200))
+        for cpu in (4, 8, 16, 32)
+        for number, share in enumerate((2, 4, 8) * 8)
+    ]
+    pods = {(0.05 + 0.0131 * n, 0.1 + 0.0377 * (n * 61 % 150)): 30 for n in range(200)}
+    endless = problem_of(pods, *sizes)
+    limited = replace(endless, rooms=[1000] * len(sizes))
+    assert find_values(limited).bound == pytest.approx(find_values(endless).bound, rel=1e-4)

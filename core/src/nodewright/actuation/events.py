@@ -295,8 +295,9 @@ def _cost_events(report: ScaleUpReport, outcomes: Sequence[WriteOutcome]) -> Ite
     pods = sum(len(node.pods) for node in report.nodes)
     what = f"{report.expander} chose {len(report.nodes)} new nodes for {pods} pods"
     cut = "; its time (--least-cost-budget) was up" if report.cost.is_cut else ""
-    price = f"{report.cost.price:.3f} USD an hour, where the lower bound is {report.cost.bound:.3f}{cut}"
-    yield _of_status("ScaleUpCost", f"{what}, at {price}")
+    # The bound is for all pods, and the nodes only for some if one plan may not add more.
+    bound = f", where the lower bound is {report.cost.bound:.3f}" if not report.awaiting else ""
+    yield _of_status("ScaleUpCost", f"{what}, at {report.cost.price:.3f} USD an hour{bound}{cut}")
 
 
 def _called(pod: Pod) -> str:

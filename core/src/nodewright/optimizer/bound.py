@@ -139,6 +139,7 @@ def _solved(problem: Problem, costs: Floats, kinds: Ints) -> tuple[Floats, Float
         if found is None:
             return None
         amounts = np.maximum(0.0, -found.duals[classes:].reshape(len(kinds), resources)) * share
+        amounts = _raised(amounts, free, prices)
         spread = np.zeros(fits.shape)
         spread[tuple(np.array(added).T)] = found.values[len(kinds) + classes :]
         gain = np.where(fits & ~known, found.duals[:classes, None] - requests @ amounts.T, 0.0)
@@ -153,6 +154,18 @@ def _solved(problem: Problem, costs: Floats, kinds: Ints) -> tuple[Floats, Float
     excess = endless & (scarcity > 0)
     amounts[excess] *= (prices[excess] / (prices[excess] + scarcity[excess]))[:, None]
     return amounts, np.where(endless, 0.0, scarcity), spread
+
+
+def _raised(amounts: Floats, free: Floats, prices: Floats) -> Floats:
+    """Return the prices of resources, raised on kinds of which a node is worth less than it costs.
+
+    The dual variables are arbitrary there, and zero for kinds without a column: every pod would seem to be cheap on them.
+    """
+    worth = (amounts * free).sum(axis=1)
+    base = np.where(worth[:, None] > 0, amounts, amounts.sum(axis=0))
+    whole = (base * free).sum(axis=1)
+    lacks = (worth < prices) & (whole > 0)
+    return np.where(lacks[:, None], base * (prices / np.where(whole > 0, whole, 1.0))[:, None], amounts)
 
 
 def _first_pairs(costs: Floats) -> Bools:
