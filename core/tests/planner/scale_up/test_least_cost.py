@@ -122,12 +122,10 @@ def test_machines_that_are_paid_already_come_first() -> None:
     assert plan.scale_up.cost.price < 2.0
 
 
-def test_of_machines_that_cost_nothing_the_fewest_are_taken() -> None:
-    world = World()
-    world.add_group("large", cpu="16", memory="64Gi", hourly_price=0.0)
-    world.add_group("small", cpu="2", memory="8Gi", hourly_price=0.0)
-    add_pods(world, "p", 9, "1", "1Gi")
-    assert grown(world.plan()) == {"large": (0, 1)}
+def test_a_price_of_zero_is_none() -> None:
+    world = two_kinds()
+    world.add_group("free", cpu="8", memory="16Gi", hourly_price=0.0)
+    assert world.plan().scale_up.expander == "least-cost,least-waste (one group, since group cloud/free has no price)"
 
 
 def test_alike_groups_are_balanced_if_that_is_wanted() -> None:

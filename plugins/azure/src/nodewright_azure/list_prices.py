@@ -1,7 +1,8 @@
 """Azure's pay-as-you-go list prices in eastus2 for Linux, in USD an hour, for when the price list cannot be read.
 
 Within a family the price is proportional to the vCPUs: ``FAMILIES`` has that of one vCPU. ``SIZES`` has the sizes off that
-scale. In other locations Azure charges up to twice as much; the proportions between sizes are nearly the same.
+scale. The figures were copied by hand from public tables; some families follow from the proportions of others, and not
+every size was compared with Azure's list. In other locations Azure charges up to twice as much; the proportions between sizes are nearly the same.
 """
 
 import re

@@ -37,7 +37,6 @@ from nodewright.snapshot.snapshot import Snapshot
 _ANY = 10**9
 # A machine that is paid already counts with this part of its price.
 _PAID = 1e-3
-_LEAST_PRICE = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,7 +212,7 @@ def _kinds(
         if most is None and seen.reserved is None:
             found.setdefault((takes, fit.free(ref), seen.hourly_price), []).append(ref)
             continue
-        room, price = context.room(ref), _price(context, ref)
+        room, price = context.room(ref), seen.hourly_price or 0.0
         if most is not None:
             room = min(room, most, probes)
             probes -= room
@@ -224,14 +223,9 @@ def _kinds(
             kinds.append(_Kind((ref,), price * _PAID, free))
         kinds.append(_Kind((ref,), price, room - free))
     for refs in found.values():
-        price = _price(context, refs[0])
+        price = context.state.groups[refs[0]].seen.hourly_price or 0.0
         kinds.append(_Kind(tuple(refs), price, sum(map(context.room, refs))))
     return kinds
-
-
-def _price(context: ScaleUpContext, ref: GroupRef) -> float:
-    """Return the price of a node. It is above zero, so that of nodes that cost nothing the fewest are bought."""
-    return max(_LEAST_PRICE, context.state.groups[ref].seen.hourly_price or 0.0)
 
 
 def _problem(fit: NodeGroupFit, demands: Sequence[_Demand], kinds: Sequence[_Kind]) -> Problem:

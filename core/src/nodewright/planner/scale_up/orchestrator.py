@@ -137,8 +137,8 @@ class ScaleUp:
         return mix
 
     def _find_unpriced(self, refs: Iterable[GroupRef]) -> str:
-        """Return why no mix is planned because of prices; empty: all groups have one."""
-        unpriced = [ref for ref in refs if self._context.state.groups[ref].seen.hourly_price is None]
+        """Return why no mix is planned because of prices; empty: all groups have one. 0 is no price: nothing is cheaper."""
+        unpriced = [ref for ref in refs if not self._context.state.groups[ref].seen.hourly_price]
         return f"group {unpriced[0]} has no price" if unpriced else ""
 
     def _can_be_mixed(self, ref: GroupRef) -> bool:
