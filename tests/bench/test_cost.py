@@ -218,7 +218,7 @@ def test_a_bad_case_is_one_sentence(bad: str, tmp_path: Path, capsys: pytest.Cap
         (b"{", "line 1: Input data was truncated."),
         (b'{"lp_bound": 1e999}', "line 1: "),
         (b"\x1f\x8bno", "it is not a whole gzip file."),
-        (gzip.compress(b"{}" * 999)[:-9], "it is not a whole gzip file."),
+        (gzip.compress(b"{}" * 999, mtime=0)[:-9], "it is not a whole gzip file."),
     ],
 )
 def test_a_bad_file_is_one_sentence(
