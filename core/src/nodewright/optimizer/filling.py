@@ -47,14 +47,23 @@ class Filler:
         return found
 
     def best(
-        self, kind: int, orders: Sequence[Sequence[int]], left: Sequence[int], values: Sequence[float]
+        self,
+        kind: int,
+        orders: Sequence[Sequence[int]],
+        left: Sequence[int],
+        values: Sequence[float],
+        most: Sequence[int] | None = None,
     ) -> tuple[float, Filling]:
-        """Return the most valuable filling of a node of the kind with pods that are left, and its value."""
+        """Return the most valuable filling of a node of the kind with pods that are left, and its value.
+
+        ``most``: how many pods of each class it may have, if less than the problem says.
+        """
+        limits = self._problem.per_node if most is None else most
         worth = 0.0
         chosen: Filling = ()
         for order in orders:
             self.work += len(order)
-            found, filling = self._fill(kind, order, left, values)
+            found, filling = self._fill(kind, order, left, values, limits)
             if found > worth:
                 worth, chosen = found, filling
         return worth, chosen
@@ -84,9 +93,9 @@ class Filler:
         return float(taken @ worths), filling
 
     def _fill(
-        self, kind: int, order: Sequence[int], left: Sequence[int], values: Sequence[float]
+        self, kind: int, order: Sequence[int], left: Sequence[int], values: Sequence[float], most: Sequence[int]
     ) -> tuple[float, Filling]:
-        free, most, wanted, least = self._free[kind].copy(), self._problem.per_node, self._wanted, self._least
+        free, wanted, least = self._free[kind].copy(), self._wanted, self._least
         filling: list[tuple[int, int]] = []
         worth, is_full = 0.0, False
         for one in order:  # all inline: nearly all of the time is spent here

@@ -9,6 +9,7 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,6 +24,8 @@ _VAIN_TRIES = 300
 _ANEW = (2, 3, 4, 6, 9)
 # In so many ways are values shaken for that, besides the ways in which they are mixed.
 _SHAKEN = 6
+# Of so few pods, values and kinds are shaken anew in each try, by these factors.
+_FEW_PODS, _SHAKE = 60, (0.3, 3.0)
 _MOST_ROUNDS = 12
 # Pods without a place are worth so many times more in the next try, and so often it is tried.
 _BOOST, _MOST_BOOSTS = 10.0, 4
@@ -60,6 +63,18 @@ def find_mix(problem: Problem, values: Values, time_used: Callable[[], float]) -
         improve(is_late)
     search.fill_anew(is_over)
     return search.mix(is_cut=False)
+
+
+class _Shaken(NamedTuple):
+    """Other weights and limits for one try: a factor on what nodes of each kind are worth, most pods of a class on a node."""
+
+    liking: list[float]
+    most: list[int]
+
+
+def _shake(problem: Problem, random: Random) -> _Shaken:
+    liking = [random.uniform(*_SHAKE) for _ in problem.rooms]
+    return _Shaken(liking, [random.choice((most, most, min(most, 1), min(most, 2))) for most in problem.per_node])
 
 
 class _Search:
@@ -101,16 +116,25 @@ class _Search:
         self._best, self._left, self._cost = _joined(plan), left, cost
         return True
 
-    def greedy(self, values: Floats, pods: Sequence[int], rooms: Sequence[int]) -> list[Pattern]:
-        """Buy the node that is worth most for its price until no pod is left, as many copies at once as pods last for."""
+    def greedy(
+        self, values: Floats, pods: Sequence[int], rooms: Sequence[int], shaken: _Shaken | None = None
+    ) -> list[Pattern]:
+        """Buy the node that is worth most for its price until no pod is left, as many copies at once as pods last for.
+
+        ``shaken``: other weights of kinds and other limits than the problem's.
+        """
+        most = shaken.most if shaken is not None else None
+        price_of = [max(price, _EPSILON) for price in self._prices]
+        if shaken is not None:
+            price_of = [price / factor for price, factor in zip(price_of, shaken.liking, strict=True)]
         left, room = list(pods), list(rooms)
         worths = values.tolist()
         orders = [[[one for one in order if left[one]] for order in held] for held in self._filler.orders(values)]
         waiting = []
-        for kind, price in enumerate(self._prices):
-            worth, filling = self._filler.best(kind, orders[kind], left, worths) if room[kind] > 0 else (0.0, ())
+        for kind, price in enumerate(price_of):
+            worth, filling = self._filler.best(kind, orders[kind], left, worths, most) if room[kind] > 0 else (0.0, ())
             if filling:
-                waiting.append((-worth / max(price, _EPSILON), kind, filling))
+                waiting.append((-worth / price, kind, filling))
         heapq.heapify(waiting)
         bought: list[Pattern] = []
         bought_since = Counter[int]()
@@ -129,9 +153,9 @@ class _Search:
             if bought_since[kind] % _TIDY == 0:
                 orders[kind] = [[one for one in order if left[one]] for order in orders[kind]]
             # What is left may fill the node less well than before, never better.
-            worth, filling = self._filler.best(kind, orders[kind], left, worths)
+            worth, filling = self._filler.best(kind, orders[kind], left, worths, most)
             if filling:
-                heapq.heapreplace(waiting, (-worth / max(self._prices[kind], _EPSILON), kind, filling))
+                heapq.heapreplace(waiting, (-worth / price_of[kind], kind, filling))
             else:
                 heapq.heappop(waiting)
         return bought
@@ -180,7 +204,7 @@ class _Search:
         random = Random(len(self._best))
         choices = [self._values.mixed(part) for part in _PARTS]
         choices += [choices[0] * np.array([random.uniform(0.7, 1.3) for _ in choices[0]]) for _ in range(_SHAKEN)]
-        vain = 0
+        vain, is_small = 0, sum(self._problem.pods) <= _FEW_PODS
         while self._best and vain < _VAIN_TRIES and not (is_over() or self.is_proven):
             taken = self._choose_some(random, _ANEW[vain % len(_ANEW)])
             kept = [
@@ -189,8 +213,11 @@ class _Search:
                 if copies > taken.get(n, 0)
             ]
             left, rooms = self._left_after(kept), self._rooms_after(kept)
-            values = choices[vain % len(choices)]
-            vain = 0 if self.consider(self.greedy(values, left, rooms), kept) else vain + 1
+            values, shaken = choices[vain % len(choices)], None
+            if is_small:
+                values = choices[0] * np.array([random.uniform(*_SHAKE) for _ in choices[0]])
+                shaken = _shake(self._problem, random)
+            vain = 0 if self.consider(self.greedy(values, left, rooms, shaken), kept) else vain + 1
 
     def _choose_some(self, random: Random, count: int) -> dict[int, int]:
         """Return how many copies of which patterns to fill anew: badly filled ones more often."""
