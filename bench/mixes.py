@@ -28,7 +28,7 @@ def prepare_mix(pods: int, groups: int, share: float) -> Prepared:
     def run() -> Result:
         report = loop.turn(cluster.look()).scale_up
         mix = report.cost
-        gap["gap %"] = round(100 * mix.gap, 1) if mix is not None else 0.0
+        gap["gap %"] = round(100 * (mix.price / mix.bound - 1.0), 1) if mix is not None and mix.bound else 0.0
         return {"helped": len(report.triggered), "mixed": int(len(report.expansions) > 1)}
 
     return Prepared(run=run, expected={"helped": count, "mixed": 1}, notes=lambda: {**cluster.notes(), **gap})

@@ -65,8 +65,8 @@ def test_a_mix_tells_its_price_beside_the_bound() -> None:
     )
     assert ("Normal", "ScaleUpCost", message) in said
     assert not [one for one in events(Plan(scale_up=mixed)) if one[1] == "ScaleUpCost"]
-    # The bound is for the pods of later loops, too.
-    more = Plan(actions=(GROW,), scale_up=replace(mixed, awaiting=(build_pod("later"),)))
+    # A bound of more pods than got a place is left out.
+    more = Plan(actions=(GROW,), scale_up=replace(mixed, cost=MixCost(price=2.0, bound=None)))
     assert not [one for one in events(more, Done(action=GROW, started=0.0, accepted=2)) if "bound" in one[2]]
 
 

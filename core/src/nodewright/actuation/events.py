@@ -296,7 +296,7 @@ def _cost_events(report: ScaleUpReport, outcomes: Sequence[WriteOutcome]) -> Ite
     what = f"{report.expander} chose {len(report.nodes)} new nodes for {pods} pods"
     cut = "; its time (--least-cost-budget) was up" if report.cost.is_cut else ""
     # The bound is for all pods, and the nodes only for some if one plan may not add more.
-    bound = f", where the lower bound is {report.cost.bound:.3f}" if not report.awaiting else ""
+    bound = f", where the lower bound is {report.cost.bound:.3f}" if report.cost.bound is not None else ""
     yield _of_status("ScaleUpCost", f"{what}, at {report.cost.price:.3f} USD an hour{bound}{cut}")
 
 

@@ -47,18 +47,13 @@ class PlannedNode:
 class MixCost:
     """What the planned nodes cost, in USD an hour.
 
-    ``bound``: for these pods no nodes of the groups that may grow are cheaper. ``is_cut``: the time for improvements
-    (--least-cost-budget) was up early.
+    ``bound``: for these pods no nodes of the groups that may grow are cheaper (None: it is of more pods than got a place).
+    ``is_cut``: the time for improvements (--least-cost-budget) was up early.
     """
 
     price: float
-    bound: float
+    bound: float | None
     is_cut: bool = False
-
-    @property
-    def gap(self) -> float:
-        """Return by which part of the bound the price is above it."""
-        return self.price / self.bound - 1.0 if self.bound else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -43,13 +43,14 @@ _PAID = 1e-3
 class PlannedMix:
     """The new nodes with their pods, the expansions that add them, and their price and its bound in USD an hour.
 
+    ``bound`` is None if some of the pods got no place.
     ``is_cut``: the time for improvements was up early. ``later``: pods whose nodes one plan may not add.
     """
 
     nodes: tuple[PlannedNode, ...]
     expansions: tuple[Expansion, ...]
     price: float
-    bound: float
+    bound: float | None
     is_cut: bool
     later: tuple[Pod, ...] = ()
 
@@ -103,7 +104,7 @@ def plan_mix(
         nodes=tuple(placed),
         expansions=expansions,
         price=_price_of(context, expansions),
-        bound=values.bound,
+        bound=values.bound if sum(len(node.pods) for node in placed) == sum(problem.pods) else None,
         is_cut=mix.is_cut,
         later=later,
     )
