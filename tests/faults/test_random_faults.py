@@ -25,6 +25,7 @@ from nodewright_simulator.journal import What
 from nodewright_simulator.scenario_file import load_scenario, read_scenario
 
 SCHEDULES, PARTS, QUICK = 1000, 4, 60
+MIXED = 120
 
 
 def test_whatever_goes_wrong_every_invariant_holds() -> None:
@@ -35,6 +36,14 @@ def test_whatever_goes_wrong_every_invariant_holds() -> None:
 @pytest.mark.parametrize("first", range(0, SCHEDULES, SCHEDULES // PARTS))
 def test_every_invariant_holds_in_a_thousand_schedules(first: int) -> None:
     check(range(max(first, QUICK), first + SCHEDULES // PARTS))
+
+
+@pytest.mark.slow
+def test_every_invariant_holds_with_the_default_expander() -> None:
+    """The schedules name another expander; all of their groups have prices, so that the default one plans mixes."""
+    for schedule in drawn(range(MIXED)):
+        schedule["settings"]["expander"] = "least-cost"
+        examine(schedule)
 
 
 def check(numbers: range) -> None:
