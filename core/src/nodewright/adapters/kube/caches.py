@@ -128,7 +128,7 @@ class Caches:
             self._threads.append(thread)
 
     def stop(self, seconds: float = 5.0) -> None:
-        """End every watch; waits so long for all threads: one that lists may wait for an answer that does not come."""
+        """Stop every watch. Wait at most ``seconds`` for their threads: a list may wait for an answer that never comes."""
         for reflector in self._reflectors.values():
             reflector.stop()
         deadline = self._clock.now() + seconds

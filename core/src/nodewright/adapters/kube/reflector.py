@@ -160,7 +160,7 @@ class Reflector(Generic[T]):
             lines.abandon()
 
     def _patiently(self, step: Callable[[], None]) -> None:
-        """Until it works, or fails for good, or we are stopped."""
+        """Retry until the step succeeds, fails permanently, or ``stop()`` is called."""
         retrying = Retrying(
             retry=retry_if_exception(self._is_worth_another),
             wait=self._wait,

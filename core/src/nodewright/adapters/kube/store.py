@@ -99,7 +99,7 @@ class ConfigMapStore:
             raise NodewrightError(f"{where}: saved state cannot be used: {error}") from error
 
     def save_if_changed(self, memory: Memory) -> None:
-        """After a write that failed the head is read again: it may have been taken, and only the answer lost."""
+        """Save the memory if it changed. After a failed write, first read the head again: the write may have succeeded."""
         if self._is_unsure:
             self._look_again()
         raw = encode_memory(memory)

@@ -103,7 +103,7 @@ def _provider(held: ProviderSettings) -> dict[str, Any]:
 
 
 def _without_secrets(value: Any) -> Any:
-    """At any depth: options may hold tables of their own."""
+    """Return the value with secrets hidden, at any depth."""
     if isinstance(value, dict):
         return {key: _HIDDEN if _is_secret(str(key)) else _without_secrets(held) for key, held in value.items()}
     return [_without_secrets(held) for held in value] if isinstance(value, list) else value

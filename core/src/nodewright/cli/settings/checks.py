@@ -106,7 +106,7 @@ def check_daemon(settings: Settings) -> None:
 
 
 def _check_cache_age(seconds: float) -> None:
-    """Of a kind that does not change the API server speaks about once a minute."""
+    """Refuse an age below the minute or so in which the API server reports on a kind that does not change."""
     if seconds < _LEAST_CACHE_AGE:
         least, given = format_duration(_LEAST_CACHE_AGE), format_duration(seconds)
         raise ConfigError(f"--max-cache-age: {given} is shorter than silence usually lasts: give at least {least}")

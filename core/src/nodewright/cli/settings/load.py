@@ -46,7 +46,7 @@ _PROVIDER_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
 class LoadedSettings(NamedTuple):
-    """Settings, and by flag what was given and where. ``idle`` says what was given for nothing."""
+    """Settings, and by flag what was given and where. ``idle`` names settings that were given without effect."""
 
     settings: Settings
     given: Layer
