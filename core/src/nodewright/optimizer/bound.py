@@ -1,7 +1,7 @@
 """The lower bound of the price, and what each class of pods is worth.
 
 Both come from a linear programme that splits pods and nodes: pods of a class are spread over kinds of nodes, and of each
-kind at least as many (broken) nodes are bought as its most wanted resource needs. Its dual variables are what one more pod
+kind at least as many nodes, in fractions, are bought as its most wanted resource needs. Its dual variables are what one more pod
 of a class would cost.
 """
 
@@ -80,7 +80,7 @@ def _costs(problem: Problem) -> Floats:
 
 
 def undominated(problem: Problem) -> Bools:
-    """Return the kinds that a broken node of another kind never replaces for the same money or less."""
+    """Return the kinds that a fraction of a node of another kind never replaces for the same money or less."""
     free, prices, fits = problem.free, problem.prices, problem.fits
     wanted = sum(problem.pods)
     endless = np.array([room >= wanted for room in problem.rooms])

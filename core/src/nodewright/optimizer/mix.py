@@ -2,7 +2,7 @@
 
 Buy again and again the node whose filling is worth most for its price, then exchange each node for the cheapest kind that
 takes its pods. That is done with the values of the linear programme, and improved while there is time: with the values of
-the pattern programme (patterns.py), and by filling a few nodes anew.
+the pattern programme (patterns.py), and by repacking the pods of a few nodes.
 """
 
 import heapq
@@ -18,26 +18,27 @@ from nodewright.optimizer.filling import Filler, Filling
 from nodewright.optimizer.patterns import PatternProgramme
 from nodewright.optimizer.problem import Floats, IsOver, Mix, Pattern, Problem
 
-# Tries of filling a few nodes anew that bring nothing, one after the other, after which no more is tried.
+# Repacking ends after this number of tries in a row that find nothing cheaper.
 _VAIN_TRIES = 300
-# So many nodes are filled anew at once.
-_ANEW = (2, 3, 4, 6, 9)
-# In so many ways are values shaken for that, besides the ways in which they are mixed.
-_SHAKEN = 6
-# Of so few pods, values and kinds are shaken anew in each try, by these factors.
-_FEW_PODS, _SHAKE = 60, (0.3, 3.0)
+# How many nodes each try repacks, in turn.
+_REPACKED = (2, 3, 4, 6, 9)
+# Repacking uses this number of randomly changed values of pods, besides the mixed ones.
+_CHANGED_VALUES = 6
+# Up to this number of pods, each try changes values and kinds at random, by a factor in this range.
+_FEW_PODS, _FACTORS = 60, (0.3, 3.0)
+# The pattern programme is solved at most this number of times.
 _MOST_ROUNDS = 12
-# Pods without a place are worth so many times more in the next try, and so often it is tried.
+# The value of pods without a place is multiplied by this in the next try; this number of tries is made.
 _BOOST, _MOST_BOOSTS = 10.0, 4
-# No improvement is begun after so many classes were looked at: about half a second.
+# No improvement begins after the filler has looked at this number of classes: about half a second.
 _MOST_WORK = 3_000_000
-# This part of the time is for the pattern programme, the rest for filling a few nodes anew.
+# This part of the time is for the pattern programme, the rest for repacking.
 _LATE = 0.7
 # Parts of the evened value that are tried; the first does best for many pods.
 _PARTS = (0.3, 0.15, 0.5, 0.0)
 _EPSILON = 1e-9
-# After so many purchases of a kind, classes that have no pod left are dropped from its orders.
-_TIDY = 8
+# Each time this number of purchases of a kind was made, classes without pods are dropped from its orders.
+_PURCHASES_PER_PRUNING = 8
 
 
 def find_mix(problem: Problem, values: Values, time_used: Callable[[], float]) -> Mix:
@@ -53,28 +54,29 @@ def find_mix(problem: Problem, values: Values, time_used: Callable[[], float]) -
     def is_late() -> bool:
         return search.work > _MOST_WORK * _LATE or time_used() >= _LATE
 
-    search.consider(search.greedy(values.mixed(_PARTS[0]), problem.pods, problem.rooms))
-    search.place_more()
+    search.begin()
     for improve in (search.try_others, search.improve_by_programme):
         if search.is_proven:
             break
         if is_over():
             return search.mix(is_cut=True)
         improve(is_late)
-    search.fill_anew(is_over)
+    search.repack(is_over)
     return search.mix(is_cut=False)
 
 
-class _Shaken(NamedTuple):
-    """Other weights and limits for one try: a factor on what nodes of each kind are worth, most pods of a class on a node."""
+class _Perturbation(NamedTuple):
+    """Random changes for one try: a factor on the worth of nodes of each kind, and the most pods of a class on a node."""
 
-    liking: list[float]
+    factors: list[float]
     most: list[int]
 
 
-def _shake(problem: Problem, random: Random) -> _Shaken:
-    liking = [random.uniform(*_SHAKE) for _ in problem.rooms]
-    return _Shaken(liking, [random.choice((most, most, min(most, 1), min(most, 2))) for most in problem.per_node])
+def _perturb(problem: Problem, random: Random) -> _Perturbation:
+    factors = [random.uniform(*_FACTORS) for _ in problem.rooms]
+    return _Perturbation(
+        factors, [random.choice((most, most, min(most, 1), min(most, 2))) for most in problem.per_node]
+    )
 
 
 class _Search:
@@ -83,6 +85,7 @@ class _Search:
     def __init__(self, problem: Problem, values: Values) -> None:
         self._problem = problem
         self._values = values
+        self._usual = values.mixed(_PARTS[0])
         self._filler = Filler(problem)
         self._by_price = np.argsort(problem.prices, kind="stable")
         self._prices: list[float] = problem.prices.tolist()
@@ -117,16 +120,16 @@ class _Search:
         return True
 
     def greedy(
-        self, values: Floats, pods: Sequence[int], rooms: Sequence[int], shaken: _Shaken | None = None
+        self, values: Floats, pods: Sequence[int], rooms: Sequence[int], perturbation: _Perturbation | None = None
     ) -> list[Pattern]:
         """Buy the node that is worth most for its price until no pod is left, as many copies at once as pods last for.
 
-        ``shaken``: other weights of kinds and other limits than the problem's.
+        ``perturbation`` changes the weights of kinds and the limits of classes.
         """
-        most = shaken.most if shaken is not None else None
+        most = perturbation.most if perturbation is not None else None
         price_of = [max(price, _EPSILON) for price in self._prices]
-        if shaken is not None:
-            price_of = [price / factor for price, factor in zip(price_of, shaken.liking, strict=True)]
+        if perturbation is not None:
+            price_of = [price / factor for price, factor in zip(price_of, perturbation.factors, strict=True)]
         left, room = list(pods), list(rooms)
         worths = values.tolist()
         orders = [[[one for one in order if left[one]] for order in held] for held in self._filler.orders(values)]
@@ -137,7 +140,7 @@ class _Search:
                 waiting.append((-worth / price, kind, filling))
         heapq.heapify(waiting)
         bought: list[Pattern] = []
-        bought_since = Counter[int]()
+        purchases = Counter[int]()
         while waiting:
             _, kind, filling = waiting[0]
             copies = min(room[kind], *(left[one] // count for one, count in filling))
@@ -149,8 +152,8 @@ class _Search:
             if room[kind] <= 0:
                 heapq.heappop(waiting)
                 continue
-            bought_since[kind] += 1
-            if bought_since[kind] % _TIDY == 0:
+            purchases[kind] += 1
+            if purchases[kind] % _PURCHASES_PER_PRUNING == 0:
                 orders[kind] = [[one for one in order if left[one]] for order in orders[kind]]
             # What is left may fill the node less well than before, never better.
             worth, filling = self._filler.best(kind, orders[kind], left, worths, most)
@@ -160,9 +163,10 @@ class _Search:
                 heapq.heappop(waiting)
         return bought
 
-    def place_more(self) -> None:
-        """Let pods that found no place go first: others took the last nodes that fit them."""
-        values = self._values.mixed(_PARTS[0])
+    def begin(self) -> None:
+        """Make the first plan. Pods that find no place go first in the next try: others took the last nodes that fit them."""
+        values = self._usual
+        self.consider(self.greedy(values, self._problem.pods, self._problem.rooms))
         for _ in range(_MOST_BOOSTS):
             left = np.array(self._left) > 0
             if not left.any():
@@ -189,7 +193,7 @@ class _Search:
             known = len(self._pool)
             self._add_patterns(values, found.scarcity)
             whole, left, rooms = self._rounded_down(found.amounts)
-            for worths in (values, self._values.mixed(_PARTS[0])):
+            for worths in (values, self._usual):
                 if is_over():
                     return
                 self.consider([*whole, *self.greedy(worths, left, rooms)])
@@ -199,32 +203,34 @@ class _Search:
             if len(self._pool) == known:
                 return
 
-    def fill_anew(self, is_over: IsOver) -> None:
-        """Take some nodes out of the plan and buy for their pods anew, again and again."""
+    def repack(self, is_over: IsOver) -> None:
+        """Take some nodes out of the plan and buy for their pods again, until nothing cheaper is found."""
         random = Random(len(self._best))
         choices = [self._values.mixed(part) for part in _PARTS]
-        choices += [choices[0] * np.array([random.uniform(0.7, 1.3) for _ in choices[0]]) for _ in range(_SHAKEN)]
+        choices += [
+            choices[0] * np.array([random.uniform(0.7, 1.3) for _ in choices[0]]) for _ in range(_CHANGED_VALUES)
+        ]
         vain, is_small = 0, sum(self._problem.pods) <= _FEW_PODS
         while self._best and vain < _VAIN_TRIES and not (is_over() or self.is_proven):
-            taken = self._choose_some(random, _ANEW[vain % len(_ANEW)])
+            taken = self._choose_some(random, _REPACKED[vain % len(_REPACKED)])
             kept = [
                 Pattern(kind, filling, copies - taken.get(n, 0))
                 for n, (kind, filling, copies) in enumerate(self._best)
                 if copies > taken.get(n, 0)
             ]
             left, rooms = self._left_after(kept), self._rooms_after(kept)
-            values, shaken = choices[vain % len(choices)], None
+            values, perturbation = choices[vain % len(choices)], None
             if is_small:
-                values = choices[0] * np.array([random.uniform(*_SHAKE) for _ in choices[0]])
-                shaken = _shake(self._problem, random)
-            vain = 0 if self.consider(self.greedy(values, left, rooms, shaken), kept) else vain + 1
+                values = choices[0] * np.array([random.uniform(*_FACTORS) for _ in choices[0]])
+                perturbation = _perturb(self._problem, random)
+            vain = 0 if self.consider(self.greedy(values, left, rooms, perturbation), kept) else vain + 1
 
     def _choose_some(self, random: Random, count: int) -> dict[int, int]:
-        """Return how many copies of which patterns to fill anew: badly filled ones more often."""
-        worths = self._values.mixed(_PARTS[0])
+        """Return how many copies of which patterns to repack: badly filled ones more often."""
+        worths = self._usual.tolist()
         weights = []
         for kind, filling, _ in self._best:
-            worth = sum(count * float(worths[one]) for one, count in filling)
+            worth = sum(count * worths[one] for one, count in filling)
             weights.append(0.02 + max(0.0, self._prices[kind] - worth) / max(self._prices[kind], _EPSILON))
         taken: dict[int, int] = {}
         for n in random.choices(range(len(self._best)), weights, k=count):
@@ -268,13 +274,11 @@ class _Search:
                     self._pool.setdefault((kind, filling))
 
     def _rounded_down(self, amounts: Sequence[float]) -> tuple[list[Pattern], list[int], list[int]]:
-        """Return the whole nodes of a broken solution, and the pods and rooms that are left."""
-        parts = sorted(zip(self._pool, amounts, strict=False), key=lambda part: -(part[1] % 1.0))
-        return self._within(((kind, filling, int(amount + 1e-6)) for (kind, filling), amount in parts))
-
-    def _within(self, parts: Iterable[tuple[int, Filling, int]]) -> tuple[list[Pattern], list[int], list[int]]:
+        """Return the whole nodes of a fractional solution, and the pods and rooms that are left."""
         left, rooms, found = list(self._problem.pods), list(self._problem.rooms), list[Pattern]()
-        for kind, filling, wanted in parts:
+        parts = sorted(zip(self._pool, amounts, strict=False), key=lambda part: -(part[1] % 1.0))
+        for (kind, filling), amount in parts:
+            wanted = int(amount + 1e-6)
             copies = min(wanted, rooms[kind], *(left[one] // count for one, count in filling)) if wanted > 0 else 0
             if copies > 0:
                 found.append(Pattern(kind, filling, copies))

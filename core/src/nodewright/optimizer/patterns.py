@@ -11,8 +11,8 @@ from nodewright.optimizer.highs import Column, Programme, is_installed
 from nodewright.optimizer.problem import Floats, Problem
 
 
-class Broken(NamedTuple):
-    """A solution with broken numbers: ``amounts`` of the patterns, what pods and the last node of a kind are worth."""
+class FractionalSolution(NamedTuple):
+    """``amounts`` of the patterns in fractions; what pods of each class and the last node of each kind are worth."""
 
     amounts: list[float]
     worths: Floats
@@ -31,8 +31,8 @@ class PatternProgramme:
         self._programme: Programme | None = None
         self._known = 0
 
-    def solve(self, pool: Collection[tuple[int, Filling]]) -> Broken | None:
-        """Return the cheapest broken solution with these patterns; a call may only add patterns to those of the last."""
+    def solve(self, pool: Collection[tuple[int, Filling]]) -> FractionalSolution | None:
+        """Return the cheapest fractional solution with these patterns; a call may only add patterns to those of the last."""
         programme = self._extended(pool)
         found = programme.solve()
         if found is None:
@@ -41,7 +41,7 @@ class PatternProgramme:
         for kind, row in self._row.items():
             scarcity[kind] = max(0.0, -found.duals[row])
         worths = np.maximum(found.duals[: len(self._problem.pods)], 0.0)
-        return Broken(found.values.tolist(), worths, scarcity)
+        return FractionalSolution(found.values.tolist(), worths, scarcity)
 
     def _extended(self, pool: Collection[tuple[int, Filling]]) -> Programme:
         problem = self._problem
