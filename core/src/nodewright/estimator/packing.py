@@ -15,7 +15,7 @@ from nodewright.model.pod import Pod
 from nodewright.predicates import amounts_room, feasible, has_guards, is_countable, static_fit
 from nodewright.predicates.affinity_terms import NO_LABELS, terms_of, with_selected
 from nodewright.predicates.node_ports import host_ports
-from nodewright.predicates.pod_topology_spread import Skew, skews
+from nodewright.predicates.pod_topology_spread import Skew, hard_constraints, skews
 from nodewright.snapshot.column import Ints, Mask
 from nodewright.snapshot.pod_class import PodClass, is_restricted, per_class
 from nodewright.snapshot.requests import PODS, node_amounts
@@ -267,8 +267,7 @@ def _is_local(pod_class: PodClass) -> bool:
     """Return whether a placed pod of the class does not change the room on other nodes (except for a spread's minimum)."""
     spec, terms = pod_class.spec, terms_of(pod_class)
     keys = [term.key for term in terms.anti_affinity]
-    hard = (one for one in spec.topology_spread_constraints if one.when_unsatisfiable == "DoNotSchedule")
-    keys += [constraint.topology_key for constraint in hard]
+    keys += [constraint.topology_key for constraint in hard_constraints(pod_class)]
     bound = bool(terms.affinity) or terms.broken is not None or bool(spec.resource_claims)
     return not bound and all(key == HOSTNAME_LABEL for key in keys) and not any(map(is_restricted, spec.volumes))
 

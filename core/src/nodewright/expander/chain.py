@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from random import Random
 
 from nodewright.expander.option import Option
-from nodewright.expander.price import UnitPrices, cheapest, cheapest_for_work
+from nodewright.expander.price import UnitPrices, cheapest
 from nodewright.expander.priority import highest_priority, parse_priorities
 from nodewright.model.errors import ConfigError
 
@@ -53,7 +53,7 @@ def _filter(name: str, context: ExpanderContext) -> Filter:
         "most-pods": most_pods,
         "least-nodes": least_nodes,
         "least-waste": least_waste,
-        LEAST_COST: lambda options: cheapest_for_work(options, context.unit_prices),
+        LEAST_COST: lambda options: least_cost(options, context.unit_prices),
         "price": lambda options: cheapest(options, context.unit_prices, context.cluster_nodes),
         "priority": lambda options: highest_priority(options, _priorities(context.priorities)),
     }
@@ -83,6 +83,18 @@ def least_nodes(options: Sequence[Option]) -> list[Option]:
 def least_waste(options: Sequence[Option]) -> list[Option]:
     """Return the options that leave the smallest share of cpu plus memory idle on the new nodes."""
     return _best(options, _waste)
+
+
+def least_cost(options: Sequence[Option], units: UnitPrices) -> list[Option]:
+    """Return the options whose nodes cost least for what the helped pods request; all of them if a price is unknown."""
+    if any(option.hourly_price is None for option in options):
+        return list(options)
+    return _best(options, lambda option: _price_of_work(option, units))
+
+
+def _price_of_work(option: Option, units: UnitPrices) -> float:
+    price, work = (option.hourly_price or 0.0) * option.node_count, units.of(option.requested)
+    return price / work if work else price
 
 
 def _waste(option: Option) -> float:

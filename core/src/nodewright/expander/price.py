@@ -49,20 +49,6 @@ def cheapest(options: Sequence[Option], units: UnitPrices, cluster_nodes: int) -
     return [option for option, score in scores if score == lowest]
 
 
-def cheapest_for_work(options: Sequence[Option], units: UnitPrices) -> list[Option]:
-    """Return the options whose nodes cost least for what the helped pods request; all of them if a price is unknown."""
-    if any(option.hourly_price is None for option in options):
-        return list(options)
-    scores = [_price_of_work(option, units) for option in options]
-    lowest = min(scores, default=0.0)
-    return [option for option, score in zip(options, scores, strict=True) if score == lowest]
-
-
-def _price_of_work(option: Option, units: UnitPrices) -> float:
-    price, work = (option.hourly_price or 0.0) * option.node_count, units.of(option.requested)
-    return price / work if work else price
-
-
 def _score(option: Option, units: UnitPrices, cluster_nodes: int) -> float | None:
     if option.hourly_price is None:
         return None

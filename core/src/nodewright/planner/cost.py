@@ -18,7 +18,7 @@ from nodewright.model.settings import PodSettings, Settings
 from nodewright.optimizer.bound import find_values
 from nodewright.optimizer.problem import Bools, Problem
 from nodewright.planner.scale_up.pending_pods import is_expendable, is_pending, unhelped_namespaces
-from nodewright.planner.scale_up.templates import make_templates, place_daemons
+from nodewright.planner.scale_up.templates import empty_nodes, make_templates
 from nodewright.predicates import is_admitted, static_key
 from nodewright.snapshot.column import Ints
 from nodewright.snapshot.observation import GroupSeen
@@ -97,7 +97,7 @@ def find_bound(snapshot: Snapshot, offer: Offer, pods: Mapping[PodClass, int]) -
     refs = [ref for ref in offer.templates if offer.rooms.get(ref, 0) > 0]
     if not refs or not pods:
         return 0.0
-    shapes = _shapes(_empty_nodes(snapshot, [offer.templates[ref] for ref in refs]), pods)
+    shapes = _shapes(empty_nodes(snapshot, [offer.templates[ref] for ref in refs]), pods)
     taking = np.flatnonzero(shapes.fits.any(axis=0)).tolist()
     if any(offer.groups[refs[row]].hourly_price is None for row in taking):
         return None
@@ -108,7 +108,8 @@ def find_bound(snapshot: Snapshot, offer: Offer, pods: Mapping[PodClass, int]) -
 def cluster_bound(state: ClusterState, settings: Settings) -> float | None:
     """Return the least that machines of the present groups could cost for all pods that run on them or wait.
 
-    Maximum sizes do not count: where they leave pods without a machine, no cost would be comparable. None: a group that takes one of the pods has no price.
+    Maximum sizes do not count: where they leave pods without a machine, no cost would be comparable. None: a group that
+    takes one of the pods has no price.
     """
     seen = {ref: group.seen for ref, group in state.groups.items()}
     offer = Offer(
@@ -163,15 +164,6 @@ def _comes_with_node(snapshot: Snapshot, pod_class: PodClass, rows: Placements) 
         if own is pod_class:
             return pod.is_daemonset_pod or pod.is_mirror
     return False
-
-
-def _empty_nodes(snapshot: Snapshot, templates: Sequence[Template]) -> Snapshot:
-    """Return a snapshot of one new node of each template."""
-    nodes = snapshot.sibling()
-    nodes.add_nodes([template.node for template in templates])
-    for row, template in enumerate(templates):
-        place_daemons(nodes, template, [row])
-    return nodes
 
 
 def _shapes(nodes: Snapshot, pods: Mapping[PodClass, int]) -> _Shapes:

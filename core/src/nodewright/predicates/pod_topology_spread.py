@@ -47,7 +47,8 @@ class _Constraint:
     query: DomainQuery
 
 
-def _hard(pod: PodClass) -> list[TopologySpreadConstraint]:
+def hard_constraints(pod: PodClass) -> list[TopologySpreadConstraint]:
+    """Return the constraints that kube-scheduler filters by."""
     return [c for c in pod.spec.topology_spread_constraints if c.when_unsatisfiable == "DoNotSchedule"]
 
 
@@ -71,8 +72,8 @@ def _counts_for(pod: PodClass, other: PodClass, selector: Selector | None) -> bo
 
 @per_class
 def _constraints(pod: PodClass) -> tuple[_Constraint, ...]:
-    keys = tuple(sorted({constraint.topology_key for constraint in _hard(pod)}))
-    return tuple(_compile(pod, constraint, keys) for constraint in _hard(pod))
+    keys = tuple(sorted({constraint.topology_key for constraint in hard_constraints(pod)}))
+    return tuple(_compile(pod, constraint, keys) for constraint in hard_constraints(pod))
 
 
 def _compile(pod: PodClass, constraint: TopologySpreadConstraint, keys: tuple[str, ...]) -> _Constraint:
@@ -167,7 +168,7 @@ def _least(counts: DomainCounts, min_domains: int) -> int:
 
 @per_class
 def _is_broken(pod: PodClass) -> bool:
-    stated = (constraint.label_selector for constraint in _hard(pod))
+    stated = (constraint.label_selector for constraint in hard_constraints(pod))
     return any(selector is not None and parse_selector(selector) is None for selector in stated)
 
 
@@ -189,7 +190,7 @@ def _explain(snapshot: Snapshot, pod: PodClass, row: int) -> Texts | None:
 
 
 def _concerns(pod: PodClass) -> bool:
-    return bool(_hard(pod))
+    return bool(hard_constraints(pod))
 
 
 PREDICATE = Predicate(

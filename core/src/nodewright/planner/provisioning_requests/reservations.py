@@ -29,6 +29,7 @@ from nodewright.planner.provisioning_requests.arbitration import grant, put_off
 from nodewright.planner.provisioning_requests.pods import consumed_request, is_stand_in, make_pods_or_fail
 from nodewright.planner.provisioning_requests.state import ProvisioningRequestState, RequestChanges, join_changes
 from nodewright.planner.scale_up.pending_pods import take_fitting
+from nodewright.planner.scale_up.templates import runs_only_daemons
 from nodewright.snapshot.pod_class import map_alike
 from nodewright.snapshot.snapshot import Snapshot
 
@@ -168,14 +169,9 @@ def _idle_machines(part: ReservationPart, state: ClusterState) -> tuple[str, ...
     busy = {
         node.spec.provider_id.lower()
         for row, node in snapshot.nodes()
-        if node.spec.provider_id.lower() in wanted and not _is_idle(snapshot, row)
+        if node.spec.provider_id.lower() in wanted and not runs_only_daemons(snapshot, row)
     }
     return tuple(machine for machine in part.machines if machine.lower() not in busy)
-
-
-def _is_idle(snapshot: Snapshot, row: int) -> bool:
-    """Return whether a node runs only DaemonSet and mirror pods."""
-    return all(pod.is_daemonset_pod or pod.is_mirror for pod in snapshot.pods(row))
 
 
 def _with_machines(held: Reservation, part: ReservationPart, idle: tuple[str, ...]) -> Reservation:
@@ -282,7 +278,7 @@ def _remove_leaving_nodes(snapshot: Snapshot, state: ClusterState, requests: Pro
         return
     for row, node in tuple(snapshot.nodes()):
         leaves = node.name in names or node.spec.provider_id.lower() in machines
-        if leaves and _is_idle(snapshot, row):
+        if leaves and runs_only_daemons(snapshot, row):
             snapshot.remove_node(row)
 
 

@@ -29,7 +29,7 @@ from nodewright.planner.scale_up.options import paid_nodes
 from nodewright.predicates import feasible, is_countable
 from nodewright.predicates.affinity_terms import terms_of
 from nodewright.predicates.node_ports import host_ports
-from nodewright.predicates.pod_topology_spread import pods_in_domains
+from nodewright.predicates.pod_topology_spread import hard_constraints, pods_in_domains
 from nodewright.snapshot.pod_class import PodClass, is_restricted
 from nodewright.snapshot.requests import PODS
 from nodewright.snapshot.snapshot import Snapshot
@@ -137,7 +137,7 @@ def _demands(
         by_class.setdefault(group.pod_class, []).extend(group.pods)
     for pod_class, pods in by_class.items():
         per_node = _most_per_node(context.snapshot, pod_class)
-        spread = [one for one in _hard_spread(pod_class) if one.topology_key != HOSTNAME_LABEL]
+        spread = [one for one in hard_constraints(pod_class) if one.topology_key != HOSTNAME_LABEL]
         # Where a pod may go first says nothing of the domains that its siblings may go to.
         groups = (fit.fits_alone(pod_class) if spread else fit.fits(pod_class)).intersection(may_grow)
         groups = frozenset(ref for ref in groups if probation.takes(ref, PodGroup(pod_class, pods)))
@@ -160,13 +160,8 @@ def _most_per_node(snapshot: Snapshot, pod_class: PodClass) -> int:
         return 0
     if host_ports(pod_class) or repels_itself(snapshot, pod_class):
         return 1
-    skews = [one.max_skew for one in _hard_spread(pod_class) if one.topology_key == HOSTNAME_LABEL]
+    skews = [one.max_skew for one in hard_constraints(pod_class) if one.topology_key == HOSTNAME_LABEL]
     return min(skews, default=_ANY)
-
-
-def _hard_spread(pod_class: PodClass) -> list[TopologySpreadConstraint]:
-    constraints = pod_class.spec.topology_spread_constraints
-    return [one for one in constraints if one.when_unsatisfiable == "DoNotSchedule"]
 
 
 def _by_domain(

@@ -9,7 +9,7 @@ from nodewright.model.group import GroupRef
 from nodewright.model.meta import Resources
 from nodewright.model.node import HOSTNAME_LABEL
 from nodewright.model.reason import Rejection, SkipReason
-from nodewright.planner.scale_up.templates import place_daemons
+from nodewright.planner.scale_up.templates import empty_nodes, place_daemons
 from nodewright.predicates import amounts_room, explain, feasible, is_countable, static_fit
 from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.snapshot import Snapshot
@@ -33,10 +33,7 @@ class NodeGroupFit:
         self._barred = barred
         self._templates = templates
         self._row = {ref: row for row, ref in enumerate(templates)}
-        self._template_nodes = snapshot.sibling()
-        self._template_nodes.add_nodes([template.node for template in templates.values()])
-        for row, template in enumerate(templates.values()):
-            place_daemons(self._template_nodes, template, [row])
+        self._template_nodes = empty_nodes(snapshot, templates.values())
         self._beside: dict[GroupRef, Snapshot] = {}
         self._fits: dict[PodClass, frozenset[GroupRef]] = {}
         self._kinds: dict[GroupRef, Hashable] = {}

@@ -16,6 +16,7 @@ from nodewright.model.pod import Pod
 from nodewright.planner.registration_deadline import last_registered
 from nodewright.planner.scale_up.context import ScaleUpContext
 from nodewright.planner.scale_up.pending_pods import ByClass
+from nodewright.planner.scale_up.templates import runs_only_daemons
 from nodewright.snapshot.pod_class import kind_of, map_alike
 from nodewright.snapshot.snapshot import Snapshot
 
@@ -93,9 +94,5 @@ def _rows(context: ScaleUpContext, ref: GroupRef, planned: Sequence[PlannedPods]
     oldest = min(one.asked for one in planned)
     for name in group.readiness.ready if group is not None else ():
         row = snapshot.find_row(name)
-        if row is not None and snapshot.node(row).created >= oldest and _is_empty(snapshot, row):
+        if row is not None and snapshot.node(row).created >= oldest and runs_only_daemons(snapshot, row):
             yield row
-
-
-def _is_empty(snapshot: Snapshot, row: int) -> bool:
-    return all(pod.is_daemonset_pod or pod.is_mirror for pod in snapshot.pods(row))

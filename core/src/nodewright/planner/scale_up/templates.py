@@ -1,6 +1,6 @@
 """Template nodes of groups, and upcoming nodes as copies of them in the snapshot."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -85,6 +85,20 @@ def place_daemons(snapshot: Snapshot, template: Template, rows: Iterable[int]) -
     for row in rows:
         for pod_class in classes:
             snapshot.place(pod_class, row)
+
+
+def empty_nodes(snapshot: Snapshot, templates: Collection[Template]) -> Snapshot:
+    """Return a snapshot of one new node of each template, in this order, with its own pods."""
+    nodes = snapshot.sibling()
+    nodes.add_nodes([template.node for template in templates])
+    for row, template in enumerate(templates):
+        place_daemons(nodes, template, [row])
+    return nodes
+
+
+def runs_only_daemons(snapshot: Snapshot, row: int) -> bool:
+    """Return whether a node runs only DaemonSet and mirror pods."""
+    return all(pod.is_daemonset_pod or pod.is_mirror for pod in snapshot.pods(row))
 
 
 def _sources(state: ClusterState, settings: TemplateSettings) -> Iterator[tuple[GroupRef, _Source]]:
