@@ -7,6 +7,8 @@ from msgspec.structs import replace
 from nodewright.testkit import FakeClock
 from nodewright.testkit.contract import ContractWorld
 from nodewright_fake.cloud import FakeCloud
+from nodewright_fake.delays import Seconds
+from nodewright_fake.options import Interrupt
 
 
 class FakeCloudWorld(ContractWorld):
@@ -33,6 +35,10 @@ class FakeCloudWorld(ContractWorld):
 
     def before_write(self, happening: Callable[[], object]) -> None:
         self.cloud.before_write(happening)
+
+    def interrupt(self, group_id: str) -> str:
+        (instance_id,) = self.cloud.interrupt(Interrupt(group=group_id, start=Seconds(0)))
+        return instance_id
 
     def pass_time(self, seconds: float) -> None:
         self.clock.sleep(seconds)

@@ -164,6 +164,35 @@ class ServesEachQuestion(FakeProvider):
         return super().provision(replace(request, key=f"{request.key}-{self.cloud.group('a').target}"))
 
 
+class TellsOfEveryMachine(FakeProvider):
+    """Takes all machines for interrupted ones."""
+
+    @hookimpl
+    def interruptions(self) -> Sequence[spec.Interruption]:
+        kind = spec.InterruptionKind.REBALANCE
+        return [spec.Interruption(id=one.id, instance_id=one.id, kind=kind) for one in self.instances("a")]
+
+
+class TellsOfANoticeOnce(FakeProvider):
+    """Deletes the message when it has read it."""
+
+    def __init__(self, context: spec.ProviderContext) -> None:
+        super().__init__(context)
+        self._told: set[str] = set()
+
+    @hookimpl
+    def interruptions(self) -> Sequence[spec.Interruption]:
+        fresh = [notice for notice in super().interruptions() if notice.id not in self._told]
+        self._told |= {notice.id for notice in fresh}
+        return fresh
+
+
+class WakesAllTheTime(FakeProvider):
+    @hookimpl
+    def await_interruption(self, timeout: float) -> bool:
+        return timeout > 0
+
+
 class ForgetsARunningMachine(FakeProvider):
     @hookimpl
     def running_machines(self) -> Sequence[spec.NodeStart]:
@@ -227,6 +256,9 @@ REJECTED = [
     (ServesOneClassTwice, "provisioning_classes_have_names"),
     (ServesEveryClass, "unknown_provisioning_classes_are_refused"),
     (ServesEachQuestion, "provision_under_one_key_makes_nothing_twice"),
+    (TellsOfEveryMachine, "notices_are_told_of_machines_that_exist"),
+    (TellsOfANoticeOnce, "a_notice_names_its_machine_until_it_is_gone"),
+    (WakesAllTheTime, "waiting_ends_when_a_notice_comes"),
     (ForgetsARunningMachine, "simulated_machines_are_the_running_ones"),
     (ProbesByResizing, "diagnosis_changes_nothing"),
     (FindingsWithoutWords, "findings_say_what_and_how"),

@@ -190,6 +190,9 @@ class EngineHarness:
     def machine_types(self) -> None:
         """None: groups are made by people."""
 
+    def interruptions(self) -> None:
+        return None
+
     def provisioning_classes(self) -> None:
         """None of its own."""
 

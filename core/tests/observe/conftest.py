@@ -80,6 +80,9 @@ class BentProvider:
     def machine_types(self) -> None:
         """None: groups are made by people."""
 
+    def interruptions(self) -> None:
+        return None
+
     def provisioning_classes(self) -> None:
         """None of its own."""
 

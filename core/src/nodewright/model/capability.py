@@ -15,5 +15,6 @@ class Capability(StrEnum):
     GPU = "gpu"
     SIMILARITY = "similarity"
     PROVISIONING_CLASSES = "provisioning_classes"
+    INTERRUPTION = "interruption"
     DIAGNOSIS = "diagnosis"
     SIMULATION = "simulation"

@@ -124,6 +124,7 @@ class ProviderWatch:
                 provisioning_classes=tuple(served.name for served in provider.provisioning_classes() or ()),
                 machine_types=provider.machine_types() or (),
                 capabilities=provider.info.capabilities,
+                interruptions=provider.interruptions() or (),
             )
         except ProviderError:
             return replace(held, ignores_id_case=provider.info.ignores_id_case)

@@ -21,6 +21,7 @@ from nodewright.model.group import (
     NodeGroup,
     Price,
 )
+from nodewright.model.interruption import Interruption
 from nodewright.model.node import Node
 from nodewright.model.objects import ClusterObjects
 from nodewright.model.pod import Pod
@@ -122,7 +123,7 @@ class ProviderSeen:
     """The facts that a provider returned about itself; ``problem`` is set if its refresh failed.
 
     ``provisioning_classes`` are the names of the classes of requests that it provisions itself. It creates groups from
-    ``machine_types``; these groups have its ``capabilities``.
+    ``machine_types``; these groups have its ``capabilities``. ``interruptions`` are the notices about its machines.
     """
 
     name: str
@@ -134,6 +135,7 @@ class ProviderSeen:
     provisioning_classes: tuple[str, ...] = ()
     machine_types: tuple[MachineType, ...] = ()
     capabilities: frozenset[Capability] = frozenset()
+    interruptions: tuple[Interruption, ...] = ()
     problem: str = ""
 
 

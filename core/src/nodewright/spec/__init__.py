@@ -35,6 +35,7 @@ from nodewright.model.group import (
     Price,
     ProviderInfo,
 )
+from nodewright.model.interruption import Interruption, InterruptionKind
 from nodewright.model.limits import NodeGroupFlag, parse_node_group_flag
 from nodewright.model.node import Node, Taint
 from nodewright.model.printable import printable
@@ -53,6 +54,7 @@ from nodewright.spec.hooks import (
     ForceDeleteHooks,
     GpuHooks,
     GroupOptionsHooks,
+    InterruptionHooks,
     PricingHooks,
     ProvisioningClassHooks,
     ProvisioningVerdict,
@@ -91,6 +93,9 @@ __all__ = [
     "GroupOptionsHooks",
     "Instance",
     "InstanceState",
+    "Interruption",
+    "InterruptionHooks",
+    "InterruptionKind",
     "MachineType",
     "NewNodeGroup",
     "Node",

@@ -25,6 +25,7 @@ from nodewright.model.group import (
     ProviderInfo,
     Value,
 )
+from nodewright.model.interruption import Interruption
 from nodewright.model.quantity import Quantity
 from nodewright.spec.diagnosis import DiagnosisHooks
 from nodewright.spec.markers import hookspec
@@ -32,6 +33,9 @@ from nodewright.spec.simulation import SimulationHooks
 
 ENTRY_POINT_GROUP = "nodewright.providers.v1"
 SPEC_VERSION = (1, 0)
+
+# Hooks that a provider may leave out although it declares their capability.
+OPTIONAL_HOOKS = frozenset({"await_interruption"})
 
 # The hooks that change a cloud.
 WRITE_HOOKS = frozenset(
@@ -262,6 +266,26 @@ class ProvisioningClassHooks(Protocol):
         """
 
 
+class InterruptionHooks(Protocol):
+    """INTERRUPTION: the cloud gives notice before it takes, moves or replaces a machine."""
+
+    @hookspec(firstresult=True)
+    def interruptions(self) -> Sequence[Interruption]:
+        """Return the notices known at the last refresh whose machines still exist.
+
+        Return a notice until its machine is gone or the cloud takes the notice back. If notices come in messages, do not
+        delete a message earlier: a process that has just read it may crash.
+        """
+
+    @hookspec(firstresult=True)
+    def await_interruption(self, timeout: float) -> bool:
+        """Wait at most ``timeout`` seconds for a new notice; return whether one came.
+
+        Optional. The core calls this hook in a thread of its own, at the same time as other hooks, and starts a loop as
+        soon as it returns True. ``interruptions`` must return the notice after the next refresh.
+        """
+
+
 CAPABILITY_HOOKS: Mapping[Capability, type] = {
     Capability.FAST_FAILURE_DETECTION: FastFailureHooks,
     Capability.ATOMIC_RESIZE: AtomicResizeHooks,
@@ -272,6 +296,7 @@ CAPABILITY_HOOKS: Mapping[Capability, type] = {
     Capability.GPU: GpuHooks,
     Capability.SIMILARITY: SimilarityHooks,
     Capability.PROVISIONING_CLASSES: ProvisioningClassHooks,
+    Capability.INTERRUPTION: InterruptionHooks,
     Capability.DIAGNOSIS: DiagnosisHooks,
     Capability.SIMULATION: SimulationHooks,
 }

@@ -8,6 +8,7 @@ from msgspec import structs
 from nodewright.spec import (
     Capability,
     Clock,
+    Interruption,
     NewNodeGroup,
     NodeGroupNotFound,
     NodeStart,
@@ -20,7 +21,8 @@ from nodewright_fake.false_failures import FalseFailures
 from nodewright_fake.faults import Faults
 from nodewright_fake.lifecycle import Lifecycle
 from nodewright_fake.machines import Group, GroupView, Machine, Phase, view_of
-from nodewright_fake.options import CloudOptions, Event, GroupConfig, Quota, StockOut, TaintConfig
+from nodewright_fake.notices import Notices
+from nodewright_fake.options import CloudOptions, Event, GroupConfig, Interrupt, Quota, StockOut, TaintConfig
 from nodewright_fake.others import Others
 from nodewright_fake.supply import BROKEN, OVER_QUOTA, Shortage, Supply
 
@@ -46,6 +48,7 @@ class FakeCloud:
         tells = Capability.FAST_FAILURE_DETECTION not in options.switched_off
         self._false_failures = FalseFailures(options.false_failures if tells else (), self._built)
         self._others = Others(self, options.interference, options.interlopers, self._built)
+        self._notices = Notices()
         self._orders: dict[str, list[Machine]] = {}
         self._before_write: list[Callable[[], object]] = []
         self._running_of: list[GroupView] = []
@@ -96,7 +99,19 @@ class FakeCloud:
         """Return when the next event happens (epoch seconds; inf: never)."""
         self._catch_up()
         by_others = self._others.next_due()
-        return min(self._life.next_due(), by_others, self._false_failures.next_change(self._clock.now()))
+        by_itself = min(self._life.next_due(), self._notices.next_due())
+        return min(by_itself, by_others, self._false_failures.next_change(self._clock.now()))
+
+    def interruptions(self) -> tuple[Interruption, ...]:
+        """Return the notices about machines that exist."""
+        self._catch_up()
+        machines = (machine for group in self._groups.values() for machine in group.machines.values())
+        return self._notices.about(frozenset(machine.id for machine in machines if machine.is_listed))
+
+    def notices_given(self) -> int:
+        """Return how many notices were delivered so far."""
+        self._catch_up()
+        return self._notices.given
 
     def coming_interference(self) -> tuple[Event, ...]:
         """Return the events of the option ``interference`` that have not happened yet."""
@@ -279,6 +294,13 @@ class FakeCloud:
         for machine in self.group(group_id).in_phase(Phase.RUNNING)[:machines]:
             self.lose(machine.id)
 
+    def interrupt(self, rule: Interrupt) -> tuple[str, ...]:
+        """Give notice of running machines, as the rule says; return their ids."""
+        running = self.group(rule.group).in_phase(Phase.RUNNING)
+        machines = [machine.id for machine in running if machine.id not in self._notices.taken_at][: rule.machines]
+        self._notices.add(rule, machines, self._clock.now())
+        return tuple(machines)
+
     def take_away(self, group_id: str, machines: int) -> None:
         """Delete this many running machines as another writer does, the oldest first; the target falls with them."""
         group = self.group(group_id)
@@ -313,6 +335,17 @@ class FakeCloud:
         """Carry out what is due by now: events of machines, then those of other writers."""
         self._life.catch_up()
         self._others.catch_up(self._clock.now())
+        for instance_id in self._notices.pop_due(self._clock.now()):
+            self._take(instance_id)
+
+    def _take(self, instance_id: str) -> None:
+        """Take a machine whose time is up; one that is being deleted only ends sooner."""
+        for group in self._groups.values():
+            machine = group.machines.get(instance_id)
+            if machine is not None and machine.phase == Phase.DELETING:
+                self._life.forget(machine)
+            elif machine is not None:
+                self.lose(instance_id)
 
     def _listed(self, group_id: str) -> Group:
         group = self.group(group_id)

@@ -198,6 +198,24 @@ class Change(Interference, frozen=True, kw_only=True, tag="change"):
     labels: dict[str, str] | None = None
 
 
+class Interrupt(Interference, frozen=True, kw_only=True, tag="interrupt"):
+    """The cloud gives notice of the oldest ``machines`` running machines, and takes them ``notice`` later.
+
+    The group requests others. Machines with a notice of kind ``rebalance`` or ``unhealthy`` run on; such a notice has no
+    deadline. ``undelivered``: the cloud takes the machines without a word. ``duplicated``: each notice comes twice, with two
+    ids. ``false_alarm``: the cloud takes no machine, and takes the notice back at the deadline. ``scope`` is told with the
+    notice; "": none.
+    """
+
+    kind: Annotated[str, Meta(pattern="^(reclaim|rebalance|maintenance|unhealthy)$")] = "reclaim"
+    machines: Count = 1
+    notice: Seconds = Seconds(120)
+    undelivered: bool = False
+    duplicated: bool = False
+    false_alarm: bool = False
+    scope: Annotated[str, Meta(pattern="^(group|zone|instance_type|account)?$")] = "group"
+
+
 class Vanish(Change, frozen=True, kw_only=True, tag="vanish"):
     """The group is not listed for ``gone_for``, while its machines run on.
 
@@ -207,7 +225,7 @@ class Vanish(Change, frozen=True, kw_only=True, tag="vanish"):
     gone_for: Seconds
 
 
-Event = Resize | TakeBack | Recreate | Change | Vanish
+Event = Resize | TakeBack | Recreate | Change | Vanish | Interrupt
 
 
 class Interloper(Window, frozen=True, kw_only=True):

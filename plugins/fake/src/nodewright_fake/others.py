@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from nodewright_fake.machines import Group
-from nodewright_fake.options import Change, Event, Interloper, Recreate, Resize, TakeBack, Vanish, changed
+from nodewright_fake.options import Change, Event, Interloper, Interrupt, Recreate, Resize, TakeBack, Vanish, changed
 
 if TYPE_CHECKING:
     from nodewright_fake.cloud import FakeCloud
@@ -61,6 +61,8 @@ class Others:
                 self._cloud.set_target(event.group, event.size)
             case TakeBack():
                 self._cloud.take_back(event.group, event.machines)
+            case Interrupt():
+                self._cloud.interrupt(event)
             case Vanish():
                 _change(group, event)
                 group.is_listed = False

@@ -27,6 +27,8 @@ class FakeProvider:
             cloud = FakeCloud(options, context.clock, context.random)
         self.cloud = cloud
         self._clock = context.clock
+        self._notices: tuple[spec.Interruption, ...] = ()
+        self._notices_told = 0
         self._calls = CallCount(context.clock)
         self._views: dict[str, GroupView] = {}
         self._read_at: dict[str, float] = {}
@@ -56,6 +58,7 @@ class FakeProvider:
                     self._read_at[name] = now
                 fresh[name] = seen
             self._views = fresh
+            self._notices = self.cloud.interruptions()
         return True
 
     @hookimpl
@@ -207,6 +210,22 @@ class FakeProvider:
             running = self.cloud.serve(request.key, served.group, pods) if served.group else pods
             reason = "Provisioned" if running == pods else "InProgress"
             return spec.ProvisioningVerdict(accepted=running == pods, reason=reason, message=f"{running} of {pods} run")
+
+    @hookimpl
+    def interruptions(self) -> Sequence[spec.Interruption]:
+        with self.cloud.faults.around("interruptions"):
+            return self._notices
+
+    @hookimpl
+    def await_interruption(self, timeout: float) -> bool:
+        end = self._clock.now() + timeout
+        while (given := self.cloud.notices_given()) <= self._notices_told:
+            left = end - self._clock.now()
+            if left <= 0:
+                return False
+            self._clock.sleep(min(1.0, left))
+        self._notices_told = given
+        return True
 
     @hookimpl
     def diagnose(self) -> Sequence[spec.Finding]:

@@ -134,6 +134,9 @@ class Cloud:
     def machine_types(self) -> None:
         """None: groups are made by people."""
 
+    def interruptions(self) -> None:
+        return None
+
     def provisioning_classes(self) -> None:
         """CA knows no such classes."""
 

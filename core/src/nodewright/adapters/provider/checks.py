@@ -23,6 +23,7 @@ from nodewright.model.group import (
     NodeTemplate,
     Price,
 )
+from nodewright.model.interruption import Interruption, InterruptionKind
 from nodewright.model.quantity import ZERO, Quantity
 from nodewright.spec.hooks import ProvisioningVerdict
 
@@ -229,6 +230,20 @@ def failures(answer: Any) -> tuple[FailedInstance, ...]:
         msgspec.structs.replace(failure, code=writable(failure.code), message=tellable(failure.message))
         for failure in found
     )
+
+
+def interruptions(answer: Any) -> tuple[Interruption, ...]:
+    """Check for notices with unique ids that each name a machine."""
+    found = several(Interruption)(answer)
+    _demand_unique((name(notice.id) for notice in found), "the notice")
+    for notice in found:
+        name(notice.instance_id)
+        a(InterruptionKind)(notice.kind)
+        if notice.deadline is not None and not math.isfinite(instant(notice.deadline)):
+            raise Unfit(f"notice {notice.id} with the deadline {notice.deadline}, not a moment")
+        if notice.scope is not None:
+            a(FailureScope)(notice.scope)
+    return found
 
 
 def template(answer: Any) -> NodeTemplate:

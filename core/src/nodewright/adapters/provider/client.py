@@ -21,6 +21,7 @@ from nodewright.model.group import (
     Price,
     ProviderInfo,
 )
+from nodewright.model.interruption import Interruption
 from nodewright.spec.diagnosis import ApiCalls, Finding
 from nodewright.spec.hooks import CloudProvisioningClass, CloudProvisioningRequest, ProvisioningVerdict
 from nodewright.spec.simulation import NodeStart
@@ -47,12 +48,15 @@ class ProviderClient:
     ``take_withheld``.
     """
 
-    def __init__(self, info: ProviderInfo, calls: HookCaller, settings: CallSettings) -> None:
+    def __init__(
+        self, info: ProviderInfo, calls: HookCaller, settings: CallSettings, waits: HookCaller | None = None
+    ) -> None:
         self.info = info
         self.name = info.name
         self.dry_run = settings.dry_run
         self.deadline_seconds = settings.deadline_seconds
         self._calls = calls
+        self._waits = waits
         self._writes = Writes(
             calls,
             repeats=settings.write_repeats,
@@ -181,6 +185,19 @@ class ProviderClient:
         return self._optional(
             Capability.PROVISIONING_CLASSES, "provisioning_classes", checks.several(CloudProvisioningClass)
         )
+
+    def interruptions(self) -> tuple[Interruption, ...] | None:
+        """Return the notices about machines that still exist."""
+        return self._optional(Capability.INTERRUPTION, "interruptions", checks.interruptions)
+
+    def await_interruption(self, timeout: float) -> bool | None:
+        """Wait at most ``timeout`` seconds for a new notice; return whether one came.
+
+        Return None at once if the provider cannot wait. Call it in a thread of its own: other calls may overlap.
+        """
+        if self._waits is None or not self.supports(Capability.INTERRUPTION):
+            return None
+        return self._waits.once("await_interruption", checks.a(bool), timeout=timeout)
 
     # For operators
 

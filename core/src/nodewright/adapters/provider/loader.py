@@ -19,7 +19,7 @@ from nodewright.model.errors import ConfigError, ContractViolation, PluginError,
 from nodewright.model.group import ProviderInfo
 from nodewright.model.write_fence import WriteFence
 from nodewright.spec.context import ProviderContext
-from nodewright.spec.hooks import CAPABILITY_HOOKS, ENTRY_POINT_GROUP, SPEC_VERSION, RequiredHooks
+from nodewright.spec.hooks import CAPABILITY_HOOKS, ENTRY_POINT_GROUP, OPTIONAL_HOOKS, SPEC_VERSION, RequiredHooks
 from nodewright.spec.markers import PROJECT
 
 
@@ -84,7 +84,8 @@ def _check_implementations(manager: pluggy.PluginManager, name: str, plugin: obj
 
 
 def _demand(manager: pluggy.PluginManager, name: str, protocol: type, why: str) -> None:
-    missing = [hook for hook in hook_names(protocol) if not getattr(manager.hook, hook).get_hookimpls()]
+    needed = (hook for hook in hook_names(protocol) if hook not in OPTIONAL_HOOKS)
+    missing = [hook for hook in needed if not getattr(manager.hook, hook).get_hookimpls()]
     if missing:
         raise ContractViolation(f"plugin {name}: hook {_listed(missing)} is missing, and {why}")
 
@@ -171,8 +172,8 @@ def connect_provider(
     settings = settings or CallSettings()
     manager = register(name, plugin)
 
-    def caller(workers: int) -> HookCaller:
-        hands = runner or ThreadRunner(name, workers=workers, max_abandoned=settings.max_abandoned_calls)
+    def caller(workers: int, purpose: str = "") -> HookCaller:
+        hands = runner or ThreadRunner(f"{name}{purpose}", workers=workers, max_abandoned=settings.max_abandoned_calls)
         return HookCaller(name, manager.hook, runner=hands, clock=clock, settings=settings, gate=gate)
 
     calls = caller(workers=1)
@@ -180,7 +181,8 @@ def connect_provider(
     check_info(manager, name, info)
     if info.parallel_calls:
         calls = caller(workers=settings.parallel_calls)
-    return ProviderClient(info, calls, settings)
+    can_wait = bool(manager.hook.await_interruption.get_hookimpls())
+    return ProviderClient(info, calls, settings, caller(1, "-notices") if can_wait else None)
 
 
 def _ask_info(name: str, calls: HookCaller) -> ProviderInfo:

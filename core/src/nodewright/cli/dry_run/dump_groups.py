@@ -168,6 +168,9 @@ class DumpedGroups:
     def machine_types(self) -> None:
         return None
 
+    def interruptions(self) -> None:
+        return None
+
     def provisioning_classes(self) -> None:
         return None
 

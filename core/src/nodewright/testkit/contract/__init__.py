@@ -9,6 +9,7 @@ from nodewright.testkit.contract import (
     diagnosis,
     failures,
     increases,
+    interruptions,
     overlaps,
     provisioning,
     races,
@@ -39,6 +40,7 @@ CHECK_MODULES = (
     atomic,
     values,
     provisioning,
+    interruptions,
     diagnosis,
 )
 

@@ -29,6 +29,7 @@ class Promise(Enum):
     SIMILARITY = "Labels for comparing groups are keys, each named once."
     AUTOPROVISIONING = "Groups are created empty from known machine types, and only such groups are deleted."
     PROVISIONING = "Provisioning classes have names, unknown classes are refused, and a request is provisioned once."
+    INTERRUPTIONS = "A notice names an existing machine, and is told until the machine is gone."
     DIAGNOSIS = "A diagnosis changes nothing, and API calls are counted."
     SIMULATION = "A cloud in memory reports its machines as they are."
 

@@ -68,6 +68,10 @@ class ContractWorld(ABC):
         del happening
         raise CannotSteer("this world cannot change anything in the middle of a write")
 
+    def interrupt(self, group_id: str) -> str:
+        """Let the cloud give notice that it will take one running machine. Return the machine's id."""
+        raise CannotSteer(f"this world cannot let the cloud give notice of a machine of {group_id}")
+
     def pass_time(self, seconds: float) -> None:
         """Let time pass, in the cloud and on the provider's clock."""
         raise CannotSteer(f"this world cannot let {seconds:g} s pass")
