@@ -12,6 +12,7 @@ from nodewright.model.pod import (
     Affinity,
     ClaimSource,
     Container,
+    Pod,
     PodSpec,
     ResourceClaimReference,
     ResourceRequirements,
@@ -21,6 +22,7 @@ from nodewright.model.pod import (
 )
 from nodewright.model.quantity import Quantity
 from nodewright.model.sharing import Sharing
+from nodewright.snapshot.pod_class import map_alike
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.testkit import build_pod
 
@@ -145,3 +147,15 @@ def test_classes_found_by_shared_parts_differ_in_the_same_metadata() -> None:
             assert (first is not again) == differs, field
             one, other = snapshot.vocabulary.classes.of_placed([usual, changed])
             assert (one is not other) == differs, field
+
+
+def test_pods_of_many_shapes_that_share_their_labels_are_looked_at_once_for_each_shape() -> None:
+    sharing, asked = Sharing(), list[str]()
+    pods = [sharing.pod(build_pod(f"p{n}", f"{1 + n % 3}", owner=("ReplicaSet", f"rs{n % 3}"))) for n in range(12)]
+
+    def ask(pod: Pod) -> int:
+        asked.append(pod.name)
+        return len(asked)
+
+    assert [answer for _, answer in map_alike(pods, ask)] == [1, 2, 3] * 4
+    assert asked == ["p0", "p1", "p2"]

@@ -37,10 +37,14 @@ class Expansion:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedNode:
-    """A node that a plan adds to a group, with the pods that it is for."""
+    """A node that a plan adds to a group, with the pods that it is for.
+
+    ``kinds``: how many of them are of which kind (``kind_of``), as sorted pairs; nodes with alike pods share it.
+    """
 
     group: GroupRef
     pods: tuple[Pod, ...]
+    kinds: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -186,13 +186,14 @@ def kind_of(pod_class: PodClass) -> str:
 
 def map_alike(pods: Iterable[Pod], call: Callable[[Pod], T]) -> Iterator[tuple[Pod, T]]:
     """Yield every pod with the result of ``call``, which runs once for pods that share all parts except their names."""
-    answered: dict[int, tuple[Pod, T]] = {}
+    answered: dict[tuple[int, int], tuple[Pod, T]] = {}
     known: tuple[Pod, T] | None = None
     first, its = Pod(), ObjectMeta()
     for pod in pods:  # all inline: this runs for every pod in every loop
         meta = pod.metadata
-        if meta.labels is not its.labels:
-            known = answered.get(id(meta.labels))
+        if pod.spec is not first.spec or meta.labels is not its.labels:
+            # Pods of many shapes may share their labels: none.
+            known = answered.get((id(pod.spec), id(meta.labels)))
             if known is not None:
                 first, its = known[0], known[0].metadata
         if (
@@ -208,7 +209,7 @@ def map_alike(pods: Iterable[Pod], call: Callable[[Pod], T]) -> Iterator[tuple[P
             continue
         answer = call(pod)
         if has_only_parts(pod):
-            known = answered[id(meta.labels)] = pod, answer
+            known = answered[id(pod.spec), id(meta.labels)] = pod, answer
             first, its = pod, meta
         yield pod, answer
 

@@ -13,6 +13,7 @@ from nodewright.model.node import HOSTNAME_LABEL, ZONE_LABEL
 from nodewright.model.plan import Plan
 from nodewright.model.pod import Affinity, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
 from nodewright.model.price_book import ReservedInstances
+from nodewright.snapshot.pod_class import PodClasses, kind_of
 from nodewright.testkit import build_node, build_pod
 from nodewright.testkit.world import World, grown, ref
 
@@ -217,3 +218,16 @@ def test_the_next_loops_follow_the_mix_while_its_machines_are_under_way() -> Non
     world.memory = memory.put_into(world.memory)
     world.now += 120
     assert world.plan_and_memory()[1].planned_pods == {}
+
+
+def test_what_a_node_is_remembered_for_are_the_pods_that_kept_their_place_on_it() -> None:
+    world = World()
+    world.add_group("g", cpu="8", memory="16Gi", hourly_price=1.0)
+    add_pods(world, "shy", 2, "2", "1Gi", affinity=together({"app": "loud"}, HOSTNAME_LABEL))
+    add_pods(world, "loud", 2, "2", "1Gi", labels={"app": "loud"})
+    plan, memory = world.plan_and_memory()
+    nodes, kinds = plan.scale_up.nodes, {kind_of(PodClasses().of(pod)): pod.name[:3] for pod in world.pending}
+    assert [{kinds[kind]: count for kind, count in node.kinds} for node in nodes] == [{"lou": 2}]
+    assert [dict(one.pods) for one in memory.planned_pods[ref("g")]] == [dict(node.kinds) for node in nodes]
+    assert len(plan.scale_up.triggered) == 4
+    assert grown(plan) == {"g": (0, 2)}

@@ -30,7 +30,7 @@ from nodewright.predicates import feasible, is_countable
 from nodewright.predicates.affinity_terms import terms_of
 from nodewright.predicates.node_ports import host_ports
 from nodewright.predicates.pod_topology_spread import hard_constraints, pods_in_domains
-from nodewright.snapshot.pod_class import PodClass, is_restricted
+from nodewright.snapshot.pod_class import PodClass, is_restricted, kind_of
 from nodewright.snapshot.requests import PODS
 from nodewright.snapshot.snapshot import Snapshot
 
@@ -44,7 +44,8 @@ class PlannedMix:
     """The new nodes with their pods, the expansions that add them, and their price and its bound in USD an hour.
 
     ``bound`` is None if some of the pods got no place.
-    ``is_cut``: the time for improvements was up early. ``later``: pods whose nodes one plan may not add.
+    ``is_cut``: the time for improvements was up early. ``later``: pods whose nodes one plan may not add. ``snapshot``:
+    the cluster with these nodes and pods (None: it was not needed to check their places).
     """
 
     nodes: tuple[PlannedNode, ...]
@@ -53,6 +54,7 @@ class PlannedMix:
     bound: float | None
     is_cut: bool
     later: tuple[Pod, ...] = ()
+    snapshot: Snapshot | None = None
 
 
 @dataclass(eq=False)
@@ -96,7 +98,7 @@ def plan_mix(
     nodes = list(_nodes(context, demands, kinds, mix))
     most = context.settings.scale_up.max_nodes_per_scaleup or len(nodes)
     later = tuple(pod for node in nodes[most:] for pod in node.pods)
-    placed = _without_misplaced(context, nodes[:most])
+    placed, snapshot = _without_misplaced(context, demands, nodes[:most])
     expansions = _expansions(context, placed)
     if not placed or expansions is None:
         return None
@@ -107,6 +109,7 @@ def plan_mix(
         bound=values.bound if sum(len(node.pods) for node in placed) == sum(problem.pods) else None,
         is_cut=mix.is_cut,
         later=later,
+        snapshot=snapshot,
     )
 
 
@@ -252,14 +255,23 @@ def _nodes(
     for pattern in mix.patterns:
         wanted[pattern.kind] += pattern.copies
     turns = {kind: _turns(context, kinds[kind].refs, count) for kind, count in wanted.items()}
-    taken = [0] * len(demands)
+    taken, kind_names = [0] * len(demands), [kind_of(demand.pod_class) for demand in demands]
     for pattern in mix.patterns:
+        by_kind = _counted((kind_names[one], count) for one, count in pattern.pods)
         for _ in range(pattern.copies):
             pods = list[Pod]()
             for one, count in pattern.pods:
                 pods += demands[one].pods[taken[one] : taken[one] + count]
                 taken[one] += count
-            yield PlannedNode(group=next(turns[pattern.kind]), pods=tuple(pods))
+            yield PlannedNode(group=next(turns[pattern.kind]), pods=tuple(pods), kinds=by_kind)
+
+
+def _counted(pairs: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
+    """Return the sum of each name, sorted by name."""
+    sums = Counter[str]()
+    for name, count in pairs:
+        sums[name] += count
+    return tuple(sorted(sums.items()))
 
 
 def _turns(context: ScaleUpContext, refs: Sequence[GroupRef], count: int) -> Iterator[GroupRef]:
@@ -279,8 +291,16 @@ def _turns(context: ScaleUpContext, refs: Sequence[GroupRef], count: int) -> Ite
         left -= part
 
 
-def _without_misplaced(context: ScaleUpContext, nodes: Sequence[PlannedNode]) -> list[PlannedNode]:
-    """Return the nodes without pods that a predicate keeps off their place, and without nodes that have no pods then."""
+def _without_misplaced(
+    context: ScaleUpContext, demands: Iterable[_Demand], nodes: Sequence[PlannedNode]
+) -> tuple[Sequence[PlannedNode], Snapshot | None]:
+    """Return the nodes without pods that a predicate keeps off their place, and without nodes that have no pods then.
+
+    Return also the cluster with these nodes and pods, if it was made and holds nothing else. Where only amounts decide,
+    nothing is checked: all amounts are planned for.
+    """
+    if all(is_countable(context.snapshot, demand.pod_class) for demand in demands):
+        return nodes, None
     snapshot = context.snapshot.fork()
     rows = add_planned(snapshot, nodes, context.templates)
     by_class: dict[PodClass, list[tuple[int, Pod]]] = {}
@@ -288,7 +308,7 @@ def _without_misplaced(context: ScaleUpContext, nodes: Sequence[PlannedNode]) ->
         for pod in node.pods:
             by_class.setdefault(snapshot.class_of(pod), []).append((row, pod))
     kept: dict[int, list[Pod]] = {row: [] for row in rows}
-    # Countable pods first: no place of theirs depends on the others, and all amounts are planned for.
+    # Countable pods first: no place of theirs depends on the others.
     for pod_class, places in sorted(by_class.items(), key=lambda item: not is_countable(snapshot, item[0])):
         if is_countable(snapshot, pod_class):
             counts = Counter(row for row, _ in places)
@@ -298,8 +318,17 @@ def _without_misplaced(context: ScaleUpContext, nodes: Sequence[PlannedNode]) ->
             continue
         for row, pod in _placed_in_turn(snapshot, pod_class, places):
             kept[row].append(pod)
-    found = (PlannedNode(group=node.group, pods=tuple(kept[row])) for row, node in zip(rows, nodes, strict=True))
-    return [node for node in found if node.pods]
+    found = [
+        node if len(kept[row]) == len(node.pods) else _with_pods(snapshot, node, kept[row])
+        for row, node in zip(rows, nodes, strict=True)
+        if kept[row]
+    ]
+    return found, snapshot if len(found) == len(nodes) else None
+
+
+def _with_pods(snapshot: Snapshot, node: PlannedNode, pods: Sequence[Pod]) -> PlannedNode:
+    kinds = _counted((kind_of(snapshot.class_of(pod)), 1) for pod in pods)
+    return PlannedNode(group=node.group, pods=tuple(pods), kinds=kinds)
 
 
 def _placed_in_turn(

@@ -102,17 +102,16 @@ def note_purchases(
 
 def _bought_for(report: ScaleUpReport, snapshot: Snapshot) -> Iterator[tuple[GroupRef, str]]:
     """Yield which group grows for which kind of pods: by the planned nodes, and each other expansion for all other pods."""
-
-    def kinds(pods: Iterable[Pod]) -> Iterator[str]:
-        return (kind for _, kind in map_alike(pods, lambda pod: kind_of(snapshot.class_of(pod))))
-
-    for node in report.nodes:
-        yield from ((node.group, kind) for kind in kinds(node.pods))
+    for ref, kinds in dict.fromkeys((node.group, node.kinds) for node in report.nodes):
+        yield from ((ref, kind) for kind, _ in kinds)
     planned = Counter(node.group for node in report.nodes)
-    known = {id(pod) for node in report.nodes for pod in node.pods}
-    others = dict.fromkeys(kinds(pod for pod in report.triggered if id(pod) not in known))
     grown = [one.group for one in report.expansions if one.added > planned[one.group]]
-    yield from ((ref, kind) for ref in grown for kind in others)
+    if not grown:
+        return
+    known = {id(pod) for node in report.nodes for pod in node.pods}
+    others = [pod for pod in report.triggered if id(pod) not in known]
+    kinds_of_others = dict.fromkeys(kind for _, kind in map_alike(others, lambda pod: kind_of(snapshot.class_of(pod))))
+    yield from ((ref, kind) for ref in grown for kind in kinds_of_others)
 
 
 def find_bought(context: ScaleUpContext, by_class: ByClass) -> Bought | None:

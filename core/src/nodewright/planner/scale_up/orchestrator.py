@@ -149,16 +149,22 @@ class ScaleUp:
     def _plan_mix(self, mix: PlannedMix) -> tuple[list[IncreaseSize], ScaleUpReport]:
         """Plan the mix, and nodes of one more group for pods that the mix does not take."""
         context = self._context
-        snapshot = context.snapshot.fork()
-        planned = set(map(id, place_planned(snapshot, mix.nodes, context.templates)))
-        in_mix = planned.union(map(id, mix.later))
         pods = [pod for group in self._groups for pod in group.pods]
-        fitting, rest = take_fitting(snapshot, [pod for pod in pods if id(pod) not in in_mix])
+        planned = {id(pod) for node in mix.nodes for pod in node.pods}
+        in_mix = planned.union(map(id, mix.later)) if mix.later else planned
+        others = [pod for pod in pods if id(pod) not in in_mix] if len(in_mix) < len(pods) else []
+        snapshot = context.snapshot
+        if others:
+            snapshot = mix.snapshot or snapshot.fork()
+            if mix.snapshot is None:
+                place_planned(snapshot, mix.nodes, context.templates)
+        fitting, rest = take_fitting(snapshot, others) if others else ([], [])
         first = ScaleUpReport(
             result=ScaleUpResult.SUCCESSFUL,
             expansions=mix.expansions,
             options=_mixed_options(mix),
-            triggered=(*(pod for pod in pods if id(pod) in planned), *fitting),
+            triggered=tuple(pods if len(planned) == len(pods) else (pod for pod in pods if id(pod) in planned))
+            + tuple(fitting),
             awaiting=mix.later,
             skipped=self._skipped,
             warnings=self._warnings(),
@@ -348,8 +354,10 @@ def increases_of(report: ScaleUpReport) -> list[IncreaseSize]:
     by_group: dict[GroupRef, list[Pod]] = {}
     for node in report.nodes:
         by_group.setdefault(node.group, []).extend(node.pods)
-    planned = {id(pod) for pods in by_group.values() for pod in pods}
-    others = [pod for pod in report.triggered if id(pod) not in planned]
+    others: Sequence[Pod] = report.triggered
+    if by_group:
+        planned = {id(pod) for pods in by_group.values() for pod in pods}
+        others = [pod for pod in others if id(pod) not in planned] if len(planned) < len(others) else ()
     found = []
     for expansion in report.expansions:
         found += increases([expansion], [*by_group.get(expansion.group, ()), *others])

@@ -12,13 +12,11 @@ from msgspec.structs import replace as changed
 from nodewright.clusterstate.memory import PlannedPods, PlannedPodsByGroup
 from nodewright.model.group import GroupRef
 from nodewright.model.plan import ScaleUpReport
-from nodewright.model.pod import Pod
 from nodewright.planner.registration_deadline import last_registered
 from nodewright.planner.scale_up.context import ScaleUpContext
 from nodewright.planner.scale_up.pending_pods import ByClass
 from nodewright.planner.scale_up.templates import runs_only_daemons
-from nodewright.snapshot.pod_class import kind_of, map_alike
-from nodewright.snapshot.snapshot import Snapshot
+from nodewright.snapshot.pod_class import kind_of
 
 # What a group's machines are for is remembered so long after the last of them has come (seconds): kube-scheduler needs a
 # moment to bind their pods.
@@ -31,12 +29,12 @@ def note_planned(
     held: PlannedPodsByGroup, reports: Iterable[ScaleUpReport], context: ScaleUpContext
 ) -> PlannedPodsByGroup:
     """Return what machines under way are for, with those that a plan adds."""
-    now, snapshot = context.state.now, context.snapshot
+    now = context.state.now
     found = {ref: list(planned) for ref, planned in held.items() if _is_awaited(context, ref, planned)}
     for report in reports:
-        patterns = Counter((node.group, _pattern(snapshot, node.pods)) for node in report.nodes)
-        for (ref, pods), copies in patterns.items():
-            found.setdefault(ref, []).append(PlannedPods(asked=now, copies=copies, pods=dict(pods)))
+        patterns = Counter((node.group, node.kinds) for node in report.nodes)
+        for (ref, kinds), copies in patterns.items():
+            found.setdefault(ref, []).append(PlannedPods(asked=now, copies=copies, pods=dict(kinds)))
     return {ref: tuple(planned[-_MOST_PATTERNS:]) for ref, planned in found.items()}
 
 
@@ -72,11 +70,6 @@ def _rank(planned: PlannedPods, waiting: Mapping[str, int]) -> tuple[bool, int]:
     """Return whether all pods of a machine still wait, and how many."""
     still = sum(min(count, waiting[kind]) for kind, count in planned.pods.items())
     return still == sum(planned.pods.values()), still
-
-
-def _pattern(snapshot: Snapshot, pods: Sequence[Pod]) -> tuple[tuple[str, int], ...]:
-    kinds = Counter(kind for _, kind in map_alike(pods, lambda pod: kind_of(snapshot.class_of(pod))))
-    return tuple(sorted(kinds.items()))
 
 
 def _is_awaited(context: ScaleUpContext, ref: GroupRef, planned: Sequence[PlannedPods]) -> bool:
