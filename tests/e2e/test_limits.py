@@ -18,8 +18,8 @@ from nodewright.adapters.kube.connection import connect
 from nodewright.expander.priority import CONFIG_MAP
 from nodewright.model.capacity_quota import QUOTA_VALID, CapacityQuota
 from nodewright.model.provisioning_request import PROVISIONED
+from nodewright.planner.limits import read_quotas, with_status
 from nodewright.planner.provisioning_requests.state import ProvisioningRequestState
-from nodewright.planner.scale_up.limits import read_quotas, with_status
 from nodewright.snapshot.observation import Observation
 from nodewright.testkit.world import World, settings_with
 

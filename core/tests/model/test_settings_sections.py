@@ -12,7 +12,7 @@ ROOMS = ("cli", "testkit", "engine", "model/settings")
 FILES = {
     "clusterstate/fold.py": "the fold",
     "planner/make_plan.py": "the entry point of planning",
-    "planner/scale_up/context.py": "what the entry point hands to all steps of a plan",
+    "planner/context.py": "what the entry point hands to all steps of a plan",
     "planner/cost.py": "the entry point that bounds what the cluster costs",
     "planner/explain/node.py": "the entry point that explains a node of a plan",
     "validate/actions.py": "an entry point of the check",

@@ -20,7 +20,7 @@ from nodewright.model.settings import Settings
 from nodewright.planner.growth import YOUNG_SECONDS
 from nodewright.planner.registration_deadline import registration_deadlines, startup_deadlines
 from nodewright.planner.scale_up.pending_pods import DELAY_ANNOTATION
-from nodewright.planner.scale_up.silent_groups import silence_deadlines
+from nodewright.planner.silent_groups import silence_deadlines
 
 # A deadline has passed when the time is greater: so many seconds later it is, however clocks round.
 _AFTER = 0.01

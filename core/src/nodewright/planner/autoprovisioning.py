@@ -33,7 +33,7 @@ from nodewright.model.plan import PlannedAction
 from nodewright.model.pod import NodeSelectorTerm, PodSpec, Toleration
 from nodewright.model.quantity import ZERO
 from nodewright.model.settings import default_options
-from nodewright.planner.scale_up.context import ScaleUpContext
+from nodewright.planner.context import PlanningContext
 from nodewright.planner.scale_up.templates import make_templates
 from nodewright.snapshot.observation import GroupSeen, ProviderSeen
 
@@ -64,7 +64,7 @@ class GroupRequirements:
     has_device: bool = False
 
 
-def offer_groups(context: ScaleUpContext, specs: Iterable[PodSpec], random: Random) -> ScaleUpContext:
+def offer_groups(context: PlanningContext, specs: Iterable[PodSpec], random: Random) -> PlanningContext:
     """Return the context with every group that providers could make for such pods, if autoprovisioning is on."""
     makers = _makers(context)
     if not makers:
@@ -94,7 +94,7 @@ def offer_groups(context: ScaleUpContext, specs: Iterable[PodSpec], random: Rand
     return _with_groups(context, states, {ref: spec for ref, (spec, _) in found.items()})
 
 
-def _makers(context: ScaleUpContext) -> list[ProviderSeen]:
+def _makers(context: PlanningContext) -> list[ProviderSeen]:
     """Return the providers that can make groups now."""
     if not context.settings.autoprovisioning.node_autoprovisioning_enabled:
         return []
@@ -158,8 +158,8 @@ def _backoff(ref: GroupRef, kind: MachineType, state: ClusterState) -> Backoff |
 
 
 def _with_groups(
-    context: ScaleUpContext, states: dict[GroupRef, GroupState], specs: dict[GroupRef, NewNodeGroup]
-) -> ScaleUpContext:
+    context: PlanningContext, states: dict[GroupRef, GroupState], specs: dict[GroupRef, NewNodeGroup]
+) -> PlanningContext:
     state, seen = context.state, context.state.observation
     templates = make_templates(replace(state, groups=states), context.settings.templates)
     listed = {**seen.groups, **{ref: group.seen for ref, group in states.items()}}
@@ -215,7 +215,7 @@ def _requests_any(spec: PodSpec, devices: Collection[str]) -> bool:
     )
 
 
-def with_creations(actions: Sequence[PlannedAction], context: ScaleUpContext) -> Iterator[PlannedAction]:
+def with_creations(actions: Sequence[PlannedAction], context: PlanningContext) -> Iterator[PlannedAction]:
     """Yield the actions, with a CreateNodeGroup before the first increase of each group that does not exist."""
     made: set[GroupRef] = set()
     for action in actions:
@@ -226,7 +226,7 @@ def with_creations(actions: Sequence[PlannedAction], context: ScaleUpContext) ->
         yield action
 
 
-def delete_empty_groups(context: ScaleUpContext, busy: Collection[GroupRef]) -> list[DeleteNodeGroup]:
+def delete_empty_groups(context: PlanningContext, busy: Collection[GroupRef]) -> list[DeleteNodeGroup]:
     """Return deletions of groups that were made on demand and have been empty for as long as a node must be unneeded.
 
     Groups in ``busy`` are written to in this loop already and stay.

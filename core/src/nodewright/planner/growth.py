@@ -13,6 +13,7 @@ from nodewright.model.plan import Expansion, ScaleUpReport
 from nodewright.model.pod import Pod
 from nodewright.model.reason import ScaleUpResult
 from nodewright.model.settings import TemplateSettings
+from nodewright.planner.context import PlanningContext, deadline
 from nodewright.planner.provisioning_requests.arbitration import find_due, serve
 from nodewright.planner.provisioning_requests.ca import ChosenRequest, examine
 from nodewright.planner.provisioning_requests.classes import Mode
@@ -23,10 +24,10 @@ from nodewright.planner.provisioning_requests.state import (
     RequestChanges,
     join_changes,
 )
-from nodewright.planner.scale_up.context import ScaleUpContext, deadline, grown
 from nodewright.planner.scale_up.options import skip_reason
 from nodewright.planner.scale_up.orchestrator import ScaleUp, increases
 from nodewright.planner.scale_up.pending_pods import split_young
+from nodewright.planner.scale_up.planned_nodes import grown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,19 +40,19 @@ class Growth:
     ``unplaced``. ``is_over``: no pod or request still waits for its turn. ``changes``: what was decided about requests.
     """
 
-    context: ScaleUpContext
+    context: PlanningContext
     actions: list[IncreaseSize] = field(default_factory=list)
     reports: list[ScaleUpReport] = field(default_factory=lambda: [ScaleUpReport()])
     is_put_off: bool = False
     held: tuple[Pod, ...] = ()
     finds_room: bool = False
-    bought: ScaleUpContext | None = None
+    bought: PlanningContext | None = None
     unplaced: Sequence[ScaleUpReport] = ()
     is_over: bool = True
     changes: RequestChanges = NO_CHANGES
 
 
-def context_after(growth: Growth) -> ScaleUpContext | None:
+def context_after(growth: Growth) -> PlanningContext | None:
     """Return a context of its own with all growth in it; None if that is unknown or a pod still waits for its turn."""
     waits = any(report.awaiting or report.partial for report in growth.reports)
     if waits or growth.is_put_off or not growth.is_over:
@@ -61,7 +62,7 @@ def context_after(growth: Growth) -> ScaleUpContext | None:
     return after if is_told else None
 
 
-def grow(context: ScaleUpContext, pods: Sequence[Pod], random: Random, *, may_wait: bool = True) -> Growth:
+def grow(context: PlanningContext, pods: Sequence[Pod], random: Random, *, may_wait: bool = True) -> Growth:
     """Plan growth for pods that fit nowhere; without ``may_wait`` also if there is a reason to wait.
 
     There is one expansion, or with --salvo-scale-up as many as help remaining pods while there is time.
@@ -75,7 +76,7 @@ def grow(context: ScaleUpContext, pods: Sequence[Pod], random: Random, *, may_wa
     settings = context.settings.scale_up
     is_over = deadline(context.state.elapsed, settings.salvo_scale_up_budget)
     actions, reports = list[IncreaseSize](), list[ScaleUpReport]()
-    current: ScaleUpContext | None = context
+    current: PlanningContext | None = context
     while current is not None and pods:
         more, report = ScaleUp(current, pods, random).plan()
         actions += more
@@ -93,7 +94,7 @@ def grow(context: ScaleUpContext, pods: Sequence[Pod], random: Random, *, may_wa
 
 
 def grow_fairly(
-    context: ScaleUpContext, pods: Sequence[Pod], requests: ProvisioningRequestState, random: Random
+    context: PlanningContext, pods: Sequence[Pod], requests: ProvisioningRequestState, random: Random
 ) -> Growth:
     """Plan growth for pods and for requests, each beside what the others get.
 
@@ -133,7 +134,7 @@ def grow_fairly(
     )
 
 
-def _with_growth(context: ScaleUpContext, reports: Iterable[ScaleUpReport]) -> tuple[ScaleUpContext, bool]:
+def _with_growth(context: PlanningContext, reports: Iterable[ScaleUpReport]) -> tuple[PlanningContext, bool]:
     """Return the context after growth for pods, and True; without a growth whose pods cannot be placed, and False."""
     is_told = True
     for report in reports:
@@ -144,7 +145,7 @@ def _with_growth(context: ScaleUpContext, reports: Iterable[ScaleUpReport]) -> t
 
 
 def grow_as_ca(
-    context: ScaleUpContext,
+    context: PlanningContext,
     pods: Sequence[Pod],
     chosen: ChosenRequest | None,
     requests: ProvisioningRequestState,
@@ -187,7 +188,7 @@ YOUNG_SECONDS = 2.0
 _YOUNG_GPU_SECONDS = 30.0
 
 
-def reason_to_wait(context: ScaleUpContext, pods: Sequence[Pod]) -> ScaleUpResult | None:
+def reason_to_wait(context: PlanningContext, pods: Sequence[Pod]) -> ScaleUpResult | None:
     """Return why no growth is planned for these pods now; None if it is."""
     if _is_full(context):
         return ScaleUpResult.NODE_LIMIT
@@ -205,7 +206,7 @@ def count_ready_nodes(state: ClusterState, settings: TemplateSettings) -> int:
     return sum(is_ready(node, settings) and not accelerators.are_missing(node) for node in nodes)
 
 
-def _is_full(context: ScaleUpContext) -> bool:
+def _is_full(context: PlanningContext) -> bool:
     """Return whether the cluster has --max-nodes-total nodes.
 
     CA counts ready nodes; nodewright counts upcoming ones too.
@@ -218,14 +219,14 @@ def _is_full(context: ScaleUpContext) -> bool:
     return left <= 0
 
 
-def _are_all_new(context: ScaleUpContext, pods: Sequence[Pod]) -> bool:
+def _are_all_new(context: PlanningContext, pods: Sequence[Pod]) -> bool:
     """Return whether all pods are so new that CA waits for more; it waits longer for pods that need accelerators."""
     now = context.state.now
     dear = [pod for pod in pods if _wants_accelerator(context, pod)]
     return _oldest(pods) + YOUNG_SECONDS > now or (bool(dear) and _oldest(dear) + _YOUNG_GPU_SECONDS > now)
 
 
-def _wants_accelerator(context: ScaleUpContext, pod: Pod) -> bool:
+def _wants_accelerator(context: PlanningContext, pod: Pod) -> bool:
     return any(name in context.snapshot.class_of(pod).requests for name in context.accelerators.resources)
 
 
@@ -233,7 +234,7 @@ def _oldest(pods: Sequence[Pod]) -> float:
     return min(pod.created for pod in pods)
 
 
-def plan_min_sizes(context: ScaleUpContext, grown: Mapping[GroupRef, int]) -> tuple[list[IncreaseSize], ScaleUpReport]:
+def plan_min_sizes(context: PlanningContext, grown: Mapping[GroupRef, int]) -> tuple[list[IncreaseSize], ScaleUpReport]:
     """Plan an increase for every group below its minimum size that may grow, within the cluster's limits.
 
     ``grown``: the targets of groups that already grow in this loop.
@@ -262,7 +263,7 @@ def plan_min_sizes(context: ScaleUpContext, grown: Mapping[GroupRef, int]) -> tu
     return increases(expansions), ScaleUpReport(result=result, expansions=tuple(expansions), skipped=skipped)
 
 
-def _cap(context: ScaleUpContext, wanted: int, target: int, left: int | None) -> int:
+def _cap(context: PlanningContext, wanted: int, target: int, left: int | None) -> int:
     """Return how many nodes --max-nodes-total leaves. CA compares the limit with the group's own size."""
     if left is None:
         return wanted

@@ -19,7 +19,9 @@ from nodewright.model.settings import CorrectionSettings, Settings, SizeCorrecti
 from nodewright.planner.autoprovisioning import delete_empty_groups, offer_groups, with_creations
 from nodewright.planner.capacity_buffers.controller import CapacityBufferState
 from nodewright.planner.capacity_buffers.fill import fill_buffers
+from nodewright.planner.context import PlanningContext
 from nodewright.planner.growth import Growth, count_ready_nodes, grow, grow_as_ca, grow_fairly, plan_min_sizes
+from nodewright.planner.limits import NodeQuota, Quota, ReadQuota, read_quotas, with_status
 from nodewright.planner.provisioning_requests.ca import choose_request, reserve_room
 from nodewright.planner.provisioning_requests.expiry import expire_requests
 from nodewright.planner.provisioning_requests.pods import split_consumers
@@ -35,7 +37,6 @@ from nodewright.planner.rules.ca import correct_as_ca
 from nodewright.planner.rules.corrections import Corrections
 from nodewright.planner.rules.nodewright import correct_as_seed, correct_promptly
 from nodewright.planner.scale_down import forget_unneeded, plan_scale_down
-from nodewright.planner.scale_up.context import ScaleUpContext
 from nodewright.planner.scale_up.hedging import (
     UncertainPlacements,
     find_uncertain_placements,
@@ -43,7 +44,6 @@ from nodewright.planner.scale_up.hedging import (
     with_hedges,
     withdraw_surplus,
 )
-from nodewright.planner.scale_up.limits import NodeQuota, Quota, ReadQuota, read_quotas, with_status
 from nodewright.planner.scale_up.misfits import evaluate_purchases, find_bought, note_purchases
 from nodewright.planner.scale_up.pending_pods import (
     Hints,
@@ -56,9 +56,9 @@ from nodewright.planner.scale_up.pending_pods import (
     take_fitting_classes,
     unhelped_namespaces,
 )
-from nodewright.planner.scale_up.planned_places import note_planned
-from nodewright.planner.scale_up.silent_groups import find_silent
+from nodewright.planner.scale_up.planned_nodes import note_planned
 from nodewright.planner.scale_up.templates import add_upcoming, make_templates
+from nodewright.planner.silent_groups import find_silent
 from nodewright.snapshot.observation import GroupSeen
 
 ALL_NEW = "all pods that wait are very new, and more may come"
@@ -124,7 +124,7 @@ class _Growing(_Draft):
     of ``uncertain`` rely on machines that may not come. ``hints``: where pods were placed (None: scale-down is off).
     """
 
-    context: ScaleUpContext
+    context: PlanningContext
     random: Random
     growth: Growth
     hints: Hints | None
@@ -160,7 +160,7 @@ def make_plan(state: ClusterState, settings: Settings, random: Random) -> tuple[
     return draft.end((*with_creations(draft.actions, draft.context), *emptied))
 
 
-def find_growth_context(state: ClusterState, settings: Settings, random: Random) -> ScaleUpContext | None:
+def find_growth_context(state: ClusterState, settings: Settings, random: Random) -> PlanningContext | None:
     """Return the context in which growth for pending pods is planned, for explanations; None if none is planned."""
     draft = _before_growth(state, settings, random)
     return draft.context if isinstance(draft, _Growing) else None
@@ -250,7 +250,7 @@ def _begin_growing(start: _Start, quotas: Sequence[NodeQuota], random: Random) -
     doubtful = sum(silence.machines for silence in silent.values())
     awaits = policy.awaits_corrections
     hints = Hints(before=state.memory.scale_down.pending_hints) if settings.scale_down.scale_down_enabled else None
-    context = ScaleUpContext(
+    context = PlanningContext(
         state=state,
         settings=settings,
         snapshot=snapshot,
@@ -407,7 +407,7 @@ def _gives_way(action: SizeWrite, policy: Policy) -> bool:
     return policy.growth_goes_before_deletion and isinstance(action, DeleteInstances) and not action.failure_ids
 
 
-def _drop_doomed(context: ScaleUpContext, actions: Iterable[SizeWrite]) -> None:
+def _drop_doomed(context: PlanningContext, actions: Iterable[SizeWrite]) -> None:
     """Remove nodes from the snapshot whose machines this plan deletes, so that they are not removed twice."""
     doomed = {i.lower() for action in actions if isinstance(action, DeleteInstances) for i in action.instance_ids}
     for group in context.state.groups.values() if doomed else ():
@@ -417,7 +417,7 @@ def _drop_doomed(context: ScaleUpContext, actions: Iterable[SizeWrite]) -> None:
                 context.snapshot.remove_node(row)
 
 
-def _after_finding(context: ScaleUpContext) -> ScaleUpContext:
+def _after_finding(context: PlanningContext) -> PlanningContext:
     """Return the context with the time at which existing room was given to a request: scale-down waits after it."""
     memory = context.state.memory
     memory = replace(memory, scale_down=replace(memory.scale_down, room_found_at=context.state.now))

@@ -10,8 +10,8 @@ from nodewright.model.node import Node
 from nodewright.model.plan import Plan, ScaleDownReport
 from nodewright.model.removal import NodeRemoval, RemovalReason, RemovalStage, Removing
 from nodewright.model.settings import Settings
-from nodewright.planner.scale_up.context import ScaleUpContext
-from nodewright.planner.scale_up.limits import Quota
+from nodewright.planner.context import PlanningContext
+from nodewright.planner.limits import Quota
 from nodewright.testkit.world import World, ref, settings_with
 
 MINUTE = 60.0
@@ -53,11 +53,11 @@ class Loops:
         self.world.removing[node] = Removing(removal=removal, stage=RemovalStage.TAINTED, started=self.world.now)
 
 
-def context_of(state: ClusterState, settings: Settings | None = None) -> ScaleUpContext:
+def context_of(state: ClusterState, settings: Settings | None = None) -> PlanningContext:
     """The cluster as it is, to plan removals in."""
     snapshot, devices = state.observation.snapshot, DeviceCounter(state.observation)
     quota = Quota(snapshot, ResourceLimits(), devices)
-    return ScaleUpContext(state=state, settings=settings or Settings(), snapshot=snapshot, templates={}, quota=quota)
+    return PlanningContext(state=state, settings=settings or Settings(), snapshot=snapshot, templates={}, quota=quota)
 
 
 def gone(report: ScaleDownReport) -> list[str]:

@@ -35,7 +35,7 @@ from nodewright.model.pod import Pod
 from nodewright.model.reason import Rejection, SkipReason, Unremovable
 from nodewright.model.settings import Settings
 from nodewright.planner.explain import buffers_planned, requests_planned
-from nodewright.planner.scale_up.limits import read_quotas
+from nodewright.planner.limits import read_quotas
 from nodewright.snapshot.observation import GroupSeen
 
 _GOES, _UNNEEDED, _STAYS = "goes now", "unneeded", "stays"

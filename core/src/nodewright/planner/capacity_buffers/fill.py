@@ -8,8 +8,8 @@ from nodewright.model.plan import ScaleUpReport
 from nodewright.model.pod import Pod
 from nodewright.planner.capacity_buffers.controller import CapacityBufferState
 from nodewright.planner.growth import Growth, context_after, grow
-from nodewright.planner.scale_up.context import fill_machines
 from nodewright.planner.scale_up.pending_pods import Hints, hint_key, take_fitting
+from nodewright.planner.scale_up.planned_nodes import fill_machines
 
 _NOT_YET = "pods or requests that wait for machines come first"
 _CUT = "the groups that would help may not grow by enough now"

@@ -9,9 +9,9 @@ from nodewright.model.action import DecreaseTargetSize, DeleteInstances, Increas
 from nodewright.model.group import GroupRef
 from nodewright.model.plan import Plan, ScaleUpReport
 from nodewright.model.pod import Pod
+from nodewright.planner.context import PlanningContext
 from nodewright.planner.cost import HourlyCost, Offer, find_bound, hourly_cost
 from nodewright.planner.scale_up.balancing import find_similar
-from nodewright.planner.scale_up.context import ScaleUpContext
 from nodewright.planner.scale_up.node_group_fit import NodeGroupFit
 from nodewright.planner.scale_up.options import most_nodes, paid_nodes
 from nodewright.snapshot.observation import paid_machines
@@ -53,7 +53,7 @@ class GrowthCost:
 
 
 def find_growth_cost(
-    state: ClusterState, context: ScaleUpContext | None, plan: Plan, reports: Sequence[ScaleUpReport]
+    state: ClusterState, context: PlanningContext | None, plan: Plan, reports: Sequence[ScaleUpReport]
 ) -> GrowthCost:
     """Return what the ``reports`` of growth for pods cost. ``context``: what they were planned in; None: nothing was."""
     groups = (context.state if context is not None else state).groups
@@ -94,11 +94,11 @@ def _sizes_after(sizes: dict[GroupRef, int], plan: Plan) -> dict[GroupRef, int]:
     return found
 
 
-def _may_grow(context: ScaleUpContext, report: ScaleUpReport) -> list[GroupRef]:
+def _may_grow(context: PlanningContext, report: ScaleUpReport) -> list[GroupRef]:
     return [ref for ref in context.templates if ref not in report.skipped]
 
 
-def _bound(context: ScaleUpContext, pods: Iterable[Pod], report: ScaleUpReport) -> float | None:
+def _bound(context: PlanningContext, pods: Iterable[Pod], report: ScaleUpReport) -> float | None:
     seen = {ref: group.seen for ref, group in context.state.groups.items()}
     reservations = {one.reserved.name: one.reserved for one in seen.values() if one.reserved is not None}
     may_grow = _may_grow(context, report)
@@ -112,7 +112,7 @@ def _bound(context: ScaleUpContext, pods: Iterable[Pod], report: ScaleUpReport) 
     return find_bound(context.snapshot, offer, {pod_class: len(alike) for pod_class, alike in classes.items()})
 
 
-def _cheapest_single(context: ScaleUpContext, pods: Sequence[Pod], report: ScaleUpReport) -> SingleGroup | None:
+def _cheapest_single(context: PlanningContext, pods: Sequence[Pod], report: ScaleUpReport) -> SingleGroup | None:
     groups, found = group_pods(pods, context.snapshot), list[SingleGroup]()
     fit = NodeGroupFit(context.snapshot, context.templates, context.barred)
     for ref in _may_grow(context, report):

@@ -20,12 +20,13 @@ from nodewright.model.provisioning_request import (
     UNDER_WAY,
     ProvisioningRequest,
 )
+from nodewright.planner.context import PlanningContext
 from nodewright.planner.provisioning_requests.atomic import AtomicScaleUp, as_whole
 from nodewright.planner.provisioning_requests.classes import ClassNodeLimit, ClassUsage, Mode
 from nodewright.planner.provisioning_requests.pods import find_problem, make_pods_or_fail
 from nodewright.planner.provisioning_requests.state import ProvisioningRequestState, RequestChanges, join_changes
-from nodewright.planner.scale_up.context import ScaleUpContext, grow_in_place
 from nodewright.planner.scale_up.pending_pods import split_young, take_fitting
+from nodewright.planner.scale_up.planned_nodes import grow_in_place
 from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.snapshot import Snapshot
 
@@ -252,7 +253,7 @@ class Served:
     ``finds_room``: some request needs no new node.
     """
 
-    context: ScaleUpContext
+    context: PlanningContext
     changes: RequestChanges
     actions: Sequence[IncreaseSize] = ()
     reports: Sequence[ScaleUpReport] = ()
@@ -260,7 +261,7 @@ class Served:
     finds_room: bool = False
 
 
-def serve(context: ScaleUpContext, requests: ProvisioningRequestState, random: Random, mode: Mode) -> Served:
+def serve(context: PlanningContext, requests: ProvisioningRequestState, random: Random, mode: Mode) -> Served:
     """Look for capacity for each due request of the mode, in turn.
 
     CHECK places pods in the snapshot of ``context`` itself, ATOMIC in a fork of it.
@@ -273,7 +274,9 @@ def serve(context: ScaleUpContext, requests: ProvisioningRequestState, random: R
 class _RequestServer:
     """Serves the due requests of one mode."""
 
-    def __init__(self, context: ScaleUpContext, requests: ProvisioningRequestState, random: Random, mode: Mode) -> None:
+    def __init__(
+        self, context: PlanningContext, requests: ProvisioningRequestState, random: Random, mode: Mode
+    ) -> None:
         self._context, self._requests, self._random, self._mode = context, requests, random, mode
         self._step = Examination(requests)
         self._actions: list[IncreaseSize] = []

@@ -16,11 +16,11 @@ from nodewright.model.plan import Expansion, ScaleUpReport
 from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import ProvisioningRequest
 from nodewright.model.reason import Rejection, ScaleUpResult
+from nodewright.planner.context import PlanningContext
+from nodewright.planner.limits import CLUSTER_WIDE, Exceeded
 from nodewright.planner.provisioning_requests.classes import ClassNodeLimit
 from nodewright.planner.scale_up.balancing import balance_over, find_similar
-from nodewright.planner.scale_up.context import ScaleUpContext
 from nodewright.planner.scale_up.failover import Probation
-from nodewright.planner.scale_up.limits import CLUSTER_WIDE, Exceeded
 from nodewright.planner.scale_up.options import make_option
 from nodewright.planner.scale_up.orchestrator import ScaleUp, increases
 
@@ -69,7 +69,7 @@ class AtomicScaleUp(AllOrNothingScaleUp):
     """
 
     def __init__(
-        self, context: ScaleUpContext, pods: Sequence[Pod], random: Random, limit: ClassNodeLimit | None
+        self, context: PlanningContext, pods: Sequence[Pod], random: Random, limit: ClassNodeLimit | None
     ) -> None:
         super().__init__(context, pods, random)
         self.refusals: Mapping[GroupRef, str] = {}

@@ -9,6 +9,7 @@ from nodewright.model.plan import ScaleUpReport, StatusWrite
 from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import FAILED, PROVISIONED, ProvisioningRequest, Retry
 from nodewright.model.reason import ScaleUpResult
+from nodewright.planner.context import PlanningContext
 from nodewright.planner.provisioning_requests.arbitration import FOUND
 from nodewright.planner.provisioning_requests.atomic import AllOrNothingScaleUp, as_whole
 from nodewright.planner.provisioning_requests.classes import Mode
@@ -25,7 +26,6 @@ from nodewright.planner.provisioning_requests.state import (
     RequestChanges,
     join_changes,
 )
-from nodewright.planner.scale_up.context import ScaleUpContext
 from nodewright.planner.scale_up.pending_pods import take_fitting
 from nodewright.snapshot.snapshot import Snapshot
 
@@ -74,7 +74,7 @@ def choose_request(requests: ProvisioningRequestState) -> tuple[ChosenRequest | 
 
 
 def examine(
-    context: ScaleUpContext, chosen: ChosenRequest, requests: ProvisioningRequestState, random: Random
+    context: PlanningContext, chosen: ChosenRequest, requests: ProvisioningRequestState, random: Random
 ) -> ExaminedRequests:
     """Look for the capacity of the chosen request, and in a batch of others like it."""
     if requests.mode(chosen.request) == Mode.ATOMIC:
@@ -193,7 +193,7 @@ def _result(request: ProvisioningRequest, requests: ProvisioningRequestState, *,
 
 
 def _provision(
-    context: ScaleUpContext, chosen: ChosenRequest, requests: ProvisioningRequestState, random: Random
+    context: PlanningContext, chosen: ChosenRequest, requests: ProvisioningRequestState, random: Random
 ) -> ExaminedRequests:
     """Add the nodes that are missing for all pods, all of them or none."""
     request, examined = chosen.request, RequestChanges(examined=True)

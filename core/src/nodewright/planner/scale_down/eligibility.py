@@ -23,12 +23,12 @@ from nodewright.model.node import TO_BE_DELETED_TAINT
 from nodewright.model.pod import SAFE_TO_EVICT_ANNOTATION
 from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.model.settings import ScaleDownSettings
+from nodewright.planner.context import PlanningContext
 from nodewright.planner.scale_down.drainability import DrainabilityCache, DrainabilityRules, evaluate_subset
 from nodewright.planner.scale_down.pod_index import PodKind, find_kinds, find_pod_subsets
 from nodewright.planner.scale_down.unneeded import tainted_at
 from nodewright.planner.scale_down.utilization import Measure, Utilizations, utilizations
 from nodewright.planner.scale_up.balancing import is_similar
-from nodewright.planner.scale_up.context import ScaleUpContext
 from nodewright.snapshot.column import Ids, Mask
 from nodewright.snapshot.node_pods import find_node_pods
 from nodewright.snapshot.node_table import NodeTable
@@ -133,7 +133,7 @@ class Eligibility:
     unremovable: Mapping[str, Unremovable] = field(default_factory=dict)
 
 
-def find_eligible(context: ScaleUpContext, candidates: Sequence[str]) -> Eligibility:
+def find_eligible(context: PlanningContext, candidates: Sequence[str]) -> Eligibility:
     """Check candidates (names of nodes) by what is in the snapshot, and by their group's options.
 
     A node that could not be removed is skipped as long as ``memory.scale_down.rechecks`` says.
@@ -150,7 +150,7 @@ def find_eligible(context: ScaleUpContext, candidates: Sequence[str]) -> Eligibi
 class _EligibilityCheck:
     """The candidates of one loop, and the reasons found so far."""
 
-    def __init__(self, context: ScaleUpContext, names: Sequence[str], rows: Ids) -> None:
+    def __init__(self, context: PlanningContext, names: Sequence[str], rows: Ids) -> None:
         self._snapshot, self._names, self._rows = context.snapshot, names, rows
         self._state, self._settings = context.state, context.settings
         self._accelerators = Accelerators.of(context.state.observation.providers.values())
@@ -314,7 +314,7 @@ def _disabled(table: NodeTable, window: slice) -> Mask:
 class SimilarGroupBalance:
     """Orders candidates so that the largest of similar groups loses nodes first (``--balance-scale-down``)."""
 
-    def __init__(self, context: ScaleUpContext, refs: Iterable[GroupRef]) -> None:
+    def __init__(self, context: PlanningContext, refs: Iterable[GroupRef]) -> None:
         self._state = context.state
         self._kinds: dict[GroupRef, GroupRef] = {}
         for ref in dict.fromkeys(refs):
@@ -345,11 +345,11 @@ class SimilarGroupBalance:
         return {ref: max(0, (self._state.groups[ref].seen.target or 0) - leaving[ref]) for ref in self._kinds}
 
 
-def _are_alike(context: ScaleUpContext, one: GroupRef, other: GroupRef) -> bool:
+def _are_alike(context: PlanningContext, one: GroupRef, other: GroupRef) -> bool:
     return one in context.templates and other in context.templates and is_similar(context, one, other)
 
 
-def sort_candidates(names: Sequence[str], context: ScaleUpContext, balance: SimilarGroupBalance | None) -> list[str]:
+def sort_candidates(names: Sequence[str], context: PlanningContext, balance: SimilarGroupBalance | None) -> list[str]:
     """Sort candidates: empty nodes first, then those that were unneeded before; ties in the order given, or balanced."""
     snapshot = context.snapshot
     verdicts = DrainabilityCache(

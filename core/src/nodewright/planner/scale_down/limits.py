@@ -15,7 +15,7 @@ from nodewright.model.policy import Policy
 from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.model.removal import NodeRemoval, Removing
 from nodewright.model.settings import ScaleDownSettings
-from nodewright.planner.scale_up.limits import CountsDevices, amount_of, totals
+from nodewright.planner.limits import CountsDevices, amount_of, totals
 from nodewright.snapshot.snapshot import Snapshot
 
 

@@ -19,12 +19,12 @@ from nodewright.model.policy import Policy
 from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.model.settings import DrainSettings
 from nodewright.planner.capacity_buffers.pods import is_virtual
+from nodewright.planner.context import PlanningContext
 from nodewright.planner.scale_down.drainability import DrainabilityCache, DrainabilityRules, evaluate_subset
 from nodewright.planner.scale_down.limits import is_atomic
 from nodewright.planner.scale_down.pdb import DisruptionBudgets
 from nodewright.planner.scale_down.pod_index import PodSubset, is_being_replaced
 from nodewright.planner.scale_down.simulation import DrainSimulation, HintedNode
-from nodewright.planner.scale_up.context import ScaleUpContext
 from nodewright.snapshot.column import Mask
 from nodewright.snapshot.pod_places import PodPlaces
 from nodewright.snapshot.snapshot import Snapshot
@@ -77,7 +77,7 @@ class SimulatedRemovals:
 
 
 def simulate_removals(
-    context: ScaleUpContext, names: Sequence[str], hints: PodPlaces, is_over: IsOver
+    context: PlanningContext, names: Sequence[str], hints: PodPlaces, is_over: IsOver
 ) -> SimulatedRemovals:
     """Try to drain the named nodes in order; pods may go to all other nodes, to the nodes of ``hints`` first.
 
@@ -120,7 +120,7 @@ def destination_rows(snapshot: Snapshot, state: ClusterState) -> Mask:
     return found
 
 
-def update_interval(context: ScaleUpContext) -> float:
+def update_interval(context: PlanningContext) -> float:
     """Return the shortest interval between two loops so far, in seconds; before the second loop, the unneeded time.
 
     CA measures it. Outside profile "ca" it is the scan interval: loops that would change nothing are left out.
@@ -133,7 +133,7 @@ def update_interval(context: ScaleUpContext) -> float:
     return max(1e-9, min(memory.interval, latest))
 
 
-def most_removable(context: ScaleUpContext) -> int:
+def most_removable(context: PlanningContext) -> int:
     """Return after how many removable nodes of ordinary groups no more candidates are simulated.
 
     More could not be removed in time. Empty nodes count only under profile "ca".

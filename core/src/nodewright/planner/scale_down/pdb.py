@@ -90,7 +90,7 @@ class DisruptionBudgets:
         return known.matching(pod.metadata.labels) if known is not None else ()
 
 
-class _Namespace:
+class _NamespaceBudgets:
     """The budgets of one namespace: those with a plain label selector by that label, and the others."""
 
     def __init__(self) -> None:
@@ -116,11 +116,11 @@ class _Namespace:
         return found
 
 
-def _index(budgets: Sequence[PodDisruptionBudget]) -> dict[str, _Namespace]:
+def _index(budgets: Sequence[PodDisruptionBudget]) -> dict[str, _NamespaceBudgets]:
     """Return namespace → its budgets. A missing or invalid selector matches nothing."""
-    namespaces: dict[str, _Namespace] = {}
+    namespaces: dict[str, _NamespaceBudgets] = {}
     for number, budget in enumerate(budgets):
         parsed = parse_selector(budget.spec.selector) if budget.spec.selector is not None else None
         if parsed is not None:
-            namespaces.setdefault(budget.metadata.namespace, _Namespace()).add(number, parsed)
+            namespaces.setdefault(budget.metadata.namespace, _NamespaceBudgets()).add(number, parsed)
     return namespaces

@@ -15,6 +15,7 @@ from nodewright.model.plan import ScaleDownReport
 from nodewright.model.policy import Policy
 from nodewright.model.reason import ScaleDownResult, Unremovable, UnremovableCode
 from nodewright.model.settings import ScaleDownSettings
+from nodewright.planner.context import PlanningContext, deadline
 from nodewright.planner.scale_down.drainability import overdue_after
 from nodewright.planner.scale_down.eligibility import (
     Candidates,
@@ -32,7 +33,6 @@ from nodewright.planner.scale_down.unneeded import (
     restored_unneeded_since,
     tainted_at,
 )
-from nodewright.planner.scale_up.context import ScaleUpContext, deadline
 from nodewright.snapshot.pod_places import PodPlaces
 
 # A new engine assumes that everything last happened this many seconds before its start.
@@ -60,7 +60,7 @@ def forget_unneeded(state: ClusterState, settings: ScaleDownSettings) -> ScaleDo
 
 
 def plan_scale_down(
-    context: ScaleUpContext, targets: Mapping[GroupRef, int], grown: Iterable[GroupRef], wait: str
+    context: PlanningContext, targets: Mapping[GroupRef, int], grown: Iterable[GroupRef], wait: str
 ) -> tuple[ScaleDownReport, ScaleDownMemory]:
     """Find unneeded nodes and decide which are removed now; none while there is a reason to ``wait``.
 
@@ -94,7 +94,7 @@ def plan_scale_down(
     return replace(report, next_change=next_change(state, report, after, settings.scale_down)), after
 
 
-def _times_of_held_groups(since: Mapping[str, float], context: ScaleUpContext) -> dict[str, float]:
+def _times_of_held_groups(since: Mapping[str, float], context: PlanningContext) -> dict[str, float]:
     """Return the unneeded-since times of nodes in groups to which a former engine may still be writing.
 
     These nodes cannot be evaluated yet; their time runs on. That of a node that stopped being ready within its startup
@@ -106,7 +106,7 @@ def _times_of_held_groups(since: Mapping[str, float], context: ScaleUpContext) -
 
 
 def _report(
-    context: ScaleUpContext, analysis: CandidateAnalysis, after: ScaleDownMemory, wait: str
+    context: PlanningContext, analysis: CandidateAnalysis, after: ScaleDownMemory, wait: str
 ) -> tuple[ScaleDownReport, PodPlaces]:
     """Return what is done now, and the places of pods from the confirming simulation.
 
@@ -147,7 +147,7 @@ def _with_targets(state: ClusterState, targets: Mapping[GroupRef, int], policy: 
     return replace(state, groups=groups) if targets else state
 
 
-def _analyze_candidates(context: ScaleUpContext, names: Sequence[str]) -> CandidateAnalysis:
+def _analyze_candidates(context: PlanningContext, names: Sequence[str]) -> CandidateAnalysis:
     """Find candidates, measure their utilization, and simulate the removal of those with low utilization."""
     state, settings = context.state, context.settings
     candidates = find_candidates(state, names, settings.scale_down)
@@ -160,7 +160,7 @@ def _analyze_candidates(context: ScaleUpContext, names: Sequence[str]) -> Candid
     return CandidateAnalysis(candidates=candidates, eligible=eligible, balance=balance, found=found)
 
 
-def _simulate_again(context: ScaleUpContext, found: SimulatedRemovals) -> SimulateAgain:
+def _simulate_again(context: PlanningContext, found: SimulatedRemovals) -> SimulateAgain:
     """Return a function that simulates the removal of some nodes while all others stay.
 
     All its calls together have as much time as the first simulation had.
@@ -169,7 +169,7 @@ def _simulate_again(context: ScaleUpContext, found: SimulatedRemovals) -> Simula
     return lambda names: simulate_removals(context, names, found.hints, is_over)
 
 
-def _time_limit(context: ScaleUpContext) -> IsOver:
+def _time_limit(context: PlanningContext) -> IsOver:
     return deadline(context.state.elapsed, context.settings.scale_down.scale_down_simulation_timeout)
 
 
@@ -185,7 +185,7 @@ def _result(selection: RemovalSelection, analysis: CandidateAnalysis, waits: boo
     return ScaleDownResult.STARTED if selection.removals else ScaleDownResult.NO_NODE_DELETED
 
 
-def _rechecks(context: ScaleUpContext, found: SimulatedRemovals) -> Mapping[str, Recheck]:
+def _rechecks(context: PlanningContext, found: SimulatedRemovals) -> Mapping[str, Recheck]:
     """Return when nodes that a simulation found to be needed are simulated again, and why they are needed."""
     now, later = context.state.now, context.settings.scale_down.unremovable_node_recheck_timeout
     memory = context.state.memory.scale_down

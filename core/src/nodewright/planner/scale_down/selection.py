@@ -24,12 +24,12 @@ from nodewright.model.meta import OwnerReference
 from nodewright.model.node import Node
 from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.model.removal import NodeRemoval, RemovalReason
+from nodewright.planner.context import PlanningContext
 from nodewright.planner.scale_down.eligibility import SimilarGroupBalance
 from nodewright.planner.scale_down.limits import MinimumLimits, fit_into_budgets, keep_complete_groups
 from nodewright.planner.scale_down.node_removal import RemovableNode, SimulatedRemovals, destination_rows
 from nodewright.planner.scale_down.pod_index import PodSubset
 from nodewright.planner.scale_down.unneeded import is_ready_node, reason_not_old_enough
-from nodewright.planner.scale_up.context import ScaleUpContext
 from nodewright.predicates import feasible
 from nodewright.snapshot.column import Mask
 from nodewright.snapshot.pod_class import PodClass
@@ -80,7 +80,7 @@ class ConfirmedRemovals:
 
 
 def select_removals(
-    context: ScaleUpContext,
+    context: PlanningContext,
     found: SimulatedRemovals,
     since: Mapping[str, float],
     utilization: Mapping[str, float],
@@ -119,7 +119,7 @@ def select_removals(
 
 
 def _split_ready(
-    context: ScaleUpContext, found: Sequence[RemovableNode], since: Mapping[str, float]
+    context: PlanningContext, found: Sequence[RemovableNode], since: Mapping[str, float]
 ) -> tuple[list[str], dict[str, Unremovable]]:
     """Return the nodes that may go except for parallelism, and why the others stay."""
     minimum_limits = _minimum_limits(context)
@@ -134,7 +134,7 @@ def _split_ready(
 
 
 def _confirm(
-    context: ScaleUpContext, batches: Mapping[str, int], found: SimulatedRemovals, simulate: SimulateAgain
+    context: PlanningContext, batches: Mapping[str, int], found: SimulatedRemovals, simulate: SimulateAgain
 ) -> ConfirmedRemovals:
     """Return the removals that go, with the order and the places of their pods.
 
@@ -159,7 +159,7 @@ def _in_removal_order(found: Sequence[RemovableNode], balance: SimilarGroupBalan
     return [name for names in ranks for name in (balance.ordered(names) if balance is not None else names)]
 
 
-def _minimum_limits(context: ScaleUpContext) -> MinimumLimits:
+def _minimum_limits(context: PlanningContext) -> MinimumLimits:
     """Return the minimums.
 
     CA counts upcoming nodes and nodes on their way out, so that for a while less than the minimum may remain.
@@ -172,7 +172,7 @@ def _minimum_limits(context: ScaleUpContext) -> MinimumLimits:
 
 
 def _reason_to_stay(
-    context: ScaleUpContext, found: RemovableNode, since: float, minimum_limits: MinimumLimits
+    context: PlanningContext, found: RemovableNode, since: float, minimum_limits: MinimumLimits
 ) -> Unremovable | None:
     """Return why a removable node stays for now; a node that may go counts as removed."""
     state = context.state
@@ -265,7 +265,7 @@ def _reason(why: Unremovable) -> Unremovable:
     return changed(why, message=f"{why.message}, as long as nodes stay that could go before it")
 
 
-def order_by_fewest_places(context: ScaleUpContext, names: Mapping[str, RemovableNode]) -> dict[str, RemovableNode]:
+def order_by_fewest_places(context: PlanningContext, names: Mapping[str, RemovableNode]) -> dict[str, RemovableNode]:
     """Order the moving pods of each node by the number of nodes on which they fit, fewest first.
 
     kube-scheduler may put a pod that fits on many nodes on the only node of another pod, unless that other pod came
@@ -294,7 +294,7 @@ def _is_uniform(subset: PodSubset) -> bool:
     return len({kind.pod_class for kind in subset.distinct_kinds}) < 2
 
 
-def _staying(context: ScaleUpContext, names: Mapping[str, RemovableNode]) -> Mask:
+def _staying(context: PlanningContext, names: Mapping[str, RemovableNode]) -> Mask:
     """Return the rows of nodes to which the pods may go: present, schedulable, and not removed now."""
     snapshot = context.snapshot
     found = destination_rows(snapshot, context.state)
@@ -302,7 +302,7 @@ def _staying(context: ScaleUpContext, names: Mapping[str, RemovableNode]) -> Mas
     return found & snapshot.schedulable
 
 
-def reason_for_pause(context: ScaleUpContext, found: RemovableNode) -> Unremovable | None:
+def reason_for_pause(context: PlanningContext, found: RemovableNode) -> Unremovable | None:
     """Return why a removable node should not go now, given what removals did lately; None if it may.
 
     The group is quarantined, or grew again soon after it shrank; the node's last removal failed; or its pods were

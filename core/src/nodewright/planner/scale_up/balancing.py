@@ -11,7 +11,7 @@ from nodewright.model.node import HOSTNAME_LABEL
 from nodewright.model.plan import Expansion
 from nodewright.model.quantity import ZERO, Quantity
 from nodewright.model.settings import ScaleUpSettings
-from nodewright.planner.scale_up.context import ScaleUpContext
+from nodewright.planner.context import PlanningContext
 from nodewright.planner.scale_up.node_group_fit import NodeGroupFit
 from nodewright.planner.scale_up.options import unsafe_reason
 from nodewright.snapshot.requests import PODS, exact_requests, is_counted
@@ -57,7 +57,7 @@ def _deal(line: list[Share], wanted: int) -> None:
 
 
 def find_similar(
-    context: ScaleUpContext, ref: GroupRef, groups: Sequence[PodGroup], fit: NodeGroupFit
+    context: PlanningContext, ref: GroupRef, groups: Sequence[PodGroup], fit: NodeGroupFit
 ) -> list[GroupRef]:
     """Return the groups over which growth of ``ref`` may be spread.
 
@@ -82,7 +82,7 @@ def find_similar(
     ]
 
 
-def is_similar(context: ScaleUpContext, ref: GroupRef, other: GroupRef) -> bool:
+def is_similar(context: PlanningContext, ref: GroupRef, other: GroupRef) -> bool:
     """Return whether two groups with templates are similar by their provider and the settings."""
     provider = context.state.observation.providers.get(ref.provider)
     a, b = context.templates[ref], context.templates[other]
@@ -165,7 +165,7 @@ def _without(labels: Mapping[str, str], skipped: frozenset[str]) -> dict[str, st
 
 
 def balance_over(
-    context: ScaleUpContext, refs: Sequence[GroupRef], wanted: int, limits: Mapping[GroupRef, int]
+    context: PlanningContext, refs: Sequence[GroupRef], wanted: int, limits: Mapping[GroupRef, int]
 ) -> tuple[Expansion, ...]:
     """Distribute nodes over groups, smallest first, within the cluster's limits.
 

@@ -13,7 +13,7 @@ from nodewright.model.node import ZONE_LABEL, Node
 from nodewright.model.plan import Expansion
 from nodewright.model.pod import Pod
 from nodewright.model.reason import SkipCode, SkipReason
-from nodewright.planner.scale_up.context import ScaleUpContext
+from nodewright.planner.context import PlanningContext
 from nodewright.planner.scale_up.node_group_fit import NodeGroupFit
 from nodewright.planner.scale_up.pending_pods import take_fitting
 from nodewright.planner.scale_up.templates import place_daemons
@@ -29,7 +29,7 @@ class ProbationPlan:
 
     option: Option
     rest: tuple[Pod, ...]
-    context: ScaleUpContext
+    context: PlanningContext
 
 
 class Probation:
@@ -41,7 +41,7 @@ class Probation:
     without another place.
     """
 
-    def __init__(self, context: ScaleUpContext, may_grow: Collection[GroupRef], fit: NodeGroupFit) -> None:
+    def __init__(self, context: PlanningContext, may_grow: Collection[GroupRef], fit: NodeGroupFit) -> None:
         self._context = context
         self._fit = fit
         self._left: dict[GroupRef, int] = {}
@@ -152,7 +152,7 @@ class Probation:
         return SkipReason(code=SkipCode.PROBATION, message=message)
 
 
-def _planned(context: ScaleUpContext, ref: GroupRef) -> int:
+def _planned(context: PlanningContext, ref: GroupRef) -> int:
     """Return by how much this plan already grows the group."""
     seen = context.state.observation.groups.get(ref)
     return (context.state.groups[ref].seen.target or 0) - (seen.target or 0) if seen is not None else 0
@@ -170,14 +170,14 @@ def is_cut(expansions: Iterable[Expansion], limits: Mapping[GroupRef, int]) -> b
     return any(grown.get(ref, 0) >= most for ref, most in limits.items())
 
 
-def may_fail_again(context: ScaleUpContext) -> bool:
+def may_fail_again(context: PlanningContext) -> bool:
     """Return whether ``prefer_other_failure_domain`` may leave out an option."""
     if not context.settings.policy.prefers_other_failure_domains:
         return False
     return bool(context.silent) or any(group.backoff is not None for group in context.state.groups.values())
 
 
-def prefer_other_failure_domain(context: ScaleUpContext, options: Sequence[Option]) -> Sequence[Option]:
+def prefer_other_failure_domain(context: PlanningContext, options: Sequence[Option]) -> Sequence[Option]:
     """Return the options that share least with groups whose machines did not appear in time.
 
     If the cloud names a zone or machine type, its groups are backed off together. A timeout names no cause: pods that
@@ -198,7 +198,7 @@ def prefer_other_failure_domain(context: ScaleUpContext, options: Sequence[Optio
 
 
 def without_same_failure_domain(
-    context: ScaleUpContext, chosen: GroupRef, similar: Sequence[GroupRef], pods: Sequence[Sequence[Pod]]
+    context: PlanningContext, chosen: GroupRef, similar: Sequence[GroupRef], pods: Sequence[Sequence[Pod]]
 ) -> Sequence[GroupRef]:
     """Return those of ``similar`` that share no more with timed-out groups than ``chosen`` does.
 
@@ -211,14 +211,14 @@ def without_same_failure_domain(
     return [other for other in similar if _shared_domains(context, other, in_vain) <= most]
 
 
-def _waited_for_in_vain(context: ScaleUpContext, pods: Iterable[Sequence[Pod]]) -> list[GroupRef]:
+def _waited_for_in_vain(context: PlanningContext, pods: Iterable[Sequence[Pod]]) -> list[GroupRef]:
     if not context.settings.policy.prefers_other_failure_domains:
         return []
     silent = list(_silent_requests(context))
     return [ref for ref, asked in silent if any(_waited(some, asked) for some in pods)] if silent else []
 
 
-def _silent_requests(context: ScaleUpContext) -> Iterator[tuple[GroupRef, float]]:
+def _silent_requests(context: PlanningContext) -> Iterator[tuple[GroupRef, float]]:
     """Yield groups that are silent, or backed off after a timeout, and when they were asked (epoch seconds)."""
     for ref, silence in context.silent.items():
         yield ref, silence.asked
@@ -228,7 +228,7 @@ def _silent_requests(context: ScaleUpContext) -> Iterator[tuple[GroupRef, float]
             yield ref, backoff.asked
 
 
-def _has_failed(context: ScaleUpContext, option: Option) -> bool:
+def _has_failed(context: PlanningContext, option: Option) -> bool:
     """Return whether the option's own group failed while some of its pods waited."""
     backoff = context.state.groups[option.group].backoff
     return backoff is not None and not backoff.shared_from and _waited(option.pods, backoff.last_failure)
@@ -238,7 +238,7 @@ def _waited(pods: Sequence[Pod], since: float) -> bool:
     return any(0.0 < pod.created <= since for pod in pods)
 
 
-def _shared_domains(context: ScaleUpContext, ref: GroupRef, failed: Iterable[GroupRef]) -> int:
+def _shared_domains(context: PlanningContext, ref: GroupRef, failed: Iterable[GroupRef]) -> int:
     """Return how many of zone and machine type a group shares with one of these groups of its provider, at most."""
     node = context.templates[ref].node
     others = [context.templates[other].node for other in failed if _is_comparable(context, ref, other)]
@@ -251,7 +251,7 @@ def _shared_domains(context: ScaleUpContext, ref: GroupRef, failed: Iterable[Gro
     )
 
 
-def _is_comparable(context: ScaleUpContext, ref: GroupRef, failed: GroupRef) -> bool:
+def _is_comparable(context: PlanningContext, ref: GroupRef, failed: GroupRef) -> bool:
     return failed in context.templates and failed.provider == ref.provider
 
 

@@ -14,9 +14,10 @@ from nodewright.model.group import GroupRef
 from nodewright.model.plan import ScaleUpReport
 from nodewright.model.pod import Pod
 from nodewright.model.reason import SkipCode, SkipReason
-from nodewright.planner.scale_up.context import ScaleUpContext, fill_machines, with_targets
+from nodewright.planner.context import PlanningContext, with_targets
 from nodewright.planner.scale_up.orchestrator import ScaleUp
 from nodewright.planner.scale_up.pending_pods import take_fitting
+from nodewright.planner.scale_up.planned_nodes import fill_machines
 from nodewright.planner.scale_up.templates import place_daemons
 from nodewright.snapshot.snapshot import Snapshot
 
@@ -45,7 +46,7 @@ class UncertainPlacements:
     unused: int
 
 
-def uncertain_rows(context: ScaleUpContext) -> dict[GroupRef, list[int]]:
+def uncertain_rows(context: PlanningContext) -> dict[GroupRef, list[int]]:
     """Return the rows of machines in doubt, before pods are placed. Rows on which a request holds room are left out."""
     found = {}
     for ref, silence in context.silent.items():
@@ -56,7 +57,7 @@ def uncertain_rows(context: ScaleUpContext) -> dict[GroupRef, list[int]]:
 
 
 def find_uncertain_placements(
-    context: ScaleUpContext, rows: Mapping[GroupRef, Sequence[int]]
+    context: PlanningContext, rows: Mapping[GroupRef, Sequence[int]]
 ) -> UncertainPlacements | None:
     """Return which pods that fit now rely on machines in doubt; None if no machine is in doubt."""
     if not rows:
@@ -88,7 +89,7 @@ def _chosen(pods: Iterable[Pod], chosen: Collection[int]) -> list[Pod]:
 
 
 def with_hedges(
-    context: ScaleUpContext,
+    context: PlanningContext,
     uncertain: UncertainPlacements,
     growth: Sequence[ScaleUpReport],
     planned: Sequence[SizeWrite],
@@ -125,7 +126,7 @@ def with_hedges(
 
 
 def withdraw_surplus(
-    context: ScaleUpContext, snapshots: Sequence[Snapshot], planned: Iterable[SizeWrite]
+    context: PlanningContext, snapshots: Sequence[Snapshot], planned: Iterable[SizeWrite]
 ) -> Iterator[DecreaseTargetSize]:
     """Withdraw hedges that have no machine yet and that no pod needs in any of the snapshots."""
     if not context.settings.policy.doubts_silent_groups:
@@ -154,7 +155,7 @@ def _add_machines(snapshot: Snapshot, template: Template, count: int) -> range:
     return range(rows.start, rows.stop)
 
 
-def _limit(context: ScaleUpContext, uncertain: UncertainPlacements, planned: Iterable[SizeWrite]) -> int:
+def _limit(context: PlanningContext, uncertain: UncertainPlacements, planned: Iterable[SizeWrite]) -> int:
     """Return how many machines may be bought twice now.
 
     Machines in doubt that no pod needs have been replaced already, perhaps by more and smaller machines.
@@ -173,7 +174,7 @@ def _hedges_under_way(group: GroupState) -> int:
     return sum(request.owed_hedges for request in group.requests)
 
 
-def _bought_twice(context: ScaleUpContext, group: GroupState) -> int:
+def _bought_twice(context: PlanningContext, group: GroupState) -> int:
     """Return how many of a group's hedges are still surplus: the first request is open, or no pod needs them."""
     running = over = 0
     for request in group.requests:
@@ -187,7 +188,7 @@ def _bought_twice(context: ScaleUpContext, group: GroupState) -> int:
     return running + min(over, sum(_is_unused(row, [context.snapshot]) for row in context.coming.get(group.ref, ())))
 
 
-def _after(context: ScaleUpContext, planned: Iterable[SizeWrite]) -> ScaleUpContext:
+def _after(context: PlanningContext, planned: Iterable[SizeWrite]) -> PlanningContext:
     """Return the context in which groups have the target sizes of the planned increases."""
     increases = (action for action in planned if isinstance(action, IncreaseSize))
     known = context.state.groups
@@ -205,7 +206,7 @@ def _add(planned: list[SizeWrite], hedge: IncreaseSize) -> None:
     planned.append(hedge)
 
 
-def _barred(context: ScaleUpContext, planned: Iterable[SizeWrite]) -> dict[GroupRef, SkipReason]:
+def _barred(context: PlanningContext, planned: Iterable[SizeWrite]) -> dict[GroupRef, SkipReason]:
     """Return the groups from which no hedge is bought."""
     reasons = {action.group: _IN_USE for action in planned if not _may_grow_more(action)}
     for ref, group in context.state.groups.items():
@@ -219,7 +220,7 @@ def _may_grow_more(action: SizeWrite) -> bool:
     return isinstance(action, IncreaseSize) and action.request is None and not action.atomic
 
 
-def _find_doubtful(context: ScaleUpContext) -> Collection[GroupRef]:
+def _find_doubtful(context: PlanningContext) -> Collection[GroupRef]:
     probation = context.settings.policy.probes_after_backoff
     groups = context.state.groups.items()
     on_probation = {

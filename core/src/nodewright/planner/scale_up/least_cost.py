@@ -21,11 +21,12 @@ from nodewright.model.pod import Pod, TopologySpreadConstraint
 from nodewright.optimizer.bound import find_values
 from nodewright.optimizer.mix import find_mix
 from nodewright.optimizer.problem import Mix, Problem
+from nodewright.planner.context import PlanningContext
 from nodewright.planner.scale_up.balancing import balance_sizes, is_similar
-from nodewright.planner.scale_up.context import ScaleUpContext, add_planned
 from nodewright.planner.scale_up.failover import Probation
 from nodewright.planner.scale_up.node_group_fit import NodeGroupFit
 from nodewright.planner.scale_up.options import paid_nodes
+from nodewright.planner.scale_up.planned_nodes import add_planned
 from nodewright.predicates import feasible, is_countable
 from nodewright.predicates.affinity_terms import terms_of
 from nodewright.predicates.node_ports import host_ports
@@ -67,7 +68,7 @@ class _Demand:
     pods: list[Pod] = field(default_factory=list)
 
 
-class _Kind(NamedTuple):
+class _NodeKind(NamedTuple):
     """Groups whose new nodes are alike and cost the same, in USD an hour, and how many of these they may get together."""
 
     refs: tuple[GroupRef, ...]
@@ -76,7 +77,7 @@ class _Kind(NamedTuple):
 
 
 def plan_mix(
-    context: ScaleUpContext,
+    context: PlanningContext,
     pod_groups: Sequence[PodGroup],
     fit: NodeGroupFit,
     may_grow: Sequence[GroupRef],
@@ -113,7 +114,7 @@ def plan_mix(
     )
 
 
-def _price_of(context: ScaleUpContext, expansions: Iterable[Expansion]) -> float:
+def _price_of(context: PlanningContext, expansions: Iterable[Expansion]) -> float:
     """Return what the new nodes cost, in USD an hour; those that are paid already cost nothing."""
     paid, total = dict[str, int](), 0.0
     for expansion in expansions:
@@ -129,7 +130,7 @@ def _price_of(context: ScaleUpContext, expansions: Iterable[Expansion]) -> float
 
 
 def _demands(
-    context: ScaleUpContext,
+    context: PlanningContext,
     pod_groups: Sequence[PodGroup],
     fit: NodeGroupFit,
     may_grow: Sequence[GroupRef],
@@ -168,7 +169,7 @@ def _most_per_node(snapshot: Snapshot, pod_class: PodClass) -> int:
 
 
 def _by_domain(
-    context: ScaleUpContext,
+    context: PlanningContext,
     pod_class: PodClass,
     pods: Sequence[Pod],
     groups: frozenset[GroupRef],
@@ -191,18 +192,18 @@ def _by_domain(
 
 
 def _kinds(
-    context: ScaleUpContext,
+    context: PlanningContext,
     fit: NodeGroupFit,
     demands: Sequence[_Demand],
     may_grow: Sequence[GroupRef],
     probation: Probation,
-) -> list[_Kind]:
+) -> list[_NodeKind]:
     """Return the kinds of nodes: groups whose new nodes are alike for these pods and cost the same are one kind.
 
     A group on probation is alone. Machines that are paid already are a kind of their own.
     """
     found: dict[object, list[GroupRef]] = {}
-    kinds, paid, probes = list[_Kind](), dict[str, int](), probation.probes_left
+    kinds, paid, probes = list[_NodeKind](), dict[str, int](), probation.probes_left
     for ref in may_grow:
         takes = tuple(n for n, demand in enumerate(demands) if ref in demand.groups)
         seen, most = context.state.groups[ref].seen, probation.most(ref)
@@ -219,15 +220,15 @@ def _kinds(
         if seen.reserved is not None:
             free = min(room, paid.setdefault(seen.reserved.name, paid_nodes(context, ref)))
             paid[seen.reserved.name] -= free
-            kinds.append(_Kind((ref,), price * _PAID, free))
-        kinds.append(_Kind((ref,), price, room - free))
+            kinds.append(_NodeKind((ref,), price * _PAID, free))
+        kinds.append(_NodeKind((ref,), price, room - free))
     for refs in found.values():
         price = context.state.groups[refs[0]].seen.hourly_price or 0.0
-        kinds.append(_Kind(tuple(refs), price, sum(map(context.room, refs))))
+        kinds.append(_NodeKind(tuple(refs), price, sum(map(context.room, refs))))
     return kinds
 
 
-def _problem(fit: NodeGroupFit, demands: Sequence[_Demand], kinds: Sequence[_Kind]) -> Problem:
+def _problem(fit: NodeGroupFit, demands: Sequence[_Demand], kinds: Sequence[_NodeKind]) -> Problem:
     names = list(dict.fromkeys((PODS, *(name for demand in demands for name in demand.pod_class.requests))))
     free = [dict(fit.free(kind.refs[0])) for kind in kinds]
     return Problem(
@@ -248,7 +249,7 @@ def _problem(fit: NodeGroupFit, demands: Sequence[_Demand], kinds: Sequence[_Kin
 
 
 def _nodes(
-    context: ScaleUpContext, demands: Sequence[_Demand], kinds: Sequence[_Kind], mix: Mix
+    context: PlanningContext, demands: Sequence[_Demand], kinds: Sequence[_NodeKind], mix: Mix
 ) -> Iterator[PlannedNode]:
     """Yield the nodes of the mix with their pods; nodes of one kind are distributed over its groups."""
     wanted = Counter[int]()
@@ -274,7 +275,7 @@ def _counted(pairs: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(sums.items()))
 
 
-def _turns(context: ScaleUpContext, refs: Sequence[GroupRef], count: int) -> Iterator[GroupRef]:
+def _turns(context: PlanningContext, refs: Sequence[GroupRef], count: int) -> Iterator[GroupRef]:
     """Yield the group of each of so many nodes: the smallest of the groups if they are balanced, else one after the other."""
     left = count
     if context.settings.scale_up.balance_similar_node_groups:
@@ -292,7 +293,7 @@ def _turns(context: ScaleUpContext, refs: Sequence[GroupRef], count: int) -> Ite
 
 
 def _without_misplaced(
-    context: ScaleUpContext, demands: Iterable[_Demand], nodes: Sequence[PlannedNode]
+    context: PlanningContext, demands: Iterable[_Demand], nodes: Sequence[PlannedNode]
 ) -> tuple[Sequence[PlannedNode], Snapshot | None]:
     """Return the nodes without pods that a predicate keeps off their place, and without nodes that have no pods then.
 
@@ -347,7 +348,7 @@ def _placed_in_turn(
                 waiting.append((row, pod))
 
 
-def _expansions(context: ScaleUpContext, nodes: Sequence[PlannedNode]) -> tuple[Expansion, ...] | None:
+def _expansions(context: PlanningContext, nodes: Sequence[PlannedNode]) -> tuple[Expansion, ...] | None:
     """Return how the groups grow, and count it against the quotas; None if a limit of the cluster does not allow all of it."""
     counts, left = Counter(node.group for node in nodes), context.nodes_left
     if left is not None and len(nodes) > left:

@@ -19,9 +19,9 @@ from nodewright.model.pod import Pod
 from nodewright.model.policy import Policy
 from nodewright.model.reason import Rejection, SkipCode, SkipReason
 from nodewright.model.settings import TemplateSettings
-from nodewright.planner.scale_up.context import ScaleUpContext
+from nodewright.planner.context import PlanningContext
 from nodewright.planner.scale_up.pending_pods import Bought, ByClass
-from nodewright.planner.scale_up.planned_places import planned_places
+from nodewright.planner.scale_up.planned_nodes import planned_places
 from nodewright.planner.scale_up.templates import place_daemons, sanitized
 from nodewright.predicates import NODE_FILTERS, explain
 from nodewright.snapshot.pod_class import PodClass, kind_of, map_alike
@@ -114,7 +114,7 @@ def _bought_for(report: ScaleUpReport, snapshot: Snapshot) -> Iterator[tuple[Gro
     yield from ((ref, kind) for ref in grown for kind in kinds_of_others)
 
 
-def find_bought(context: ScaleUpContext, by_class: ByClass) -> Bought | None:
+def find_bought(context: PlanningContext, by_class: ByClass) -> Bought | None:
     """Return what upcoming rows were bought for; None if that is not remembered. ``by_class``: the pods that wait."""
     if not context.settings.policy.remembers_purchases:
         return None

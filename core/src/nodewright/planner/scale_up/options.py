@@ -10,11 +10,11 @@ from nodewright.expander.option import Option
 from nodewright.model.duration import format_moment
 from nodewright.model.group import GroupRef
 from nodewright.model.reason import SkipCode, SkipReason
-from nodewright.planner.scale_up.context import ScaleUpContext
+from nodewright.planner.context import PlanningContext
 from nodewright.snapshot.observation import paid_machines
 
 
-def skip_reason(context: ScaleUpContext, ref: GroupRef) -> SkipReason | None:
+def skip_reason(context: PlanningContext, ref: GroupRef) -> SkipReason | None:
     """Return why a group may not grow now for any pod; None if it may."""
     group = context.state.groups[ref]
     unsafe = unsafe_reason(context, ref) or _too_many(context, ref)
@@ -35,7 +35,7 @@ def skip_reason(context: ScaleUpContext, ref: GroupRef) -> SkipReason | None:
     return None
 
 
-def unsafe_reason(context: ScaleUpContext, ref: GroupRef) -> SkipReason | None:
+def unsafe_reason(context: PlanningContext, ref: GroupRef) -> SkipReason | None:
     """Return why nothing may be asked of a group now; None if it may."""
     state = context.state
     group, observed = state.groups[ref], state.observation.groups[ref]
@@ -66,7 +66,7 @@ def _reason_to_rest(group: GroupState, now: float) -> SkipReason | None:
     return None
 
 
-def _too_many(context: ScaleUpContext, ref: GroupRef) -> SkipReason | None:
+def _too_many(context: PlanningContext, ref: GroupRef) -> SkipReason | None:
     """Return why a group may not be created; None if it may or exists."""
     if ref not in context.new_groups or context.state.groups[ref].seen.target or context.new_groups_left > 0:
         return None
@@ -75,7 +75,7 @@ def _too_many(context: ScaleUpContext, ref: GroupRef) -> SkipReason | None:
     return SkipReason(code=SkipCode.GROUP_LIMIT, message=message)
 
 
-def make_option(context: ScaleUpContext, ref: GroupRef, found: Estimate) -> Option | None:
+def make_option(context: PlanningContext, ref: GroupRef, found: Estimate) -> Option | None:
     """Return the option of growing one group, made of its estimate; None if it helps no pod."""
     seen = context.state.groups[ref].seen
     count = found.new_nodes if context.settings.policy.buys_only_used_nodes else found.node_count
@@ -97,7 +97,7 @@ def make_option(context: ScaleUpContext, ref: GroupRef, found: Estimate) -> Opti
     )
 
 
-def paid_nodes(context: ScaleUpContext, ref: GroupRef) -> int:
+def paid_nodes(context: PlanningContext, ref: GroupRef) -> int:
     """Return how many further nodes of a group are machines that are paid already."""
     reserved = context.state.groups[ref].seen.reserved
     if reserved is None:
@@ -105,7 +105,7 @@ def paid_nodes(context: ScaleUpContext, ref: GroupRef) -> int:
     return paid_machines(reserved, (group.seen for group in context.state.groups.values()))
 
 
-def most_nodes(context: ScaleUpContext, ref: GroupRef, similar: Sequence[GroupRef]) -> int:
+def most_nodes(context: PlanningContext, ref: GroupRef, similar: Sequence[GroupRef]) -> int:
     """Return how many nodes an estimate for a group may add, as ``node_limit`` does; growth may use ``similar`` groups."""
     room = sum(context.room(other) for other in (ref, *similar))
     thresholds = [context.settings.scale_up.max_nodes_per_scaleup, room or -1]

@@ -15,8 +15,8 @@ from nodewright.model.group import GroupRef
 from nodewright.model.plan import Expansion, MixCost, OptionSummary, ScaleUpReport
 from nodewright.model.pod import Pod
 from nodewright.model.reason import GroupReasons, Rejection, ScaleUpResult, SkipCode, SkipReason, Unhelped
+from nodewright.planner.context import PlanningContext, deadline, with_targets
 from nodewright.planner.scale_up.balancing import balance_over, find_similar
-from nodewright.planner.scale_up.context import ScaleUpContext, deadline, place_planned, with_targets
 from nodewright.planner.scale_up.failover import (
     Probation,
     ProbationPlan,
@@ -29,6 +29,7 @@ from nodewright.planner.scale_up.least_cost import PlannedMix, plan_mix
 from nodewright.planner.scale_up.node_group_fit import NodeGroupFit
 from nodewright.planner.scale_up.options import make_option, most_nodes, skip_reason
 from nodewright.planner.scale_up.pending_pods import take_fitting
+from nodewright.planner.scale_up.planned_nodes import place_planned
 from nodewright.snapshot.pod_class import PodClass
 
 _NOT_CHOSEN = SkipReason(code=SkipCode.NOT_CHOSEN, message="another group was chosen in this loop")
@@ -65,7 +66,7 @@ class ScaleUp:
 
     def __init__(
         self,
-        context: ScaleUpContext,
+        context: PlanningContext,
         pods: Sequence[Pod],
         random: Random,
         barred: Mapping[GroupRef, SkipReason] | None = None,
@@ -364,7 +365,7 @@ def increases_of(report: ScaleUpReport) -> list[IncreaseSize]:
     return found
 
 
-def _expanders(context: ScaleUpContext) -> list[str]:
+def _expanders(context: PlanningContext) -> list[str]:
     """Return the chain of expanders in force."""
     named = context.settings.scale_up.expander
     default = f"{LEAST_COST},least-waste" if context.settings.policy.mixes_groups else "least-waste"

@@ -1,25 +1,18 @@
-"""What the steps of one scale-up share, and the context after groups have grown."""
+"""What the steps of one plan share."""
 
 import math
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-
-import numpy as np
 
 from nodewright.clusterstate.accelerators import NO_ACCELERATORS, Accelerators
 from nodewright.clusterstate.state import ClusterState
 from nodewright.estimator.binpacking import Template
 from nodewright.estimator.limits import IsOver
 from nodewright.model.group import GroupRef, NewNodeGroup
-from nodewright.model.plan import PlannedNode, ScaleUpReport
-from nodewright.model.pod import Pod
 from nodewright.model.reason import SkipReason
 from nodewright.model.settings import Settings
-from nodewright.planner.scale_up.limits import Quota
-from nodewright.planner.scale_up.pending_pods import take_fitting
-from nodewright.planner.scale_up.silent_groups import Silence
-from nodewright.planner.scale_up.templates import place_daemons
+from nodewright.planner.limits import Quota
+from nodewright.planner.silent_groups import Silence
 from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.snapshot import Snapshot
 
@@ -31,8 +24,8 @@ def deadline(elapsed: Callable[[], float], seconds: float) -> IsOver:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScaleUpContext:
-    """What all steps of one scale-up share.
+class PlanningContext:
+    """What all steps of one plan share.
 
     ``snapshot``: the cluster with pending pods that fit and upcoming nodes. ``corrected``: groups whose size this plan
     corrects. ``new_groups``: groups that do not exist yet and are created when they grow. ``coming``: the rows of
@@ -84,60 +77,9 @@ class ScaleUpContext:
         return self.settings.autoprovisioning.max_autoprovisioned_node_group_count - made - planned
 
 
-def with_targets(context: ScaleUpContext, targets: Mapping[GroupRef, int]) -> ScaleUpContext:
+def with_targets(context: PlanningContext, targets: Mapping[GroupRef, int]) -> PlanningContext:
     """Return the context in which these groups have these target sizes."""
     groups = dict(context.state.groups)
     for ref, target in targets.items():
         groups[ref] = replace(groups[ref], seen=replace(groups[ref].seen, target=target))
     return replace(context, state=replace(context.state, groups=groups))
-
-
-def grown(context: ScaleUpContext, report: ScaleUpReport) -> ScaleUpContext | None:
-    """Return a context with the new nodes and the pods they are for; None if not all of these pods fit."""
-    return grow_in_place(replace(context, snapshot=context.snapshot.fork()), report)
-
-
-def grow_in_place(context: ScaleUpContext, report: ScaleUpReport) -> ScaleUpContext | None:
-    """Do as ``grown`` does, but change the context's own snapshot."""
-    _, left = fill_machines(context, report)
-    targets = {expansion.group: expansion.target for expansion in report.expansions}
-    return None if left else with_targets(context, targets)
-
-
-def fill_machines(context: ScaleUpContext, report: ScaleUpReport) -> tuple[list[Pod], list[Pod]]:
-    """Add the new nodes and their pods to the context's own snapshot; return pods with room and pods without."""
-    snapshot, planned = context.snapshot, Counter(node.group for node in report.nodes)
-    placed = place_planned(snapshot, report.nodes, context.templates)
-    for expansion in report.expansions:
-        template = context.templates[expansion.group]
-        rows = snapshot.add_copies(template.node, expansion.added - planned[expansion.group])
-        place_daemons(snapshot, template, range(rows.start, rows.stop))
-    known = set(map(id, placed))
-    fitting, left = take_fitting(snapshot, [pod for pod in report.triggered if id(pod) not in known])
-    return [*placed, *fitting], left
-
-
-def place_planned(
-    snapshot: Snapshot, nodes: Sequence[PlannedNode], templates: Mapping[GroupRef, Template]
-) -> list[Pod]:
-    """Add planned nodes with their pods to the snapshot; return the pods."""
-    by_class: dict[PodClass, dict[int, list[Pod]]] = {}
-    for row, node in zip(add_planned(snapshot, nodes, templates), nodes, strict=True):
-        for pod in node.pods:
-            by_class.setdefault(snapshot.class_of(pod), {}).setdefault(row, []).append(pod)
-    for pod_class, rows in by_class.items():
-        snapshot.place_many(pod_class, np.fromiter(rows, int), np.fromiter(map(len, rows.values()), int))
-        for row, pods in rows.items():
-            snapshot.name_pods(pod_class, row, pods)
-    return [pod for node in nodes for pod in node.pods]
-
-
-def add_planned(snapshot: Snapshot, nodes: Sequence[PlannedNode], templates: Mapping[GroupRef, Template]) -> list[int]:
-    """Add planned nodes without their pods; return the row of each."""
-    free: dict[GroupRef, Iterator[int]] = {}
-    for ref, count in Counter(node.group for node in nodes).items():
-        added = snapshot.add_copies(templates[ref].node, count)
-        rows = range(added.start, added.stop)
-        place_daemons(snapshot, templates[ref], rows)
-        free[ref] = iter(rows)
-    return [next(free[node.group]) for node in nodes]

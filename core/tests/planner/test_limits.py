@@ -14,7 +14,7 @@ from nodewright.model.capacity_quota import QUOTA_VALID, RECONCILED, CapacityQuo
 from nodewright.model.group import GroupOptions
 from nodewright.model.limits import ResourceLimits
 from nodewright.model.meta import LabelSelector, ObjectMeta, Requirement
-from nodewright.planner.scale_up.limits import CLUSTER_WIDE, Exceeded, Quota, read_quotas
+from nodewright.planner.limits import CLUSTER_WIDE, Exceeded, Quota, read_quotas
 from nodewright.snapshot.observation import ProviderSeen
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.testkit.builders import build_group, build_node, build_pod
