@@ -39,12 +39,14 @@ def scenario(tmp_path: Path) -> Path:
 def test_a_node_at_a_moment_and_at_the_end(command: Command, scenario: Path) -> None:
     at = ("--explain", "group=fake/g", "--at", "12m", "-o", "json")
     [early] = json.loads(command("simulate", scenario, *at).stdout)["explanations"]
-    assert {(nodes["fate"], nodes["code"]): nodes["count"] for nodes in early["nodes"]} == {
+    assert {(nodes["outcome"], nodes["code"]): nodes["count"] for nodes in early["nodes"]} == {
         ("stays", "RecentlyUnremovable"): 1,
         ("unneeded", "NotUnneededLongEnough"): 2,
     }
     [late] = json.loads(command("simulate", scenario, "--explain", "group=fake/g", "-o", "json").stdout)["explanations"]
-    assert [(nodes["fate"], nodes["code"], nodes["count"]) for nodes in late["nodes"]] == [("stays", "BlockedByPod", 1)]
+    assert [(nodes["outcome"], nodes["code"], nodes["count"]) for nodes in late["nodes"]] == [
+        ("stays", "BlockedByPod", 1)
+    ]
     node = late["nodes"][0]["nodes"][0]
     said = " ".join(command("simulate", scenario, "--explain", f"node={node}", "--at", "1h").stdout.split())
     assert f"Node {node}, as of 1970-01-01T0" in said

@@ -33,7 +33,7 @@ def test_the_daemon_says_why(clean: ControlPlane, start: StartDaemon) -> None:
     wait_until(lambda: ask(daemon, "status")["ready"] == {"shared/small": 1}, "node in the status")
     pods = clean.request("/api/v1/namespaces/default/pods?labelSelector=app=giant")["items"]
     found = ask(daemon, "explain", "pod", f"default/{pods[0]['metadata']['name']}")
-    assert found["fate"] == "unhelped"
+    assert found["outcome"] == "unhelped"
     [(group)] = found["groups"]
     assert "Insufficient cpu" in group["message"]
     [node] = [node["metadata"]["name"] for node in clean.request("/api/v1/nodes")["items"]]

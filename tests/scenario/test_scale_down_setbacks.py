@@ -52,8 +52,8 @@ def test_the_reason_is_there_to_be_read_also_after_a_restart() -> None:
     told = explain_node(state, plan, Settings(), over.removal.node)
     assert told is not None
     assert told.timers.given_back_at is not None
-    assert "FailedToEvictPods" in told.setback
-    assert "too many requests" in told.setback
+    assert "FailedToEvictPods" in told.last_failure
+    assert "too many requests" in told.last_failure
     codes = {
         str(why.code) for state, plan in story.loops for why in plan.scale_down.unremovable.values() if state.now > 1500
     }

@@ -118,7 +118,7 @@ def test_removals_that_there_was_no_time_to_confirm_begin_in_the_next_loop() -> 
         assert found.partial == "time was up: 1 nodes were not looked at once more"
         assert found.scale_down.unneeded == whole.scale_down.unneeded
     assert len(hurry.cut[0][0].scale_down.removals) == 3
-    assert {(told.fate, str(told.reason)) for told in hurry.told} == {
+    assert {(told.outcome, str(told.reason)) for told in hurry.told} == {
         (
             NodeOutcome.UNNEEDED,
             "time was up (--scale-down-simulation-timeout) before its turn came: it is looked at in the next loop",

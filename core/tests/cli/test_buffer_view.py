@@ -109,7 +109,7 @@ def test_one_buffer(nodewright: Nodewright, dump: str) -> None:
 
 def test_a_node_that_holds_spare_capacity_says_for_whom(nodewright: Nodewright, dump: str) -> None:
     found = nodewright("explain", "node", "n-0", dump, *GROUPS, *ON, "-o", "json").document
-    assert found["fate"] == "stays"
+    assert found["outcome"] == "stays"
     assert found["utilization"]["ratio"] == 1.0
     assert {pod["pod"].rpartition("-")[0] for pod in found["pods"]} <= {
         "shop/capacity-buffer-calm",

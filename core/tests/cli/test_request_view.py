@@ -121,7 +121,7 @@ def test_what_its_pods_are_told(nodewright: Nodewright, write_dump: WriteDump) -
 
 
 @pytest.mark.parametrize(
-    ("name", "fate", "says"),
+    ("name", "outcome", "says"),
     [
         ("train", "waits", "because it's consuming ProvisioningRequest ml/train"),
         ("trian", "unhelped", "waits for ProvisioningRequest ml/trian, and there is none: create it"),
@@ -129,14 +129,14 @@ def test_what_its_pods_are_told(nodewright: Nodewright, write_dump: WriteDump) -
     ],
 )
 def test_pods_that_consume_a_request_say_so(
-    name: str, fate: str, says: str, nodewright: Nodewright, write_dump: WriteDump
+    name: str, outcome: str, says: str, nodewright: Nodewright, write_dump: WriteDump
 ) -> None:
     annotations = {REQUEST_ANNOTATION: name, CLASS_ANNOTATION: BEST_EFFORT_ATOMIC}
     requests = [request("train", 6, BEST_EFFORT_ATOMIC), request("over", 1, CHECK_CAPACITY)]
     pod = build_pod("p", "2", namespace="ml", annotations=annotations)
     dump = write_dump(build_node("n", labels=POOL, created_at=3600.0), TEMPLATE, *requests, pod)
     (found,) = nodewright("plan", dump, *ON, "-o", "json").document["pods"]
-    assert (found["fate"], says in found["reason"]) == (fate, True)
+    assert (found["outcome"], says in found["reason"]) == (outcome, True)
 
 
 def test_of_many_pods_that_consume_a_request_all_say_so(nodewright: Nodewright, write_dump: WriteDump) -> None:
@@ -146,7 +146,7 @@ def test_of_many_pods_that_consume_a_request_all_say_so(nodewright: Nodewright, 
         build_node("n", labels=POOL, created_at=3600.0), TEMPLATE, request("train", 52, BEST_EFFORT_ATOMIC), *pods
     )
     found = nodewright("plan", dump, *ON, "-o", "json").document["pods"]
-    assert {one["fate"] for one in found} == {"waits"}
+    assert {one["outcome"] for one in found} == {"waits"}
     assert all("ProvisioningRequest ml/train" in one["reason"] for one in found)
 
 

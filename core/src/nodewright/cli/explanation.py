@@ -27,8 +27,8 @@ from nodewright.planner.explain import (
     buffers_planned,
     explain_node,
     facts_of,
-    fate_of,
     node_with_room,
+    outcome_of,
     rejections_of_pending_pod,
     requests_planned,
 )
@@ -43,12 +43,12 @@ _REQUESTS_OFF = "requests are left alone: --enable-provisioning-requests is off"
 class PodExplanation(msgspec.Struct, frozen=True, kw_only=True):
     """A running pod: what would happen to it if its ``node`` were removed.
 
-    A pending pod: its ``fate`` and why, per group; ``node`` is where it has room, ``refusals`` say why no node has.
+    A pending pod: its ``outcome`` and why, per group; ``node`` is where it has room, ``refusals`` say why no node has.
     """
 
     pod: str
     now: float
-    fate: str
+    outcome: str
     reason: str = ""
     node: str = ""
     groups: tuple[tuple[str, str], ...] = ()
@@ -58,12 +58,12 @@ class PodExplanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodesAlike(msgspec.Struct, frozen=True, kw_only=True):
-    """How many nodes of a group have the same fate for the same reason; ``nodes`` names the first few.
+    """How many nodes of a group have the same outcome for the same reason; ``nodes`` names the first few.
 
     ``found``: why the last simulation failed, for nodes that are not simulated again yet; otherwise empty.
     """
 
-    fate: NodeOutcome
+    outcome: NodeOutcome
     code: str
     found: str
     count: int
@@ -157,7 +157,7 @@ def _pod(dry_run: DryRun, key: str) -> PodExplanation | None:
             return PodExplanation(
                 pod=key,
                 now=dry_run.state.now,
-                fate=verdict.outcome.value,
+                outcome=verdict.outcome.value,
                 reason=verdict.reason,
                 node=place,
                 groups=tuple((str(ref), str(reason)) for ref, reason in verdict.reasons.items()),
@@ -170,7 +170,7 @@ def _pod(dry_run: DryRun, key: str) -> PodExplanation | None:
     own = next((one for one in of_node.pods if one.pod == key), None)
     said = "" if own is not None else "gives way to other pods: it neither holds room nor keeps its node"
     return PodExplanation(
-        pod=key, now=dry_run.state.now, fate=RUNS, reason=said, node=host, outlook=own, of_node=of_node
+        pod=key, now=dry_run.state.now, outcome=RUNS, reason=said, node=host, outlook=own, of_node=of_node
     )
 
 
@@ -218,15 +218,15 @@ def _alike(dry_run: DryRun, ref: GroupRef) -> tuple[NodesAlike, ...]:
     for name, own in dry_run.state.group_of_node.items():
         if own == ref:
             reason = report.unremovable.get(name) or report.passed_over.get(name)
-            fate = fate_of(dry_run.state, dry_run.plan, name)
-            is_leaving = fate in (NodeOutcome.GOING, NodeOutcome.GOES)
+            outcome = outcome_of(dry_run.state, dry_run.plan, name)
+            is_leaving = outcome in (NodeOutcome.GOING, NodeOutcome.GOES)
             shown = reason if not is_leaving else None
             code = shown.code.value if shown is not None else ""
             found = shown.found.value if shown is not None and shown.found is not None else ""
-            alike.setdefault((fate, code, found), []).append(name)
+            alike.setdefault((outcome, code, found), []).append(name)
     return tuple(
-        NodesAlike(fate=fate, code=code, found=found, count=len(names), nodes=tuple(names[:_NAMED]))
-        for (fate, code, found), names in alike.items()
+        NodesAlike(outcome=outcome, code=code, found=found, count=len(names), nodes=tuple(names[:_NAMED]))
+        for (outcome, code, found), names in alike.items()
     )
 
 

@@ -33,7 +33,7 @@ class PodOutcome(StrEnum):
 
 
 class PodVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """One pod's fate. ``reasons`` has every group for an unhelped pod that is planned for, and is empty for any other."""
+    """What the plan does for one pod. ``reasons`` has every group for an unhelped pod that is planned for, and is empty for any other."""
 
     pod: Pod
     outcome: PodOutcome

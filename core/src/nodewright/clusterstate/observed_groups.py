@@ -100,7 +100,7 @@ def _was_known(held: GroupSeen | None) -> bool:
 def _without_lost_nodes(group: GroupSeen, memory: Memory, node_ids: set[str]) -> GroupSeen:
     """Return the group without machines that were nodes when it was last read and are none now.
 
-    Their fate is unknown. Pods must not wait for them, and the group must not be backed off because of them.
+    What became of them is unknown. Pods must not wait for them, and the group must not be backed off because of them.
     """
     failed = {failure.instance_id for failure in group.failed or ()}
     kept = tuple(

@@ -25,7 +25,7 @@ from nodewright.clusterstate.memory import Memory, PlanMemory
 from nodewright.clusterstate.observed_groups import as_if_made, unsettled, with_evidence, with_held_groups
 from nodewright.clusterstate.state import ClusterState
 from nodewright.engine.daemon import BatchWindow, Scope
-from nodewright.engine.intent import Covering, machines_of, with_intent, with_removals, without_charge
+from nodewright.engine.intent import WriteAheadLog, machines_of, with_intent, with_removals, without_charge
 from nodewright.engine.last_look import LastLook
 from nodewright.engine.new_nodes import PlacementLooks
 from nodewright.engine.planning import Planning, without_violations
@@ -70,7 +70,7 @@ class Autoscaler:
 
     def __init__(
         self,
-        world: Ports,
+        ports: Ports,
         clock: Clock,
         settings: Settings,
         random: Random,
@@ -78,31 +78,31 @@ class Autoscaler:
         *,
         planning: Planning | None = None,
     ) -> None:
-        self._world = world
+        self._ports = ports
         self._clock = clock
         self._settings = settings
         self._random = random
         self._planning = planning or Planning()
         self._inbox = Inbox()
         self._observer = Observer(
-            world.cluster,
-            world.providers,
+            ports.cluster,
+            ports.providers,
             default_options(settings),
             keeps_unlisted=settings.policy.keeps_unlisted_groups,
-            prices=world.prices,
+            prices=ports.prices,
         )
-        self._covering = Covering(world.store, world.gate, clock)
+        self._write_ahead = WriteAheadLog(ports.store, ports.gate, clock)
         self._cloud_writer = CloudWriter(
-            world.providers,
+            ports.providers,
             clock,
             self._inbox,
-            world.audit,
+            ports.audit,
             rules=CloudWriteRules(
                 stops_at_refusal=settings.policy.stops_at_refusal, defers_busy=settings.policy.waits_for_busy_clouds
             ),
             cover=self._cover,
         )
-        self._status_writer = StatusWriter(world.cluster, world.providers, clock, world.audit)
+        self._status_writer = StatusWriter(ports.cluster, ports.providers, clock, ports.audit)
         self._filter = EventFilter(0.0) if settings.cluster.record_duplicated_events else EventFilter()
         self._memory: Memory = saved.memory
         self._warning = saved.warning
@@ -113,16 +113,16 @@ class Autoscaler:
         self._did_something = (False, False)
         self._wake_ups = WakeUps()
         self._placement_looks = PlacementLooks()
-        ports = ActuatorPorts(
-            reader=world.cluster,
-            cluster=world.cluster,
+        actuator_ports = ActuatorPorts(
+            reader=ports.cluster,
+            cluster=ports.cluster,
             calls=self._cloud_writer,
             inbox=self._inbox,
-            events=world.events,
+            events=ports.events,
             clock=clock,
         )
-        self._actuator = Actuator(ports, settings.removals, self._name)
-        self._startup_cleanup = StartupCleanup(world.cluster, world.events)
+        self._actuator = Actuator(actuator_ports, settings.removals, self._name)
+        self._startup_cleanup = StartupCleanup(ports.cluster, ports.events)
         # Ended removals that the current loop has taken from the inbox.
         self._ended_removals: tuple[RemovalEnded, ...] = ()
         self._is_halted = False
@@ -155,7 +155,7 @@ class Autoscaler:
             waits = scope is Scope.LOOK and not any(group.failures for group in state.groups.values())
             step.plan, step.memory = self._restrain(plan, memory, state, forbidden=waits or bool(step.problem))
             step.state = replace(state, memory=step.memory)
-            self._covering.save(_with_intent(step.memory, state, step.plan), step.plan.actions, self._settings)
+            self._write_ahead.save(_with_intent(step.memory, state, step.plan), step.plan.actions, self._settings)
             step.plan = plan = self._write(step, step.plan)
             self._record_events(step, state, plan)
             step.begun = self._actuator.scale_down(state, plan.scale_down, step.outcomes)
@@ -214,7 +214,7 @@ class Autoscaler:
 
     def end(self) -> None:
         """Save that no write is under way, after the last loop. Raise NodewrightError if that fails."""
-        self._covering.end()
+        self._write_ahead.end()
 
     def under_way(self) -> tuple[Removing, ...]:
         """Return the removals under way."""
@@ -293,14 +293,14 @@ class Autoscaler:
         ]
         events += [*buffer_events(plan, step.outcomes), *self._status_writer.take_events()]
         for event in self._filter.pass_through(events, state.now):
-            self._world.events.record(event)
+            self._ports.events.record(event)
         self._warning = ""
 
     def _act(self, plan: Plan) -> tuple[tuple[WriteOutcome, ...], tuple[HeldBack, ...]]:
         """Make the plan's calls; return their results, and the deletions that a last look at the nodes forbade."""
         if not self._settings.policy.spares_machines_that_ran:
             return self._cloud_writer.act(plan.actions, self._loop_name), ()
-        last = LastLook(self._world.cluster, self._clock, plan.actions)
+        last = LastLook(self._ports.cluster, self._clock, plan.actions)
         outcomes = self._cloud_writer.act(plan.actions, self._loop_name, last.permit)
         return outcomes, tuple(last.withheld)
 
@@ -308,7 +308,7 @@ class Autoscaler:
         """Save that the write is about to be made. Raise NodewrightError if that fails."""
         going = (removing.removal for removing in self.under_way())
         soon = [removal.instance_id for removal in going if removal.group == action.group]
-        self._covering.cover(action, self._settings, soon)
+        self._write_ahead.cover(action, self._settings, soon)
 
     def _restrain(self, plan: Plan, after: PlanMemory, state: ClusterState, *, forbidden: bool) -> tuple[Plan, Memory]:
         """Return the plan with only the writes that may be made now, and the memory after it."""
@@ -328,7 +328,7 @@ class Autoscaler:
         A pause that cannot be read counts as one: an operator ordered it.
         """
         try:
-            pause = self._world.store.load_pause()
+            pause = self._ports.store.load_pause()
         except NodewrightError as error:
             return f"paused: {error}", now
         return (str(pause), pause.until) if pause is not None and pause.holds(now) else ("", 0.0)

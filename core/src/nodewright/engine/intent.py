@@ -111,8 +111,8 @@ def without_charge(memory: Memory, free: frozenset[Machine]) -> Memory:
     )
 
 
-class Covering:
-    """What was saved last, and with it the writes that may be under way until when.
+class WriteAheadLog:
+    """Saves each write to a cloud before it is made, and remembers until when a saved write may be under way.
 
     A group is covered for as long as a call to its cloud may take, and ``START_SECONDS`` more. A write that starts
     later than that is saved again.

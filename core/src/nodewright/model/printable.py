@@ -41,17 +41,17 @@ Hook = Callable[[type, Any], Any]
 _ANY_KEY = None
 _UNSEEN = object()
 _Step = str | int | None
-_Complaint = tuple[str, tuple[_Step, ...]]
+_Mismatch = tuple[str, tuple[_Step, ...]]
 
 
 class Misfit(NamedTuple):
     """A place where a value does not fit its type (``spec.containers[0].name``), and what is wrong there."""
 
     path: str
-    complaint: str
+    problem: str
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.complaint}" if self.path else self.complaint
+        return f"{self.path}: {self.problem}" if self.path else self.problem
 
 
 def printable(text: str, limit: int = MAX_SHOWN) -> str:
@@ -82,11 +82,11 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 def find_misfit(value: object, wanted: Any, hook: Hook | None = None) -> Misfit | None:
     """Return the first place where ``value``, made of builtins, does not fit ``wanted``; None if it fits."""
-    complaint = _complain(value, wanted, hook)
-    if complaint is None:
+    mismatch = _mismatch(value, wanted, hook)
+    if mismatch is None:
         return None
-    what, steps = complaint
-    where, found = _resolve(value, steps, lambda candidate: _complain(candidate, wanted, hook))
+    what, steps = mismatch
+    where, found = _resolve(value, steps, lambda candidate: _mismatch(candidate, wanted, hook))
     return Misfit(_render(where), _say(what, found))
 
 
@@ -96,7 +96,7 @@ def explain(message: str) -> Misfit:
     return Misfit(_render(["..." if step is _ANY_KEY else step for step in steps]), _say(what))
 
 
-def _split_message(text: str) -> _Complaint:
+def _split_message(text: str) -> _Mismatch:
     """Split msgspec's message into what is wrong and the path to it."""
     placed = _PLACED.fullmatch(text)
     if placed is None:
@@ -111,7 +111,7 @@ def _read_step(step: re.Match[str]) -> _Step:
     return _ANY_KEY if step["index"] == "..." else int(step["index"])
 
 
-def _complain(value: object, wanted: Any, hook: Hook | None) -> _Complaint | None:
+def _mismatch(value: object, wanted: Any, hook: Hook | None) -> _Mismatch | None:
     try:
         msgspec.convert(value, wanted, dec_hook=hook)
     except msgspec.ValidationError as error:
@@ -120,7 +120,7 @@ def _complain(value: object, wanted: Any, hook: Hook | None) -> _Complaint | Non
 
 
 def _resolve(
-    root: Any, steps: Sequence[_Step], complain: Callable[[Any], _Complaint | None]
+    root: Any, steps: Sequence[_Step], find_mismatch: Callable[[Any], _Mismatch | None]
 ) -> tuple[list[str | int], object]:
     """Return the path to the misfit with real keys, and the value found there."""
     where: list[str | int] = []
@@ -131,8 +131,8 @@ def _resolve(
             prefix = tuple(steps[: position + 1])
 
             def fails(keys: Sequence[str], here: Any = found, prefix: tuple[_Step, ...] = prefix) -> bool:
-                complaint = complain(_replace(root, where, {key: here[key] for key in keys}))
-                return complaint is not None and complaint[1][: len(prefix)] == prefix
+                mismatch = find_mismatch(_replace(root, where, {key: here[key] for key in keys}))
+                return mismatch is not None and mismatch[1][: len(prefix)] == prefix
 
             key = _find_key(list(found), fails)
         where.append(key)
@@ -168,7 +168,7 @@ def _render(where: Sequence[str | int]) -> str:
 
 
 def _say(what: str, found: object = _UNSEEN) -> str:
-    """Return msgspec's complaint in plain words."""
+    """Return msgspec's message in plain words."""
     bound = _BOUND.fullmatch(what)
     if bound:
         return f"must be {_SIGNS[bound['sign']]} {bound['bound']}" + _contrast(found)

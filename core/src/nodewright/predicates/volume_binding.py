@@ -52,7 +52,7 @@ class _UnboundClaim:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Plan:
+class _ClaimsToBind:
     """The claims of a class, sorted: volumes bound (None: missing), claims given to a node, claims to serve."""
 
     bound: tuple[PersistentVolume | None, ...]
@@ -61,13 +61,13 @@ class _Plan:
 
 
 @per_context
-def _plan(pod: PodClass, context: Context) -> _Plan:
+def _plan(pod: PodClass, context: Context) -> _ClaimsToBind:
     claims = [claim for _, _, claim in claims_of(pod, context) if claim is not None]
     bound = [context.volumes.get(claim.spec.volume_name) for claim in claims if is_fully_bound(claim)]
     waiting = [claim for claim in claims if not is_fully_bound(claim) and _waits(claim, context)]
     selected = [(claim.metadata.annotations.get(_SELECTED_NODE), claim) for claim in waiting]
     open_claims = sorted((claim for node, claim in selected if node is None), key=_size_of_claim)
-    return _Plan(
+    return _ClaimsToBind(
         bound=tuple(bound),
         selected=tuple((node, claim) for node, claim in selected if node is not None),
         unbound_claims=tuple(_make_unbound_claim(claim, context) for claim in open_claims),

@@ -44,12 +44,12 @@ def test_a_node_with_a_pod_in_the_way(nodewright: Nodewright, dump: str) -> None
 
 def test_a_node_as_json(nodewright: Nodewright, dump: str) -> None:
     document = nodewright("explain", "node", "n-1", dump, *BY, "-o", "json").document
-    assert (document["schema"], document["node"], document["fate"]) == (1, "n-1", "stays")
+    assert (document["schema"], document["node"], document["outcome"]) == (1, "n-1", "stays")
     assert document["reason"]["code"] == "NotUnderutilized"
     assert document["group"]["group"] == "dump/general"
     assert document["utilization"]["resource"] == "cpu"
     [pod] = [one for one in document["pods"] if one["pod"] == "default/full-1"]
-    assert (pod["fate"], pod["place"], pod["refusals"][0]["reason"]) == ("move", None, "Insufficient cpu")
+    assert (pod["outcome"], pod["place"], pod["refusals"][0]["reason"]) == ("move", None, "Insufficient cpu")
 
 
 def test_json_stays_json_where_a_utilization_is_no_number(nodewright: Nodewright, write_dump: WriteDump) -> None:
@@ -115,20 +115,20 @@ def test_a_pod_that_runs(nodewright: Nodewright, dump: str) -> None:
 def test_a_pod_that_gives_way(nodewright: Nodewright, write_dump: WriteDump) -> None:
     path = write_dump(build_node("n", labels=POOL), build_pod("low", node_name="n", priority=-100))
     document = nodewright("explain", "pod", "default/low", path, *BY, "-o", "json").document
-    assert (document["fate"], document["if_node_goes"]) == ("runs", None)
+    assert (document["outcome"], document["if_node_goes"]) == ("runs", None)
     assert "gives way to other pods" in document["reason"]
 
 
 def test_a_pod_that_waits(nodewright: Nodewright, dump: str) -> None:
     huge = nodewright("explain", "pod", "default/huge", dump, *BY, "-o", "json").document
-    assert (huge["fate"], huge["node"]) == ("unhelped", None)
+    assert (huge["outcome"], huge["node"]) == ("unhelped", None)
     assert {"group": "dump/general", "message": "Insufficient cpu"} in huge["groups"]
     assert [(one["reason"], one["count"]) for one in huge["refusals"]] == [
         ("Insufficient cpu", 3),
         ("taint dedicated=db:NoSchedule", 1),
     ]
     small = nodewright("explain", "pod", "default/small", dump, *BY, "-o", "json").document
-    assert (small["fate"], small["node"], small["refusals"]) == ("fits", "n-0", [])
+    assert (small["outcome"], small["node"], small["refusals"]) == ("fits", "n-0", [])
 
 
 def test_a_group(nodewright: Nodewright, dump: str) -> None:
@@ -136,7 +136,7 @@ def test_a_group(nodewright: Nodewright, dump: str) -> None:
     assert (document["group"], document["target"], document["upcoming"]) == ("dump/general", 3, 0)
     assert document["growth"] == "no pending pod needs it"
     [nodes] = document["nodes"]
-    assert (nodes["fate"], nodes["code"], nodes["count"]) == ("stays", "NotUnderutilized", 3)
+    assert (nodes["outcome"], nodes["code"], nodes["count"]) == ("stays", "NotUnderutilized", 3)
     shown = nodewright("explain", "group", "dump/general", dump, *BY).out
     assert "n-0, n-1, n-2" in shown
 

@@ -18,7 +18,7 @@ POOL = {"pool": "general"}
 
 @pytest.fixture
 def dump(write_dump: WriteDump) -> str:
-    """Two full nodes of four cores, and pods of every fate."""
+    """Two full nodes of four cores, and pods of every outcome."""
     nodes = [
         build_node(f"general-{n}", provider_id=f"fake:///general/general-{n}", labels=POOL, created_at=HOUR)
         for n in range(2)
@@ -51,8 +51,8 @@ groups:
 
 def test_every_pod_has_a_fate_and_a_reason(nodewright: Nodewright, dump: str, groups: Path) -> None:
     document = nodewright("plan", dump, "--groups", groups, "-o", "json").document
-    fates = {pod["pod"]: pod["fate"] for pod in document["pods"]}
-    assert fates == {
+    outcomes = {pod["pod"]: pod["outcome"] for pod in document["pods"]}
+    assert outcomes == {
         "default/small": "fits",
         "default/huge": "unhelped",
         "default/untried": "ignored",
@@ -61,7 +61,7 @@ def test_every_pod_has_a_fate_and_a_reason(nodewright: Nodewright, dump: str, gr
         "default/web-2": "helped",
     }
     assert all(pod["reason"] for pod in document["pods"])
-    [huge] = [pod for pod in document["pods"] if pod["fate"] == "unhelped"]
+    [huge] = [pod for pod in document["pods"] if pod["outcome"] == "unhelped"]
     assert huge["groups"]["dump/general"] == {"code": "NodeResourcesFit", "message": "Insufficient cpu"}
     assert huge["groups"]["dump/gpu"]["code"] == "TaintToleration"
 
@@ -147,7 +147,7 @@ def test_a_halted_plan_says_why(nodewright: Nodewright, write_dump: WriteDump) -
     ended = nodewright(*args, "--detailed-exitcode")
     assert "Nothing is planned: cluster is unhealthy" in ended.out
     assert ended.code == 4
-    assert nodewright(*args, "-o", "json").document["pods"][0]["fate"] == "halted"
+    assert nodewright(*args, "-o", "json").document["pods"][0]["outcome"] == "halted"
 
 
 def test_nominated_pods_hold_their_room(nodewright: Nodewright, write_dump: WriteDump) -> None:
@@ -155,7 +155,7 @@ def test_nominated_pods_hold_their_room(nodewright: Nodewright, write_dump: Writ
     path = Path(write_dump(node, build_pod("first", "3"), build_pod("second", "3")))
     path.write_text(path.read_text().replace('"nominatedNodeName": ""', '"nominatedNodeName": "n"', 1))
     document = nodewright("plan", path, "--group-by", "pool", "-o", "json").document
-    assert [(pod["pod"], pod["fate"]) for pod in document["pods"]] == [("default/second", "helped")]
+    assert [(pod["pod"], pod["outcome"]) for pod in document["pods"]] == [("default/second", "helped")]
 
 
 def test_names_are_text_not_markup(nodewright: Nodewright, write_dump: WriteDump) -> None:
@@ -228,7 +228,7 @@ def test_taints_of_starting_nodes_do_not_last(nodewright: Nodewright, write_dump
     node = build_node("n", labels=POOL, ready=False, taints=[taint])
     path = write_dump(node, build_pod("a", "3"), build_pod("b", "3"))
     document = nodewright("plan", path, "--group-by", "pool", "-o", "json").document
-    assert {pod["fate"] for pod in document["pods"]} == {"fits", "helped"}
+    assert {pod["outcome"] for pod in document["pods"]} == {"fits", "helped"}
 
 
 def test_a_gpu_limit_that_would_do_nothing_is_refused(nodewright: Nodewright, dump: str, groups: Path) -> None:
@@ -258,7 +258,7 @@ def test_a_daemon_pod_without_room_is_told_apart(nodewright: Nodewright, write_d
     path = write_dump(build_node("n", labels=POOL), daemon)
     document = nodewright("plan", path, "--group-by", "pool", "-o", "json").document
     (pod,) = document["pods"]
-    assert pod["fate"] == "ignored"
+    assert pod["outcome"] == "ignored"
     assert "DaemonSet" in pod["reason"]
 
 
@@ -291,7 +291,7 @@ def test_every_round_of_a_salvo_is_told(nodewright: Nodewright, write_dump: Writ
     document = nodewright("plan", *options, "-o", "json").document
     grown = {(one["group"], one["current"], one["target"], one["purpose"]) for one in document["expansions"]}
     assert grown == {("dump/a", 1, 2, "pods"), ("dump/b", 1, 2, "pods")}
-    assert {one["fate"] for one in document["pods"]} == {"helped"}
+    assert {one["outcome"] for one in document["pods"]} == {"helped"}
     assert len([one for one in document["options"] if one["chosen"]]) == 2
     said = " ".join(nodewright("plan", *options).out.split())
     assert said.count("1 → 2") == 2

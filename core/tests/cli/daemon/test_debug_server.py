@@ -49,7 +49,7 @@ def make_world() -> World:
 
 def test_explain_and_status() -> None:
     server = make_server(make_world(), Pause(since=NOW, until=NOW + 600))
-    assert read(ask(server, "/explain", kind="pod", name="default/giant"))["fate"] == "unhelped"
+    assert read(ask(server, "/explain", kind="pod", name="default/giant"))["outcome"] == "unhelped"
     assert read(ask(server, "/explain", kind="group", name="cloud/a"))["target"] == 2
     status = read(ask(server, "/status"))
     assert status["loop"] == "1-7"

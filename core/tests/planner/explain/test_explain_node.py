@@ -80,8 +80,8 @@ def test_every_pod_is_judged_although_the_first_blocks() -> None:
         on("a-0", name="plain"),
     ]
     found = explain(loops, "a-0")
-    assert (found.fate, code(found)) == (NodeOutcome.STAYS, "BlockedByPod")
-    assert {one.pod.removeprefix("default/"): (one.fate, one.rule) for one in found.pods} == {
+    assert (found.outcome, code(found)) == (NodeOutcome.STAYS, "BlockedByPod")
+    assert {one.pod.removeprefix("default/"): (one.outcome, one.rule) for one in found.pods} == {
         "bare": (DrainOutcome.BLOCK, "Replicated"),
         "kept": (DrainOutcome.BLOCK, "NotSafeToEvict"),
         "ends": (DrainOutcome.AWAIT, "OnCompletion"),
@@ -134,9 +134,9 @@ def test_a_budget_that_another_node_uses_up_blocks() -> None:
     loops.world.budgets = [build_budget("pdb", allowed=1, labels={"app": "g"})]
     plan = loops.plan()
     goes, stays = explain(loops, "a-0", plan=plan), explain(loops, "b-0", plan=plan)
-    assert (goes.fate, goes.removal is not None and goes.removal.pods) == (NodeOutcome.GOES, ("default/on-a-0",))
-    assert pod(goes, "on-a-0").fate is DrainOutcome.MOVE
-    assert pod(stays, "on-b-0").fate is DrainOutcome.BLOCK
+    assert (goes.outcome, goes.removal is not None and goes.removal.pods) == (NodeOutcome.GOES, ("default/on-a-0",))
+    assert pod(goes, "on-a-0").outcome is DrainOutcome.MOVE
+    assert pod(stays, "on-b-0").outcome is DrainOutcome.BLOCK
     assert "use up what the PodDisruptionBudget default/pdb allows now (1)" in pod(stays, "on-b-0").message
     later = explain(loops, "b-0", MINUTE)
     assert code(later) == "RecentlyUnremovable"
@@ -160,10 +160,10 @@ def test_the_timers_of_a_node_that_waits() -> None:
     loops = loops_of(GroupOptions(), a=1)
     began = loops.world.now
     found = explain(loops, "a-0")
-    assert (found.fate, code(found)) == (NodeOutcome.UNNEEDED, "NotUnneededLongEnough")
+    assert (found.outcome, code(found)) == (NodeOutcome.UNNEEDED, "NotUnneededLongEnough")
     later = explain(loops, "a-0", 4 * MINUTE)
     assert (later.timers.unneeded_since, later.timers.removable_at) == (began, began + 10 * MINUTE)
-    assert explain(loops, "a-0", 6 * MINUTE + 1).fate is NodeOutcome.GOES
+    assert explain(loops, "a-0", 6 * MINUTE + 1).outcome is NodeOutcome.GOES
 
 
 def test_a_node_that_waits_with_all_others() -> None:
@@ -171,7 +171,7 @@ def test_a_node_that_waits_with_all_others() -> None:
     loops.world.add_group("big", 0, cpu="64")
     loops.world.pending = [build_pod("p", cpu="32")]
     found = explain(loops, "a-0")
-    assert (found.fate, code(found)) == (NodeOutcome.UNNEEDED, "InCooldown")
+    assert (found.outcome, code(found)) == (NodeOutcome.UNNEEDED, "InCooldown")
     assert found.timers.cooldown_until == found.now + 10 * MINUTE
 
 
@@ -179,7 +179,7 @@ def test_a_removal_under_way_says_how_far_it_is() -> None:
     loops = loops_of(a=2)
     loops.begin("a-0")
     found = explain(loops, "a-0")
-    assert (found.fate, found.stage, found.reason, found.note) == (NodeOutcome.GOING, "tainted", None, "")
+    assert (found.outcome, found.stage, found.reason, found.note) == (NodeOutcome.GOING, "tainted", None, "")
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_a_node_about_which_scale_down_says_nothing_has_a_note(settings: dict[st
     loops.world.nodes.append(build_node("lost", ready=False))
     loops.settings = settings
     found = explain(loops, "a-0")
-    assert found.fate is NodeOutcome.UNJUDGED
+    assert found.outcome is NodeOutcome.UNJUDGED
     assert note in found.note
 
 
@@ -214,7 +214,7 @@ def test_a_removal_that_is_held_back_says_why() -> None:
     held = (HeldBack(action=action, reason="paused until noon", until=0.0),)
     plan = replace(plan, scale_down=replace(plan.scale_down, removals=()), held_back=held)
     found = explain(loops, "a-0", plan=plan)
-    assert (found.fate, found.note) == (NodeOutcome.UNNEEDED, "paused until noon")
+    assert (found.outcome, found.note) == (NodeOutcome.UNNEEDED, "paused until noon")
 
 
 def test_a_node_without_a_group_has_no_threshold() -> None:
@@ -257,7 +257,7 @@ def test_a_pod_that_is_ending_is_waited_for() -> None:
     loops.world.running = [on("a-0", deleted_at=loops.world.now + 20), on("x-0", cpu="950m")]
     found = explain(loops, "a-0")
     told = pod(found, "on-a-0")
-    assert (found.fate, told.fate, told.rule) == (NodeOutcome.GOES, DrainOutcome.AWAIT, "Terminating")
+    assert (found.outcome, told.outcome, told.rule) == (NodeOutcome.GOES, DrainOutcome.AWAIT, "Terminating")
 
 
 def test_what_the_cloud_says_of_a_machine_that_ran() -> None:

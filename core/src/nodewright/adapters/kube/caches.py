@@ -145,7 +145,7 @@ class Caches:
         """Kinds that were not listed yet, each with what went wrong."""
         return {name: r.cache.problem for name, r in self._reflectors.items() if not r.cache.is_synced}
 
-    def complaint(self) -> str:
+    def describe_missing(self) -> str:
         """One sentence for all that was not listed: most often one reason holds for every kind."""
         missing = self.missing()
         kind, why = next(((kind, why) for kind, why in missing.items() if why), ("", "no answer yet"))

@@ -22,15 +22,15 @@ class StoredMap(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     version: str = ""
 
 
-class _MapMeta(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class _RawMetadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     resource_version: str = ""
     uid: str = ""
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
 
 
-class _ConfigMap(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    metadata: _MapMeta = _MapMeta()
+class _RawConfigMap(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    metadata: _RawMetadata = _RawMetadata()
     data: dict[str, str] | None = None
     binary_data: dict[str, bytes] | None = None
 
@@ -74,7 +74,7 @@ class ConfigMaps:
 
 
 def _decode(raw: bytes) -> StoredMap:
-    found = read_answer(raw, _ConfigMap, "ConfigMap")
+    found = read_answer(raw, _RawConfigMap, "ConfigMap")
     meta = found.metadata
     return StoredMap(
         data=found.data or {},

@@ -100,7 +100,7 @@ def load_credentials(kubeconfig: str, pod: PodEnvironment) -> Credentials:
     try:
         return _load(kubeconfig, pod)
     except (ConfigException, YAMLError, OSError, *_WRONG_SHAPE) as error:
-        raise ConfigError(f"--kubeconfig: {_complaint(kubeconfig, error)}") from None
+        raise ConfigError(f"--kubeconfig: {_describe_error(kubeconfig, error)}") from None
 
 
 def _load(kubeconfig: str, pod: PodEnvironment) -> Credentials:
@@ -159,7 +159,7 @@ def _find_user(config: Any) -> Any:
     return held["user"] if held is not None else None
 
 
-def _complaint(kubeconfig: str, error: Exception) -> str:
+def _describe_error(kubeconfig: str, error: Exception) -> str:
     if isinstance(error, OSError):
         return f"{printable(str(error.filename))}: {error.strerror}"
     said = printable(" ".join(str(error).split()))

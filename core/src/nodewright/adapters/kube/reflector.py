@@ -106,7 +106,7 @@ _FIRST_WAIT = 0.5
 _SHORT_WATCH = 1.0
 
 
-class _Event(msgspec.Struct, frozen=True, kw_only=True):
+class _WatchEvent(msgspec.Struct, frozen=True, kw_only=True):
     type: str
     object: Raw
 
@@ -115,7 +115,7 @@ class _Bookmark(msgspec.Struct, frozen=True, kw_only=True):
     metadata: ListMeta = ListMeta()
 
 
-_EVENT = msgspec.json.Decoder(_Event)
+_EVENT = msgspec.json.Decoder(_WatchEvent)
 
 
 class Reflector(Generic[T]):
@@ -258,7 +258,7 @@ class Reflector(Generic[T]):
         self.cache.heard(self._clock.now())
 
 
-def _decode_event(line: bytes) -> _Event:
+def _decode_event(line: bytes) -> _WatchEvent:
     try:
         return _EVENT.decode(line)
     except (msgspec.DecodeError, ValueError) as error:

@@ -181,8 +181,8 @@ class Sources:
     state_writes: Callable[[], int] = int
 
 
-class Surroundings(Collector):
-    """Registers itself."""
+class ClientMetrics(Collector):
+    """Metrics of the calls to the API server, to plugins and to clouds, and of the lease. It registers itself."""
 
     def __init__(self, registry: CollectorRegistry, sources: Sources) -> None:
         self._sources = sources

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from nodewright.actuation.cloud_writes import WriteOutcome
-from nodewright.adapters.metrics.collectors import MADE, GroupMetrics, NodeMetrics, Sources, Surroundings
+from nodewright.adapters.metrics.collectors import MADE, ClientMetrics, GroupMetrics, NodeMetrics, Sources
 from nodewright.adapters.metrics.cost import CostMetrics
 from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.engine.report import LoopReport
@@ -51,7 +51,7 @@ class Metrics:
         self._node_metrics = NodeMetrics(self.registry)
         self._group_metrics = GroupMetrics(self.registry, each=settings.serving.emit_per_nodegroup_metrics)
         self._cost_metrics = CostMetrics(self.registry)
-        self._surroundings = Surroundings(self.registry, sources or Sources())
+        self._clients = ClientMetrics(self.registry, sources or Sources())
         self._make_counts()
         self._make_totals()
         self._make_own()

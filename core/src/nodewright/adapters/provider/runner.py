@@ -66,7 +66,7 @@ class ThreadRunner:
         if not self._free.acquire(timeout=deadline_seconds):
             raise NotStarted(f"{self._name} was busy for {deadline_seconds:g} s", provider=self._name)
         answer: list[T] = []
-        job = _Job(lambda: answer.append(call()))
+        job = _PendingCall(lambda: answer.append(call()))
         worker: _Worker | None = None
         try:
             self._refuse_if_hanging()
@@ -108,7 +108,7 @@ class ThreadRunner:
         with self._lock:
             self._idle.append(worker)
 
-    def _abandon(self, job: "_Job") -> bool:
+    def _abandon(self, job: "_PendingCall") -> bool:
         """Leave the job to itself, unless it finished at the last moment."""
         with self._lock:
             if not job.abandon(self._returned):
@@ -121,7 +121,7 @@ class ThreadRunner:
             self._abandoned -= 1
 
 
-class _Job:
+class _PendingCall:
     def __init__(self, call: Callable[[], None]) -> None:
         self.done = threading.Event()
         self.error: BaseException | None = None
@@ -154,12 +154,12 @@ class _Job:
 
 class _Worker:
     def __init__(self) -> None:
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._jobs: SimpleQueue[_PendingCall | None] = SimpleQueue()
 
     def start(self, name: str) -> None:
         threading.Thread(target=self._loop, name=f"provider-{name}", daemon=True).start()
 
-    def submit(self, job: _Job) -> None:
+    def submit(self, job: _PendingCall) -> None:
         self._jobs.put(job)
 
     def stop(self) -> None:

@@ -50,7 +50,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Base of what is saved: what is empty takes no room."""
 
 
-class SavedFlight(Record, frozen=True, kw_only=True):
+class SavedInstances(Record, frozen=True, kw_only=True):
     """The machines of a group whose memory is about them, so that they still count while it cannot be read."""
 
     instances: tuple[Instance, ...] = ()
@@ -73,7 +73,7 @@ class SavedGroup(Record, GroupOptions, frozen=True, kw_only=True):
     capabilities: tuple[str, ...] = ()
     switched_off: dict[str, str] = {}
     autoprovisioned: str = ""
-    in_flight: SavedFlight | None = None
+    in_flight: SavedInstances | None = None
     requests: tuple[ScaleUpRequest, ...] = ()
     backoff: Backoff | None = None
     deferral: Deferral | None = None
@@ -271,7 +271,7 @@ def _sketch(seen: GroupSeen | None, *, in_flight: bool) -> dict[str, Any]:
     """Return the group as it was last observed, with its machines only if memory refers to them."""
     if seen is None:
         return {}
-    flight = SavedFlight(instances=seen.instances or (), failed=seen.failed, template=seen.template)
+    flight = SavedInstances(instances=seen.instances or (), failed=seen.failed, template=seen.template)
     return {
         "min_size": seen.group.min_size,
         "max_size": seen.group.max_size,

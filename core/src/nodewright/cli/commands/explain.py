@@ -53,7 +53,7 @@ _RULES = {
     "OnCompletion": "it asks to be waited for until it has ended",
 }
 _NO_OTHER = "there is no other node that it could go to"
-_FATES = {NodeOutcome.GOING: "is being removed", NodeOutcome.GOES: "goes now", NodeOutcome.UNNEEDED: "is not needed"}
+_OUTCOMES = {NodeOutcome.GOING: "is being removed", NodeOutcome.GOES: "goes now", NodeOutcome.UNNEEDED: "is not needed"}
 SCHEMA = 1
 
 
@@ -133,7 +133,7 @@ def _print_node(console: Console, found: NodeExplanation) -> None:
         end = f"its machine is deleted after {_when(timers.never_ready_until, found.now)}, unless the minimum size keeps it"
         facts.add_row("never ready", safe(f"{end}, or it holds pods that are no DaemonSet's"))
     if timers.given_back_at is not None:
-        facts.add_row("last attempt", safe(f"failed at {_when(timers.given_back_at, found.now)}: {found.setback}"))
+        facts.add_row("last attempt", safe(f"failed at {_when(timers.given_back_at, found.now)}: {found.last_failure}"))
     if found.disputed:
         facts.add_row("cloud", safe(f"calls it a failed creation ({found.disputed}); it ran, so it counts as a node"))
     console.print(facts)
@@ -145,17 +145,17 @@ def _sentence(found: NodeExplanation) -> str:
     if found.removal is not None:
         moved = f"{count(len(found.removal.pods), 'pod')} to be moved"
         stage = f", {found.stage}" if found.stage is not None else ""
-        return f"{_FATES[found.fate]} ({found.removal.reason}, {moved}{stage})."
+        return f"{_OUTCOMES[found.outcome]} ({found.removal.reason}, {moved}{stage})."
     said = "; ".join(filter(None, (found.reason.describe() if found.reason is not None else "", found.note)))
-    if found.fate is NodeOutcome.UNNEEDED:
+    if found.outcome is NodeOutcome.UNNEEDED:
         return f"is not needed, and still there: {said}."
-    return f"stays: {said}." if found.fate is NodeOutcome.STAYS else f"nothing is decided about it: {said}."
+    return f"stays: {said}." if found.outcome is NodeOutcome.STAYS else f"nothing is decided about it: {said}."
 
 
 def _print_pod(console: Console, found: PodExplanation) -> None:
-    where = f"runs on {found.node}" if found.fate == RUNS else found.fate
+    where = f"runs on {found.node}" if found.outcome == RUNS else found.outcome
     reason = f": {found.reason}" if found.reason else ""
-    room = f" ({found.node})" if found.node and found.fate != RUNS else ""
+    room = f" ({found.node})" if found.node and found.outcome != RUNS else ""
     console.print(safe(f"Pod {found.pod}, as of {format_moment(found.now)}: {where}{reason}{room}.", "bold"))
     facts = _facts_table()
     for ref, why in found.groups:
@@ -165,7 +165,7 @@ def _print_pod(console: Console, found: PodExplanation) -> None:
     if facts.row_count:
         console.print(facts)
     if found.outlook is not None and found.of_node is not None:
-        console.print(safe(f"If that node went: {_WORDS[found.outlook.fate]}; {_outlook_line(found.outlook)}."))
+        console.print(safe(f"If that node went: {_WORDS[found.outlook.outcome]}; {_outlook_line(found.outlook)}."))
         console.print(safe(f"The node {_sentence(found.of_node)}"))
 
 
@@ -187,7 +187,9 @@ def _print_group(console: Console, found: GroupExplanation) -> None:
         more = alike.count - len(alike.nodes)
         names = ", ".join(alike.nodes) + (f" and {more:,} more" if more > 0 else "")
         code = f"{alike.code} ({alike.found})" if alike.found else alike.code
-        table.add_row(safe(f"{alike.count:,}"), safe(_FATES.get(alike.fate, alike.fate)), safe(names), safe(code))
+        table.add_row(
+            safe(f"{alike.count:,}"), safe(_OUTCOMES.get(alike.outcome, alike.outcome)), safe(names), safe(code)
+        )
     if table.row_count:
         console.print(table)
 
@@ -221,8 +223,8 @@ def _print_buffer(console: Console, found: BufferExplanation) -> None:
 def _print_outlooks(console: Console, pods: Iterable[PodAfterDrain]) -> None:
     table = make_table("Its pods, if it went", "pod", "", "why")
     for pod in pods:
-        stuck = pod.fate is DrainOutcome.MOVE and not pod.place
-        word, style = ("has no place", "red") if stuck else (_WORDS[pod.fate], _STYLES[pod.fate])
+        stuck = pod.outcome is DrainOutcome.MOVE and not pod.place
+        word, style = ("has no place", "red") if stuck else (_WORDS[pod.outcome], _STYLES[pod.outcome])
         name = f"{pod.pod} (not there yet)" if pod.arrives else pod.pod
         table.add_row(safe(name), safe(word, style), safe(_outlook_line(pod)))
     if table.row_count:
@@ -230,9 +232,9 @@ def _print_outlooks(console: Console, pods: Iterable[PodAfterDrain]) -> None:
 
 
 def _outlook_line(pod: PodAfterDrain) -> str:
-    if pod.fate is DrainOutcome.BLOCK:
+    if pod.outcome is DrainOutcome.BLOCK:
         return f"{pod.code}: {pod.message}"
-    if pod.fate is not DrainOutcome.MOVE:
+    if pod.outcome is not DrainOutcome.MOVE:
         return _RULES.get(pod.rule, pod.rule)
     if not pod.place:
         return refusals_line(pod.refusals) or _NO_OTHER
@@ -296,7 +298,7 @@ def _node(found: NodeExplanation) -> dict[str, Any]:
     removal = found.removal
     return {
         "node": found.node,
-        "fate": found.fate.value,
+        "outcome": found.outcome.value,
         "ready": found.is_ready,
         "reason": _plain(found.reason),
         "note": found.note or None,
@@ -305,7 +307,7 @@ def _node(found: NodeExplanation) -> dict[str, Any]:
         "group": found.group and _facts(found.group),
         "utilization": _plain(found.usage),
         **{name: _moment(at) for name, at in timers.items()},
-        "setback": found.setback or None,
+        "last_failure": found.last_failure or None,
         "disputed": found.disputed or None,
         "pods": [_outlook(pod) for pod in found.pods],
     }
@@ -314,13 +316,13 @@ def _node(found: NodeExplanation) -> dict[str, Any]:
 def _pod(found: PodExplanation) -> dict[str, Any]:
     return {
         "pod": found.pod,
-        "fate": found.fate,
+        "outcome": found.outcome,
         "reason": found.reason or None,
         "node": found.node or None,
         "groups": [{"group": ref, "message": why} for ref, why in found.groups],
         "refusals": _plain(found.refusals),
         "if_node_goes": found.outlook and _outlook(found.outlook),
-        "node_fate": found.of_node and found.of_node.fate.value,
+        "node_outcome": found.of_node and found.of_node.outcome.value,
         "node_reason": found.of_node and _plain(found.of_node.reason),
     }
 

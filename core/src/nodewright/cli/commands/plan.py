@@ -320,9 +320,9 @@ def _conclusion(dry_run: DryRun, verdicts: Iterable[PodVerdict]) -> Text:
     """Return the plan in one sentence."""
     grown = list(_all_expansions(dry_run))
     added = sum(expansion.added for expansion in grown)
-    fates = [verdict.outcome for verdict in verdicts]
-    lost = sum(outcome in (PodOutcome.UNHELPED, PodOutcome.HALTED) for outcome in fates)
-    helped = fates.count(PodOutcome.HELPED)
+    outcomes = [verdict.outcome for verdict in verdicts]
+    lost = sum(outcome in (PodOutcome.UNHELPED, PodOutcome.HALTED) for outcome in outcomes)
+    helped = outcomes.count(PodOutcome.HELPED)
     left = f"; {count(lost, 'pod')} {'is' if lost == 1 else 'are'} not helped" if lost else ""
     removals = len(dry_run.plan.scale_down.removals)
     left += f"; {count(removals, 'node')} {'goes' if removals == 1 else 'go'}" if removals else ""
@@ -432,7 +432,7 @@ def _price_json(seen: GroupSeen) -> dict[str, Any] | None:
 def _pod_json(verdict: PodVerdict) -> dict[str, Any]:
     return {
         "pod": verdict.pod.key,
-        "fate": verdict.outcome.value,
+        "outcome": verdict.outcome.value,
         "reason": verdict.reason,
         "groups": {str(ref): _reason_json(reason) for ref, reason in verdict.reasons.items()},
     }

@@ -348,7 +348,7 @@ class DaemonApp:
             if waited % _SYNC_SECONDS:
                 continue
             if self._engine.once:
-                self.log.say(self._cluster.caches.complaint(), level="error")
+                self.log.say(self._cluster.caches.describe_missing(), level="error")
                 return False
             self.log.say("waiting for the API server", level="warning", missing=self._cluster.caches.missing())
         return not self._stopping

@@ -35,7 +35,7 @@ def plan_cluster(settings: Settings, seed: int) -> DryRun:
     caches.start()
     try:
         if not caches.wait_synced(_SYNC_SECONDS):
-            raise KubeApiError(caches.complaint(), retryable=True)
+            raise KubeApiError(caches.describe_missing(), retryable=True)
         providers = Connector(clock=wall, seed=seed).connect_all(settings.providers)
         reader = DryCluster(api, caches, max_age=cluster.max_cache_age)
         return plan_once(reader, providers, settings, random, wall.now())

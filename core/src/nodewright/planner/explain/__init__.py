@@ -10,7 +10,7 @@ from nodewright.planner.explain.node import (
     Usage,
     explain_node,
     facts_of,
-    fate_of,
+    outcome_of,
 )
 from nodewright.planner.explain.planned_snapshot import NodeRejections, node_with_room, rejections_of_pending_pod
 from nodewright.planner.explain.pods import PodAfterDrain
@@ -33,9 +33,9 @@ __all__ = [
     "buffers_planned",
     "explain_node",
     "facts_of",
-    "fate_of",
     "find_growth_cost",
     "node_with_room",
+    "outcome_of",
     "rejections_of_pending_pod",
     "requests_planned",
     "requests_seen",

@@ -90,14 +90,14 @@ class NodeExplanation(msgspec.Struct, frozen=True, kw_only=True):
     """Why a node is still there, according to the plan made at ``now`` (seconds since the epoch).
 
     ``reason`` is why it stays or waits. ``removal`` is the removal that is planned or under way, ``stage`` how far that
-    has come. ``setback`` is why the last attempt failed, ``disputed`` why the cloud reports its machine as a failed
+    has come. ``last_failure`` is why the last attempt failed, ``disputed`` why the cloud reports its machine as a failed
     creation although it ran. ``note`` explains a node without ``reason`` and ``removal``, or says what a new simulation
     would find for a node that is simulated again later.
     """
 
     node: str
     now: float
-    fate: NodeOutcome
+    outcome: NodeOutcome
     is_ready: bool
     reason: Unremovable | None = None
     note: str = ""
@@ -106,7 +106,7 @@ class NodeExplanation(msgspec.Struct, frozen=True, kw_only=True):
     group: GroupFacts | None = None
     usage: Usage | None = None
     timers: Timers = Timers()
-    setback: str = ""
+    last_failure: str = ""
     disputed: str = ""
     pods: tuple[PodAfterDrain, ...] = ()
 
@@ -123,15 +123,15 @@ def explain_node(state: ClusterState, plan: Plan, settings: Settings, name: str)
     snapshot, policy = planned_snapshot(state, plan, settings.pods, settings.policy), settings.policy
     node, report = observed.node(row), plan.scale_down
     is_seen = name in snapshot
-    fate, removing = fate_of(state, plan, name), state.observation.removing.get(name)
+    outcome, removing = outcome_of(state, plan, name), state.observation.removing.get(name)
     planned = next((removal for removal in report.removals if removal.node == name), None)
     reason = report.unremovable.get(name) or report.passed_over.get(name)
-    shown = reason if fate in (NodeOutcome.UNNEEDED, NodeOutcome.STAYS) else None
+    shown = reason if outcome in (NodeOutcome.UNNEEDED, NodeOutcome.STAYS) else None
     pods = explain_pods(snapshot, name, state, plan, settings.drain, policy) if is_seen else ()
     return NodeExplanation(
         node=name,
         now=state.now,
-        fate=fate,
+        outcome=outcome,
         is_ready=is_ready(node, settings.templates),
         reason=shown,
         note=_places_now(shown, pods)
@@ -142,13 +142,13 @@ def explain_node(state: ClusterState, plan: Plan, settings: Settings, name: str)
         group=_group(state, name),
         usage=_usage(snapshot, name, state, settings.scale_down, policy) if is_seen else None,
         timers=_timers(state, plan, name),
-        setback=back.message if (back := state.memory.scale_down.removal_failures.get(name)) is not None else "",
+        last_failure=back.message if (back := state.memory.scale_down.removal_failures.get(name)) is not None else "",
         disputed=_disputed(state, node),
         pods=pods,
     )
 
 
-def fate_of(state: ClusterState, plan: Plan, name: str) -> NodeOutcome:
+def outcome_of(state: ClusterState, plan: Plan, name: str) -> NodeOutcome:
     """Return what the plan does with an existing node."""
     report = plan.scale_down
     if name in state.observation.removing:
@@ -190,7 +190,7 @@ def _places_now(reason: Unremovable | None, pods: Iterable[PodAfterDrain]) -> st
     for pod in pods:
         if pod.code is not None:
             return f"as things are now, pod {pod.pod} would keep it ({pod.code})"
-        if pod.fate is DrainOutcome.MOVE and not pod.place:
+        if pod.outcome is DrainOutcome.MOVE and not pod.place:
             return f"as things are now, pod {pod.pod} would find no other node"
     return "as things are now, it could be emptied"
 
@@ -243,13 +243,13 @@ def _usage(
 def _timers(state: ClusterState, plan: Plan, name: str) -> Timers:
     report, now = plan.scale_down, state.now
     since, memory = report.unneeded.get(name), state.memory.scale_down
-    recheck, setback = memory.rechecks.get(name), memory.removal_failures.get(name)
+    recheck, last_failure = memory.rechecks.get(name), memory.removal_failures.get(name)
     return Timers(
         unneeded_since=since,
         removable_at=since + needed_seconds(state, name) if since is not None else None,
         cooldown_until=report.cooldown_until if report.cooldown_until > now else None,
         recheck_at=recheck.at if recheck is not None and recheck.at > now else None,
-        given_back_at=setback.at if setback is not None else None,
+        given_back_at=last_failure.at if last_failure is not None else None,
         never_ready_until=_never_ready_until(state, name),
     )
 

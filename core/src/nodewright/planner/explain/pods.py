@@ -44,7 +44,7 @@ class PodAfterDrain(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     pod: str
-    fate: DrainOutcome
+    outcome: DrainOutcome
     arrives: bool = False
     rule: str = ""
     code: BlockingCode | None = None
@@ -97,7 +97,7 @@ def explain_pods(
     places = dict(_place(drained, moving))
     return tuple(
         replace(
-            places.get(pod.key, PodAfterDrain(pod=pod.key, fate=drain.outcome)),
+            places.get(pod.key, PodAfterDrain(pod=pod.key, outcome=drain.outcome)),
             arrives=pod.spec.node_name != name,
             rule=drain.rule,
             code=drain.code,
@@ -151,7 +151,7 @@ def _prepare(snapshot: Snapshot, rest: Snapshot, name: str, state: ClusterState,
 def _place(drained: _Drain, moving: Iterable[Pod]) -> Iterator[tuple[str, PodAfterDrain]]:
     """Yield the result for each pod to be moved, highest priority first. Go on after a pod without a place."""
     for pod in sorted(moving, key=lambda pod: pod.spec.priority or 0, reverse=True):
-        result = PodAfterDrain(pod=pod.key, fate=DrainOutcome.MOVE)
+        result = PodAfterDrain(pod=pod.key, outcome=DrainOutcome.MOVE)
         pod_class = drained.filling.class_of(pod, placed=True)
         row, choices = _choose(drained, drained.filling, pod, pod_class)
         if row is not None and pod.key != drained.stuck:
