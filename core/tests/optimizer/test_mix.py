@@ -58,6 +58,21 @@ def test_a_scarce_kind_is_used_up_before_a_dearer_one() -> None:
     assert (mix.price, mix.left) == (13.0, (0,))
 
 
+def test_kinds_that_are_the_same_are_all_used() -> None:
+    problem = problem_of({(4, 4): 8}, (16, 16, 4.0), (16, 16, 4.0), (16, 15, 4.0))
+    mix = solved(replace(problem, rooms=[0, 1, 1], fits=np.array([[True, True, False]])))
+    assert (mix.price, mix.left) == (4.0, (4,))
+    assert solved(replace(problem, rooms=[1, 1, 0])).left == (0,)
+
+
+def test_a_kind_is_endless_if_its_nodes_suffice_for_each_class_alone() -> None:
+    problem = problem_of({(4, 4): 9, (3, 3): 2, (20, 1): 5}, (16, 16, 4.0), (6, 6, 1.0))
+    alone = replace(problem, per_node=[ENDLESS, 1, ENDLESS])
+    assert replace(problem, rooms=[4, 9]).is_endless == [True, False]
+    assert replace(alone, rooms=[5, 11]).is_endless == [True, True]
+    assert replace(alone, rooms=[4, 10]).is_endless == [False, False]
+
+
 def test_pods_without_room_are_left() -> None:
     problem = problem_of({(4, 4): 8}, (16, 16, 4.0))
     mix = solved(replace(problem, rooms=[1]))

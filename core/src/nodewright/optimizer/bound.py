@@ -14,7 +14,7 @@ from nodewright.optimizer.highs import Programme, is_installed
 from nodewright.optimizer.problem import Bools, Floats, Ints, Problem
 
 # A class has columns for so many of its cheapest kinds before more are added.
-_FIRST_KINDS = 6
+_FIRST_KINDS = 1
 _MOST_ROUNDS = 30
 # No pod is worth less than this part of what it costs on its cheapest kind.
 _LEAST_VALUE = 1e-3
@@ -81,18 +81,9 @@ def _costs(problem: Problem) -> Floats:
 
 def undominated(problem: Problem) -> Bools:
     """Return the kinds that a fraction of a node of another kind never replaces for the same money or less."""
-    free, prices, fits = problem.free, problem.prices, problem.fits
-    wanted = sum(problem.pods)
-    endless = np.array([room >= wanted for room in problem.rooms])
-    offered = np.where(free > 0, free, 1.0)
-    factor = np.zeros((len(prices), len(prices)))
-    for resource in range(free.shape[1]):
-        ratio = np.where(free[:, None, resource] > 0, free[:, None, resource] / offered[None, :, resource], 0.0)
-        lacks = (free[:, None, resource] > 0) & (free[None, :, resource] <= 0)
-        np.maximum(factor, np.where(lacks, math.inf, ratio), out=factor)
-    takes_all = fits.T.astype(np.float32) @ (~fits).astype(np.float32) == 0
+    prices, endless = problem.prices, np.array(problem.is_endless)
     with np.errstate(invalid="ignore"):
-        replaces = takes_all & endless[None, :] & (prices[None, :] * factor <= prices[:, None] * (1 + 1e-12))
+        replaces = endless[None, :] & (prices[None, :] * problem.times <= prices[:, None] * (1 + 1e-12))
     np.fill_diagonal(replaces, False)
     # Of kinds that replace each other the first stays.
     mutual = replaces & replaces.T
@@ -110,12 +101,12 @@ def _solved(problem: Problem, costs: Floats, kinds: Ints) -> tuple[Floats, Float
     prices, costs = problem.prices[kinds], costs[:, kinds]
     classes, resources = requests.shape
     pods = np.array(problem.pods, dtype=float)
-    ample = [min(float(problem.rooms[kind]), pods.sum() + 1) for kind in kinds]
+    endless = np.array(problem.is_endless)[kinds]
     rows = len(kinds) * resources
     programme = Programme(np.concatenate([pods, np.full(rows, -math.inf)]), np.concatenate([pods, np.zeros(rows)]))
     programme.add(
         prices,
-        np.array([room if room <= pods.sum() else math.inf for room in ample]),
+        np.where(endless, math.inf, np.array(problem.rooms, dtype=float)[kinds]),
         [[(classes + k * resources + r, -1.0) for r in range(resources) if free[k, r] > 0] for k in range(len(kinds))],
     )
     # Pods for which the maxima leave no node.
@@ -129,12 +120,16 @@ def _solved(problem: Problem, costs: Floats, kinds: Ints) -> tuple[Floats, Float
         pairs = np.argwhere(wanted & ~known)
         known |= wanted
         added += pairs.tolist()
-        columns = [
-            [(int(c), 1.0)]
-            + [(classes + int(k) * resources + r, requests[c, r] * share[k, r]) for r in np.flatnonzero(requests[c])]
-            for c, k in pairs
-        ]
-        programme.add(np.zeros(len(pairs)), np.full(len(pairs), math.inf), columns)
+        of_class, of_kind = pairs[:, 0], pairs[:, 1]
+        asked = requests[of_class] * share[of_kind]
+        column, resource = np.nonzero(asked)
+        programme.add_entries(
+            np.zeros(len(pairs)),
+            np.full(len(pairs), math.inf),
+            np.concatenate([np.arange(len(pairs)), column]),
+            np.concatenate([of_class, classes + of_kind[column] * resources + resource]),
+            np.concatenate([np.ones(len(pairs)), asked[column, resource]]),
+        )
         found = programme.solve()
         if found is None:
             return None
@@ -150,7 +145,6 @@ def _solved(problem: Problem, costs: Floats, kinds: Ints) -> tuple[Floats, Float
         wanted = np.zeros_like(fits)
         wanted[np.flatnonzero(worth_more), best[worth_more]] = True
     scarcity = np.maximum(0.0, (amounts * free).sum(axis=1) - prices)
-    endless = np.array([problem.rooms[kind] >= pods.sum() for kind in kinds])
     excess = endless & (scarcity > 0)
     amounts[excess] *= (prices[excess] / (prices[excess] + scarcity[excess]))[:, None]
     return amounts, np.where(endless, 0.0, scarcity), spread

@@ -1,50 +1,63 @@
-"""Fill one node with the pods that are worth most."""
+"""Fill a node with the pods that are worth most, and buy such nodes until no pod is left."""
 
-from collections.abc import Sequence
+import heapq
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from nodewright.optimizer.problem import Floats, Problem
+from nodewright.optimizer.problem import Floats, Pattern, Problem
 
 # Sorted pairs (class, count).
 Filling = tuple[tuple[int, int], ...]
+# Each time this number of purchases of a kind was made, classes without pods are dropped from its orders.
+_PURCHASES_PER_PRUNING = 8
+_EPSILON = 1e-9
 
 
 class Filler:
     """Fills empty nodes of a problem. Amounts are kept as plain Python numbers: they are faster for one node.
 
-    ``work``: how many classes were looked at so far.
+    ``work``: how many classes were looked at so far. ``replaced_by``: for each kind those of which one node does for one of
+    it at no higher price; ``replaces``: those for which it does.
     """
 
     def __init__(self, problem: Problem) -> None:
         self.work = 0
-        self._orders: dict[bytes, list[list[list[int]]]] = {}
-        self._problem = problem
+        self._orders: dict[bytes, dict[int, list[list[int]]]] = {}
+        self.problem = problem
+        self.replaced_by, self.replaces = _replacements(problem)
         self._free: list[list[int]] = problem.free.astype(np.int64).tolist()
         requests = problem.requests.astype(np.int64)
-        self._wanted = [[(r, amount) for r, amount in enumerate(row) if amount > 0] for row in requests.tolist()]
+        # What most of a node is used of first: most classes that do not fit lack that.
+        shares = np.array(problem.pods) @ problem.requests / np.maximum(problem.free.max(axis=0), 1.0)
+        resources = np.argsort(-shares, kind="stable").tolist()
+        self._wanted = [[(r, row[r]) for r in resources if row[r] > 0] for row in requests.tolist()]
         offered = np.where(problem.free > 0, problem.free, np.inf)
         self._shares = problem.requests[None, :, :] / offered[:, None, :]
         self._classes = [np.flatnonzero(column) for column in problem.fits.T]
         least = requests.min(axis=0)
         self._least = [(r, amount) for r, amount in enumerate(least.tolist()) if amount > 0]
 
-    def orders(self, values: Floats) -> list[list[list[int]]]:
-        """Return for each kind the orders in which classes are tried: by value for their share of the node, and by size."""
-        key = values.tobytes()
-        if key not in self._orders:
-            self._orders[key] = self._sorted(values)
-        return self._orders[key]
+    def orders(self, values: Floats) -> Callable[[int], list[list[int]]]:
+        """Return a function of a kind: the orders in which its classes are tried, by value for their share, and by size."""
+        known = self._orders.setdefault(values.tobytes(), {})
 
-    def _sorted(self, values: Floats) -> list[list[list[int]]]:
-        found = []
-        for kind, classes in enumerate(self._classes):
-            shares = self._shares[kind, classes]
-            largest, worth = shares.max(axis=1), values[classes]
-            keys = (-worth / shares.sum(axis=1), -worth / largest, -largest)
-            orders = [classes[np.argsort(key, kind="stable")].tolist() for key in keys]
-            found.append([order for n, order in enumerate(orders) if order not in orders[:n]])
-        return found
+        def of_kind(kind: int) -> list[list[int]]:
+            if kind not in known:
+                known[kind] = self._sorted(kind, values)
+            return known[kind]
+
+        return of_kind
+
+    def _sorted(self, kind: int, values: Floats) -> list[list[int]]:
+        classes = self._classes[kind]
+        shares = self._shares[kind, classes]
+        largest, worth = shares.max(axis=1), values[classes]
+        keys = (-worth / shares.sum(axis=1), -worth / largest, -largest)
+        orders = [classes[np.argsort(key, kind="stable")].tolist() for key in keys]
+        return [order for n, order in enumerate(orders) if order not in orders[:n]]
 
     def best(
         self,
@@ -58,7 +71,7 @@ class Filler:
 
         ``most``: how many pods of each class it may have, if less than the problem says.
         """
-        limits = self._problem.per_node if most is None else most
+        limits = self.problem.per_node if most is None else most
         worth = 0.0
         chosen: Filling = ()
         for order in orders:
@@ -70,7 +83,7 @@ class Filler:
 
     def balanced(self, kind: int, left: Sequence[int], values: Floats) -> tuple[float, Filling]:
         """Return a filling, and its value, for which the next class is chosen by value for what is scarce by then."""
-        problem = self._problem
+        problem = self.problem
         classes = self._classes[kind]
         free = problem.free[kind].copy()
         requests, worths = problem.requests[classes], values[classes]
@@ -97,28 +110,117 @@ class Filler:
     ) -> tuple[float, Filling]:
         free, wanted, least = self._free[kind].copy(), self._wanted, self._least
         filling: list[tuple[int, int]] = []
-        worth, is_full = 0.0, False
+        worth = 0.0
         for one in order:  # all inline: nearly all of the time is spent here
             count = left[one]
             if not count:
                 continue
-            count = min(count, most[one])
-            for resource, amount in wanted[one]:
-                room = free[resource] // amount
-                if room < count:
-                    if room <= 0:
-                        break
-                    count = room
+            asked = wanted[one]
+            for resource, amount in asked:
+                if free[resource] < amount:
+                    break
             else:
-                for resource, amount in wanted[one]:
+                count = min(count, most[one], *[free[resource] // amount for resource, amount in asked])
+                for resource, amount in asked:
                     free[resource] -= count * amount
                 filling.append((one, count))
                 worth += count * values[one]
-                for resource, amount in least:
-                    if free[resource] < amount:
-                        is_full = True
-                        break
-                if is_full:
+                if any(free[resource] < amount for resource, amount in least):
                     break
         filling.sort()
         return worth, tuple(filling)
+
+
+class Perturbation(NamedTuple):
+    """Random changes for one try: a factor on the worth of nodes of each kind, and the most pods of a class on a node."""
+
+    factors: list[float]
+    most: list[int]
+
+
+class Purchase:
+    """Buys the node that is worth most for its price again and again, as many copies at once as pods last for.
+
+    A kind that others replace takes part when none of these may be bought any more.
+    """
+
+    def __init__(
+        self,
+        filler: Filler,
+        values: Floats,
+        pods: Sequence[int],
+        rooms: Sequence[int],
+        perturbation: Perturbation | None = None,
+    ) -> None:
+        self._filler = filler
+        self._worths: list[float] = values.tolist()
+        self._left, self._rooms = list(pods), list(rooms)
+        self._most = perturbation.most if perturbation is not None else None
+        factors = perturbation.factors if perturbation is not None else [1.0] * len(self._rooms)
+        prices: list[float] = filler.problem.prices.tolist()
+        self._prices = [max(price, _EPSILON) / factor for price, factor in zip(prices, factors, strict=True)]
+        self._orders_of = filler.orders(values)
+        self._orders: dict[int, list[list[int]]] = {}
+        self._better = [sum(self._rooms[other] > 0 for other in others) for others in filler.replaced_by]
+        self._purchases = Counter[int]()
+        # The best filling of each kind: minus its worth per price, the kind, the filling. What is left may fill a node
+        # less well than it says, never better.
+        self._waiting: list[tuple[float, int, Filling]] = []
+
+    def buy_all(self) -> list[Pattern]:
+        """Return what is bought until no node is worth anything."""
+        for kind in range(len(self._rooms)):
+            self._add(kind)
+        waiting, left, rooms, bought = self._waiting, self._left, self._rooms, list[Pattern]()
+        while waiting:
+            _, kind, filling = waiting[0]
+            copies = min(rooms[kind], *(left[one] // count for one, count in filling))
+            if copies > 0:
+                rooms[kind] -= copies
+                for one, count in filling:
+                    left[one] -= copies * count
+                bought.append(Pattern(kind, filling, copies))
+            self._fill_again(kind)
+        return bought
+
+    def _add(self, kind: int) -> None:
+        if self._rooms[kind] > 0 and not self._better[kind]:
+            self._orders[kind] = self._without_empty(self._orders_of(kind))
+            found = self._best(kind)
+            if found is not None:
+                heapq.heappush(self._waiting, found)
+
+    def _fill_again(self, kind: int) -> None:
+        """Replace the first of those that wait by the best filling that there is now."""
+        if self._rooms[kind] <= 0:
+            heapq.heappop(self._waiting)
+            for other in self._filler.replaces[kind]:
+                self._better[other] -= 1
+                self._add(other)
+            return
+        self._purchases[kind] += 1
+        if self._purchases[kind] % _PURCHASES_PER_PRUNING == 0:
+            self._orders[kind] = self._without_empty(self._orders[kind])
+        found = self._best(kind)
+        if found is not None:
+            heapq.heapreplace(self._waiting, found)
+        else:
+            heapq.heappop(self._waiting)
+
+    def _best(self, kind: int) -> tuple[float, int, Filling] | None:
+        worth, filling = self._filler.best(kind, self._orders[kind], self._left, self._worths, self._most)
+        return (-worth / self._prices[kind], kind, filling) if filling else None
+
+    def _without_empty(self, orders: Sequence[Sequence[int]]) -> list[list[int]]:
+        left = self._left
+        return [[one for one in order if left[one]] for order in orders]
+
+
+def _replacements(problem: Problem) -> tuple[list[list[int]], list[list[int]]]:
+    """Return for each kind those of which one node does for one of it at no higher price, and those for which it does."""
+    prices = problem.prices
+    better = (problem.times <= 1.0) & (prices[None, :] <= prices[:, None])
+    np.fill_diagonal(better, False)
+    # Of kinds that are the same the first stays.
+    better &= ~(better.T & np.tri(len(prices), k=-1, dtype=bool).T)
+    return [np.flatnonzero(row).tolist() for row in better], [np.flatnonzero(row).tolist() for row in better.T]

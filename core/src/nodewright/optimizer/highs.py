@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nodewright.optimizer.problem import Floats
+from nodewright.optimizer.problem import Floats, Ints
 
 highspy: Any
 try:
@@ -60,7 +60,16 @@ class Programme:
         starts = np.cumsum([0, *(len(column) for column in columns)], dtype=np.int32)[:-1]
         rows = np.array([row for column in columns for row, _ in column], dtype=np.int32)
         values = np.array([value for column in columns for _, value in column], dtype=np.float64)
-        count = len(columns)
+        self._add(costs, most, starts, rows, values)
+
+    def add_entries(self, costs: Floats, most: Floats, column: Ints, row: Ints, value: Floats) -> None:
+        """Add columns with these costs, upper bounds and entries, each of which names its column."""
+        order = np.argsort(column, kind="stable")
+        starts = np.searchsorted(column[order], np.arange(len(costs))).astype(np.int32)
+        self._add(costs, most, starts, row[order].astype(np.int32), value[order])
+
+    def _add(self, costs: Floats, most: Floats, starts: Any, rows: Any, values: Floats) -> None:
+        count = len(costs)
         self._solver.addCols(count, costs.astype(float), np.zeros(count), most, len(rows), starts, rows, values)
 
     def solve(self) -> Solution | None:

@@ -5,18 +5,15 @@ takes its pods. That is done with the values of the linear programme, and improv
 the pattern programme (patterns.py), and by repacking the pods of a few nodes.
 """
 
-import heapq
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
-from typing import NamedTuple
 
 import numpy as np
 
 from nodewright.optimizer.bound import Values
-from nodewright.optimizer.filling import Filler, Filling
+from nodewright.optimizer.filling import Filler, Filling, Perturbation, Purchase
 from nodewright.optimizer.patterns import PatternProgramme
-from nodewright.optimizer.problem import Floats, IsOver, Mix, Pattern, Problem
+from nodewright.optimizer.problem import Bools, Floats, IsOver, Mix, Pattern, Problem
 
 # Repacking ends after this number of tries in a row that find nothing cheaper.
 _VAIN_TRIES = 300
@@ -37,8 +34,6 @@ _LATE = 0.7
 # Parts of the evened value that are tried; the first does best for many pods.
 _PARTS = (0.3, 0.15, 0.5, 0.0)
 _EPSILON = 1e-9
-# Each time this number of purchases of a kind was made, classes without pods are dropped from its orders.
-_PURCHASES_PER_PRUNING = 8
 
 
 def find_mix(problem: Problem, values: Values, time_used: Callable[[], float]) -> Mix:
@@ -65,18 +60,9 @@ def find_mix(problem: Problem, values: Values, time_used: Callable[[], float]) -
     return search.mix(is_cut=False)
 
 
-class _Perturbation(NamedTuple):
-    """Random changes for one try: a factor on the worth of nodes of each kind, and the most pods of a class on a node."""
-
-    factors: list[float]
-    most: list[int]
-
-
-def _perturb(problem: Problem, random: Random) -> _Perturbation:
+def _perturb(problem: Problem, random: Random) -> Perturbation:
     factors = [random.uniform(*_FACTORS) for _ in problem.rooms]
-    return _Perturbation(
-        factors, [random.choice((most, most, min(most, 1), min(most, 2))) for most in problem.per_node]
-    )
+    return Perturbation(factors, [random.choice((most, most, min(most, 1), min(most, 2))) for most in problem.per_node])
 
 
 class _Search:
@@ -120,48 +106,9 @@ class _Search:
         return True
 
     def greedy(
-        self, values: Floats, pods: Sequence[int], rooms: Sequence[int], perturbation: _Perturbation | None = None
+        self, values: Floats, pods: Sequence[int], rooms: Sequence[int], perturbation: Perturbation | None = None
     ) -> list[Pattern]:
-        """Buy the node that is worth most for its price until no pod is left, as many copies at once as pods last for.
-
-        ``perturbation`` changes the weights of kinds and the limits of classes.
-        """
-        most = perturbation.most if perturbation is not None else None
-        price_of = [max(price, _EPSILON) for price in self._prices]
-        if perturbation is not None:
-            price_of = [price / factor for price, factor in zip(price_of, perturbation.factors, strict=True)]
-        left, room = list(pods), list(rooms)
-        worths = values.tolist()
-        orders = [[[one for one in order if left[one]] for order in held] for held in self._filler.orders(values)]
-        waiting = []
-        for kind, price in enumerate(price_of):
-            worth, filling = self._filler.best(kind, orders[kind], left, worths, most) if room[kind] > 0 else (0.0, ())
-            if filling:
-                waiting.append((-worth / price, kind, filling))
-        heapq.heapify(waiting)
-        bought: list[Pattern] = []
-        purchases = Counter[int]()
-        while waiting:
-            _, kind, filling = waiting[0]
-            copies = min(room[kind], *(left[one] // count for one, count in filling))
-            if copies > 0:
-                room[kind] -= copies
-                for one, count in filling:
-                    left[one] -= copies * count
-                bought.append(Pattern(kind, filling, copies))
-            if room[kind] <= 0:
-                heapq.heappop(waiting)
-                continue
-            purchases[kind] += 1
-            if purchases[kind] % _PURCHASES_PER_PRUNING == 0:
-                orders[kind] = [[one for one in order if left[one]] for order in orders[kind]]
-            # What is left may fill the node less well than before, never better.
-            worth, filling = self._filler.best(kind, orders[kind], left, worths, most)
-            if filling:
-                heapq.heapreplace(waiting, (-worth / price_of[kind], kind, filling))
-            else:
-                heapq.heappop(waiting)
-        return bought
+        return Purchase(self._filler, values, pods, rooms, perturbation).buy_all()
 
     def begin(self) -> None:
         """Make the first plan. Pods that find no place go first in the next try: others took the last nodes that fit them."""
@@ -240,16 +187,11 @@ class _Search:
 
     def _shrunk(self, plan: Sequence[Pattern], kept: Sequence[Pattern]) -> list[Pattern]:
         """Exchange each node for the cheapest kind that takes its pods; join equal patterns. ``kept`` nodes stay."""
-        problem = self._problem
         room = self._rooms_after([*plan, *kept])
         merged: dict[tuple[int, Filling], int] = {}
-        for kind, filling, wanted in plan:
+        for (kind, filling, wanted), takes in zip(plan, self._cheaper(plan), strict=True):
             copies = wanted
-            classes = np.array([one for one, _ in filling])
-            use = np.array([count for _, count in filling], dtype=float) @ problem.requests[classes]
-            cheaper = self._by_price[: int(np.searchsorted(problem.prices[self._by_price], problem.prices[kind]))]
-            takes = (problem.free[cheaper] >= use).all(axis=1) & problem.fits[np.ix_(classes, cheaper)].all(axis=0)
-            for other in cheaper[takes].tolist():
+            for other in self._by_price[takes].tolist() if takes.any() else ():
                 moved = min(copies, room[other])
                 if moved > 0:
                     merged[other, filling] = merged.get((other, filling), 0) + moved
@@ -262,12 +204,27 @@ class _Search:
                 merged[kind, filling] = merged.get((kind, filling), 0) + copies
         return [Pattern(kind, filling, copies) for (kind, filling), copies in merged.items()]
 
+    def _cheaper(self, plan: Sequence[Pattern]) -> Bools:
+        """Return which cheaper kinds take the pods of each pattern (patterns × kinds by price)."""
+        problem, by_price = self._problem, self._by_price
+        if not plan:
+            return np.zeros((0, len(by_price)), dtype=bool)
+        entries = [pair for _, filling, _ in plan for pair in filling]
+        classes = np.array([one for one, _ in entries])
+        starts = np.cumsum([0, *(len(filling) for _, filling, _ in plan[:-1])])
+        use = np.add.reduceat(np.array([count for _, count in entries])[:, None] * problem.requests[classes], starts)
+        prices, found = problem.prices[by_price], np.logical_and.reduceat(problem.fits[classes][:, by_price], starts)
+        found &= prices < problem.prices[[kind for kind, _, _ in plan]][:, None]
+        for resource in range(problem.free.shape[1]):
+            found &= use[:, resource, None] <= problem.free[by_price, resource]
+        return found
+
     def _add_patterns(self, values: Floats, scarcity: Floats) -> None:
         """Add to the pool the best filling of each kind that is worth more than its price."""
-        worths, orders = values.tolist(), self._filler.orders(values)
+        worths, orders_of = values.tolist(), self._filler.orders(values)
         for kind, price in enumerate(self._prices):
             for worth, filling in (
-                self._filler.best(kind, orders[kind], self._problem.pods, worths),
+                self._filler.best(kind, orders_of(kind), self._problem.pods, worths),
                 self._filler.balanced(kind, self._problem.pods, values),
             ):
                 if filling and worth > price + scarcity[kind] + _EPSILON:

@@ -24,8 +24,7 @@ class PatternProgramme:
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
-        wanted = sum(problem.pods)
-        scarce = [kind for kind, room in enumerate(problem.rooms) if room < wanted]
+        scarce = [kind for kind, is_endless in enumerate(problem.is_endless) if not is_endless]
         self._row = {kind: len(problem.pods) + n for n, kind in enumerate(scarce)}
         self.can_be_solved = is_installed()
         self._programme: Programme | None = None

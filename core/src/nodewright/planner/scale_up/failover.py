@@ -83,13 +83,14 @@ class Probation:
         pods = [pod for pod in group.pods if _created(pod) > latest] if self._left[ref] > 0 else []
         return replace(group, pods=pods)
 
-    def takes(self, ref: GroupRef, group: PodGroup) -> bool:
-        """Return whether a mix may put these pods on a group.
+    def taking(self, refs: frozenset[GroupRef], group: PodGroup) -> frozenset[GroupRef]:
+        """Return on which of the groups a mix may put these pods.
 
         A group on probation takes pods only as a probe: all of them have another place, and did not wait for it.
         """
-        if ref not in self._left:
-            return True
+        return refs.difference(ref for ref in self._left if ref in refs and not self._probes_with(ref, group))
+
+    def _probes_with(self, ref: GroupRef, group: PodGroup) -> bool:
         is_probe = self._left[ref] > 0 and self._has_other_place(group.pod_class)
         return is_probe and len(self._offered(ref, group).pods) == len(group.pods)
 

@@ -136,15 +136,18 @@ def _demands(
     may_grow: Sequence[GroupRef],
     probation: Probation,
 ) -> Iterator[_Demand]:
-    by_class: dict[PodClass, list[Pod]] = {}
+    # Most classes fit the same groups: these share one set, whose hash is computed once.
+    by_class, shared = dict[PodClass, list[Pod]](), dict[frozenset[GroupRef], frozenset[GroupRef]]()
     for group in pod_groups:
         by_class.setdefault(group.pod_class, []).extend(group.pods)
     for pod_class, pods in by_class.items():
         per_node = _most_per_node(context.snapshot, pod_class)
         spread = [one for one in hard_constraints(pod_class) if one.topology_key != HOSTNAME_LABEL]
         # Where a pod may go first says nothing of the domains that its siblings may go to.
-        groups = (fit.fits_alone(pod_class) if spread else fit.fits(pod_class)).intersection(may_grow)
-        groups = frozenset(ref for ref in groups if probation.takes(ref, PodGroup(pod_class, pods)))
+        groups = fit.fits_alone(pod_class) if spread else fit.fits(pod_class)
+        growing = shared.setdefault(groups, groups.intersection(may_grow))
+        groups = probation.taking(growing, PodGroup(pod_class, pods))
+        groups = shared.setdefault(groups, groups)
         if not per_node or not groups or len(spread) > 1:
             continue
         if spread:
@@ -203,9 +206,10 @@ def _kinds(
     A group on probation is alone. Machines that are paid already are a kind of their own.
     """
     found: dict[object, list[GroupRef]] = {}
+    sets = list(dict.fromkeys(demand.groups for demand in demands))
     kinds, paid, probes = list[_NodeKind](), dict[str, int](), probation.probes_left
     for ref in may_grow:
-        takes = tuple(n for n, demand in enumerate(demands) if ref in demand.groups)
+        takes = tuple(n for n, groups in enumerate(sets) if ref in groups)
         seen, most = context.state.groups[ref].seen, probation.most(ref)
         if not takes:
             continue
@@ -231,6 +235,8 @@ def _kinds(
 def _problem(fit: NodeGroupFit, demands: Sequence[_Demand], kinds: Sequence[_NodeKind]) -> Problem:
     names = list(dict.fromkeys((PODS, *(name for demand in demands for name in demand.pod_class.requests))))
     free = [dict(fit.free(kind.refs[0])) for kind in kinds]
+    sets = {demand.groups for demand in demands}
+    fits = {groups: [kind.refs[0] in groups for kind in kinds] for groups in sets}
     return Problem(
         requests=np.array(
             [[1 if name == PODS else demand.pod_class.requests.get(name, 0) for name in names] for demand in demands],
@@ -241,7 +247,7 @@ def _problem(fit: NodeGroupFit, demands: Sequence[_Demand], kinds: Sequence[_Nod
         free=np.array([[max(0, offered.get(name, 0)) for name in names] for offered in free], dtype=float),
         prices=np.array([kind.price for kind in kinds], dtype=float),
         rooms=[kind.room for kind in kinds],
-        fits=np.array([[kind.refs[0] in demand.groups for kind in kinds] for demand in demands], dtype=bool),
+        fits=np.array([fits[demand.groups] for demand in demands], dtype=bool),
     )
 
 

@@ -11,6 +11,7 @@ from nodewright.model.node import HOSTNAME_LABEL
 from nodewright.model.reason import Rejection, SkipReason
 from nodewright.planner.scale_up.templates import empty_nodes, place_daemons
 from nodewright.predicates import amounts_room, explain, feasible, is_countable, static_fit
+from nodewright.snapshot.column import Mask
 from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.snapshot import Snapshot
 
@@ -35,6 +36,7 @@ class NodeGroupFit:
         self._row = {ref: row for row, ref in enumerate(templates)}
         self._template_nodes = empty_nodes(snapshot, templates.values())
         self._beside: dict[GroupRef, Snapshot] = {}
+        self._sets: dict[bytes, frozenset[GroupRef]] = {}
         self._fits: dict[PodClass, frozenset[GroupRef]] = {}
         self._kinds: dict[GroupRef, Hashable] = {}
         # Keep the groups of pods with the estimate, so that their ids are not reused.
@@ -46,7 +48,7 @@ class NodeGroupFit:
         """Return the groups whose new node fits a pod of the class."""
         found = self._fits.get(pod_class)
         if found is None:
-            found = self._fits[pod_class] = frozenset(self._find(pod_class)).difference(self._barred.get(pod_class, ()))
+            found = self._fits[pod_class] = self._find(pod_class).difference(self._barred.get(pod_class, ()))
         return found
 
     def fits_alone(self, pod_class: PodClass) -> frozenset[GroupRef]:
@@ -55,8 +57,7 @@ class NodeGroupFit:
             return self.fits(pod_class)
         nodes, every = self._template_nodes, slice(0, len(self._row))
         mask = static_fit(nodes, pod_class, every) & (amounts_room(nodes, pod_class, every) > 0)
-        found = (ref for ref, fits in zip(self._row, mask.tolist(), strict=True) if fits)
-        return frozenset(found).difference(self._barred.get(pod_class, ()))
+        return self._refs(mask).difference(self._barred.get(pod_class, ()))
 
     def free(self, ref: GroupRef) -> frozenset[tuple[str, int]]:
         """Return how much of each resource a new node of a group has free, as pairs of the resource and the amount."""
@@ -101,11 +102,17 @@ class NodeGroupFit:
             self._kinds[ref] = kind
         return kind
 
-    def _find(self, pod_class: PodClass) -> list[GroupRef]:
+    def _find(self, pod_class: PodClass) -> frozenset[GroupRef]:
         if is_countable(self._snapshot, pod_class):
-            mask = feasible(self._template_nodes, pod_class)
-            return [ref for ref, fits in zip(self._row, mask.tolist(), strict=True) if fits]
-        return [ref for ref in self._row if self._fits_beside(pod_class, ref)]
+            return self._refs(feasible(self._template_nodes, pod_class))
+        return frozenset(ref for ref in self._row if self._fits_beside(pod_class, ref))
+
+    def _refs(self, mask: Mask) -> frozenset[GroupRef]:
+        """Return the groups of a mask of rows; the same set for the same mask."""
+        key = mask.tobytes()
+        if key not in self._sets:
+            self._sets[key] = frozenset(ref for ref, fits in zip(self._row, mask.tolist(), strict=True) if fits)
+        return self._sets[key]
 
     def _fits_beside(self, pod_class: PodClass, ref: GroupRef) -> bool:
         beside = self._with_node(ref)

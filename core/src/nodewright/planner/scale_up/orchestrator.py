@@ -123,7 +123,7 @@ class ScaleUp:
         if not self._mixes or LEAST_COST not in self._expanders:
             return None
         context, before = self._context, self._expanders[: self._expanders.index(LEAST_COST)]
-        helping = set[GroupRef]().union(*(self._fit.fits_alone(group.pod_class) for group in self._groups))
+        helping = frozenset[GroupRef]().union(*{self._fit.fits_alone(group.pod_class) for group in self._groups})
         refs = [ref for ref in context.templates if ref in helping and self._can_be_mixed(ref)]
         self._why_not_mixed = self._find_unpriced(refs)
         if self._why_not_mixed:
