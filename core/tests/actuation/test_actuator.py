@@ -32,6 +32,7 @@ class Cluster:
         self.nodes = {node.name: node for node in nodes}
         self.pods: list[Pod] = []
         self.evicted: list[str] = []
+        self.deleted: list[tuple[str, int]] = []
         self.events: list[Event] = []
         self.reads: Counter[str] = Counter()
         self.unreadable: set[str] = set()
@@ -58,6 +59,11 @@ class Cluster:
         if self.refusal:
             return Eviction(answer=EvictionAnswer.REFUSED, message=self.refusal)
         self.evicted.append(pod.name)
+        self.pods.remove(pod)
+        return Eviction(answer=EvictionAnswer.ACCEPTED)
+
+    def delete_pod(self, pod: Pod, grace_seconds: int) -> Eviction:
+        self.deleted.append((pod.name, grace_seconds))
         self.pods.remove(pod)
         return Eviction(answer=EvictionAnswer.ACCEPTED)
 

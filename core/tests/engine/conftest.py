@@ -116,6 +116,9 @@ class EngineHarness:
     def evict(self, pod: Pod, grace_seconds: int) -> Eviction:
         raise KubeApiError(f"{pod.key} {grace_seconds}", retryable=False)
 
+    def delete_pod(self, pod: Pod, grace_seconds: int) -> Eviction:
+        raise KubeApiError(f"{pod.key} {grace_seconds}", retryable=False)
+
     def write_conditions(
         self, request: ProvisioningRequest, conditions: Sequence[Condition], *, is_apply: bool
     ) -> None:

@@ -28,6 +28,7 @@ class Script:
         self.window = BatchWindow(1.0, 5.0)
         self.steps: list[float] = []
         self.rings: list[float] = []
+        self.urgent: list[float] = []
         self.deadlines: list[float] = []
         self._clock = clock
 
@@ -53,6 +54,11 @@ class Script:
     def step_removals(self) -> None:
         self.told.append(("step", self._clock.now()))
         self.steps.pop(0)
+
+    def take_urgent(self) -> bool:
+        is_urgent = any(at <= self._clock.now() for at in self.urgent)
+        self.urgent = [at for at in self.urgent if at > self._clock.now()]
+        return is_urgent
 
     def wait(self, seconds: float) -> bool:
         ring = self.rings[0] if self.rings else math.inf
@@ -86,6 +92,13 @@ def loops(told: list[tuple[str, float]]) -> list[float]:
 
 def test_a_pod_in_a_quiet_cluster_waits_no_longer_than_the_idle_second() -> None:
     assert loops(run(lambda script: script.rings.append(13.0), 20)) == [0, 10, 14]
+
+
+def test_a_notice_of_an_interruption_waits_for_no_batch() -> None:
+    def prepare(script: Script) -> None:
+        script.rings, script.urgent = [12.5, 13.0], [13.0]
+
+    assert loops(run(prepare, 20)) == [0, 10, 13]
 
 
 def test_a_loop_waits_until_arrivals_pause() -> None:

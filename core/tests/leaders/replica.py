@@ -92,6 +92,10 @@ class ClusterLine:
         self._write()
         return self._world.api.evict(pod, grace_seconds)
 
+    def delete_pod(self, pod: Pod, grace_seconds: int) -> Eviction:
+        self._write()
+        return self._world.api.delete_pod(pod, grace_seconds)
+
     def _meet(self) -> None:
         self._weather.step(self._process, weighs=False)
         if self._weather.is_cut_off(self._process):
@@ -118,6 +122,9 @@ class _Alarm:
 
     def __init__(self, stage: Stage, rings: Callable[[], bool], patience: float) -> None:
         self._stage, self._rings, self._patience = stage, rings, patience
+
+    def take_urgent(self) -> bool:
+        return False
 
     def wait(self, seconds: float) -> bool:
         until = self._stage.now() + seconds

@@ -12,6 +12,7 @@ from nodewright.clusterstate.memory import (
     Bin,
     Deferral,
     Flapping,
+    HeldNotice,
     IncorrectSize,
     Memory,
     Moves,
@@ -38,6 +39,7 @@ from nodewright.model.group import (
     NodeGroup,
     Price,
 )
+from nodewright.model.interruption import InterruptionKind
 from nodewright.model.provisioning_request import Retry
 from nodewright.snapshot.observation import GroupSeen
 from nodewright.testkit import build_node
@@ -70,6 +72,7 @@ def fields_of_memory(refs: Sequence[GroupRef] = REFS, ids: Sequence[str] = IDS) 
         "backoffs": _few(groups, _backoffs),
         "deferrals": _few(groups, _deferrals),
         "writes_in_flight": _few(groups, _writes),
+        "notices": _few(groups, st.lists(_notices, min_size=1, max_size=2).map(tuple)),
         "planned_pods": _few(groups, st.lists(_planned_pods, min_size=1, max_size=2).map(tuple)),
         "purchases": _few(groups, st.dictionaries(names, _purchases, min_size=1, max_size=2)),
         "given_up": _few(groups, st.integers(1, 1000)),
@@ -155,6 +158,15 @@ def _few(keys: st.SearchStrategy[K], values: st.SearchStrategy[V]) -> st.SearchS
     return st.dictionaries(keys, values, max_size=2)
 
 
+_notices = st.builds(
+    HeldNotice,
+    instance_id=names,
+    id=names,
+    kind=st.sampled_from(InterruptionKind),
+    since=moments,
+    deadline=st.none() | moments,
+    scope=st.none() | st.sampled_from(FailureScope),
+)
 _planned_pods = st.builds(
     PlannedPods,
     asked=moments,

@@ -198,6 +198,14 @@ class ApiServer:
         self._wire.cross(EVICT, self._end, held, grace_seconds)
         return Eviction(answer=EvictionAnswer.ACCEPTED)
 
+    def delete_pod(self, pod: Pod, grace_seconds: int) -> Eviction:
+        held = self._find(pod)
+        if held is None:
+            return Eviction(answer=EvictionAnswer.GONE)
+        if not held.is_ending:
+            self._wire.cross(EVICT, self._end, held, grace_seconds)
+        return Eviction(answer=EvictionAnswer.ACCEPTED)
+
     def write_conditions(
         self, request: ProvisioningRequest, conditions: Sequence[Condition], *, is_apply: bool
     ) -> None:

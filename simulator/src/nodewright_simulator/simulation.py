@@ -85,6 +85,7 @@ class SimulatedProvider(ProviderPort, Protocol):
     def name(self) -> str: ...
     def running_machines(self) -> Sequence[NodeStart]: ...
     def next_change(self) -> float: ...
+    def await_interruption(self, timeout: float) -> bool | None: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,6 +140,7 @@ class Simulation:
         )
         self.api_server = ApiServer(self.cluster, self.agenda, clock, self.engine.wire)
         self._clock = clock
+        self._providers = providers
         self._engine_clock = EngineClock(clock)
         self._options = options
         self._start = clock.now()
@@ -320,12 +322,12 @@ class Simulation:
         alive = self.engine.alive
         assert alive is not None
         hosted = _HostedEngine(alive, self._loop, self._step_removals)
-        end, rings = self._options.end, _Rings(self.cluster)
+        end, rings = self._options.end, _Rings(self.cluster, self._providers)
         new_nodes = NodesReadyAlarm(rings.ring)
         settings = self._options.settings
         if settings.policy.looks_after_new_nodes and settings.loop.frequent_loops_enabled:
             self._let_see(new_nodes)
-        waits = _WorldAlarm(self._clock, end, self._world_due, self._run_due_happenings, rings.count)
+        waits = _WorldAlarm(self._clock, end, self._world_due, self._run_due_happenings, rings)
         Daemon(
             hosted,
             self._clock,
@@ -448,16 +450,26 @@ class _HostedEngine:
 class _Rings:
     """How often something happened that wakes the daemon."""
 
-    def __init__(self, cluster: SimulatedCluster) -> None:
+    def __init__(self, cluster: SimulatedCluster, providers: Sequence[SimulatedProvider]) -> None:
         self._cluster = cluster
+        self._providers = providers
         self._others = 0
+        self._has_notice = False
 
     def ring(self) -> None:
         self._others += 1
 
     def count(self) -> int:
         """Return how many pods have found no place so far, and how often something else rang."""
+        came = [provider.await_interruption(0.0) for provider in self._providers]
+        self._has_notice |= any(came)
+        self._others += any(came)
         return self._cluster.found_no_place + self._others
+
+    def take_notice(self) -> bool:
+        """Return whether a notice of an interruption rang since the last call."""
+        has_notice, self._has_notice = self._has_notice, False
+        return has_notice
 
 
 class _WorldAlarm:
@@ -469,17 +481,20 @@ class _WorldAlarm:
         end: float,
         next_due: Callable[[], float],
         let_happen: Callable[[float], None],
-        rings: Callable[[], int],
+        rings: _Rings,
     ) -> None:
         self._clock, self._end = clock, end
         self._next_due, self._run_due_happenings, self._rings = next_due, let_happen, rings
 
+    def take_urgent(self) -> bool:
+        return self._rings.take_notice()
+
     def wait(self, seconds: float) -> bool:
-        until, before = min(self._clock.now() + seconds, self._end), self._rings()
+        until, before = min(self._clock.now() + seconds, self._end), self._rings.count()
         while (due := self._next_due()) <= until:
             self._clock.advance_to(due)
             self._run_due_happenings(due)
-            if self._rings() > before:
+            if self._rings.count() > before:
                 return True
         self._clock.advance_to(until)
         return False

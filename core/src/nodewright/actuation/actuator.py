@@ -59,7 +59,8 @@ class DeletionBatch(NamedTuple):
 def find_batches(under_way: Iterable[ActiveRemoval], interval: float) -> list[DeletionBatch]:
     """Put every removal that is ready into one batch.
 
-    ``interval`` is how many seconds the first removal of a group waits for others (0: each goes alone). Of a
+    ``interval`` is how many seconds the first removal of a group waits for others (0: each goes alone, and forced ones go
+    with those that are ready by then). Of a
     zero-or-max group no node is deleted before all that must go together are ready.
     """
     ready: dict[GroupRef, list[ActiveRemoval]] = {}
@@ -76,7 +77,10 @@ def find_batches(under_way: Iterable[ActiveRemoval], interval: float) -> list[De
         elif interval:
             batches.append(DeletionBatch(group, tuple(members), min(active.ready_at for active in members) + interval))
         else:
-            batches += [DeletionBatch(group, (active,), active.ready_at) for active in members]
+            forced = tuple(active for active in members if active.removal.is_forced)
+            batches += [DeletionBatch(group, forced, min(active.ready_at for active in forced))] if forced else []
+            others = (active for active in members if not active.removal.is_forced)
+            batches += [DeletionBatch(group, (active,), active.ready_at) for active in others]
     return batches
 
 
@@ -198,13 +202,14 @@ class Actuator:
         return started
 
     def _start(self, removals: Sequence[NodeRemoval]) -> tuple[NodeRemoval, ...]:
-        """Taint the nodes of all empty removals, then of all draining ones; return the removals that started.
+        """Taint the nodes of forced removals, of all empty ones, then of all draining ones; return those that started.
 
-        If one node cannot be tainted, no removal of its kind starts, and no later kind, as in CA.
+        If one node cannot be tainted, no removal of its kind starts, and no later kind, as in CA. Forced ones start anyway.
         """
         self._incomplete_groups.clear()
         new = [removal for removal in removals if removal.node not in self._active]
-        started: list[NodeRemoval] = []
+        started = [removal for removal in new if removal.is_forced and self._taint_all([removal])]
+        new = [removal for removal in new if not removal.is_forced]
         for kind in ([r for r in new if not r.drains], [r for r in new if r.drains]):
             if not self._taint_all(kind):
                 break
@@ -237,6 +242,8 @@ class Actuator:
     def _cancel(self, groups: Collection[GroupRef], why: str) -> None:
         """End the removals in these groups, except those whose machines are being deleted already."""
         for active in list(self._active.values()):
+            if active.removal.is_forced:
+                continue
             if active.removal.group in groups and active.stage != RemovalStage.DELETING and active.name in self._active:
                 self._finish_one(active, Finish(result=RemovalResult.INTERNAL, message=why))
 
@@ -298,6 +305,8 @@ class Actuator:
 
     def _evict(self, step: Evict) -> Eviction:
         try:
+            if step.is_forced:
+                return self._cluster.delete_pod(step.pod, step.grace_seconds)
             return self._cluster.evict(step.pod, step.grace_seconds)
         except KubeApiError as error:
             return Eviction(answer=EvictionAnswer.REFUSED, message=str(error))

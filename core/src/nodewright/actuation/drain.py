@@ -18,7 +18,7 @@ from nodewright.model.action import DeleteInstances
 from nodewright.model.limits import DrainRank, parse_drain_priorities
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
-from nodewright.model.removal import NodeRemoval, RemovalResult, RemovalStage, Removing
+from nodewright.model.removal import LAST_SECONDS, NodeRemoval, RemovalResult, RemovalStage, Removing
 from nodewright.model.settings import DrainSettings, PodSettings, RemovalSettings
 from nodewright.planner.scale_down.drainability import DrainabilityRules, evaluate_pods
 from nodewright.planner.scale_down.pdb import DisruptionBudgets
@@ -38,6 +38,9 @@ EVICTION_HEADROOM_SECONDS = 30.0
 DELAY_DELETION_PREFIX = "delay-deletion.cluster-autoscaler.kubernetes.io/"
 # Prefix of the reason of a DeleteInstances that removes drained or empty nodes.
 REMOVAL_REASON_PREFIX = "scale-down: "
+# A forced drain looks again after so many seconds at the latest, and deletes its machine so long before the deadline.
+_FORCED_RETRY_SECONDS = 2.0
+_DELETE_SECONDS = 2.0
 _DAEMON_EVICTION_ANNOTATION = "cluster-autoscaler.kubernetes.io/enable-ds-eviction"
 _FAKE_ANNOTATION, _FAKE = "podtype", "fakepod"
 _HIGHEST = 2**31 - 1
@@ -99,10 +102,14 @@ class ActiveRemoval(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Evict(msgspec.Struct, frozen=True, kw_only=True):
-    """A step: request the eviction of a pod, with ``grace_seconds`` to terminate."""
+    """A step: request the eviction of a pod, with ``grace_seconds`` to terminate.
+
+    ``is_forced``: delete the pod, whatever disruption budgets say.
+    """
 
     pod: Pod
     grace_seconds: int
+    is_forced: bool = False
 
 
 class EmitEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,12 +190,15 @@ def _may_evict_daemon(pod: Pod, settings: DrainSettings, *, is_empty: bool) -> b
 
 def begin_removal(removal: NodeRemoval, node: Node, now: float, settings: RemovalSettings) -> ActiveRemoval:
     """Return the removal of a node that has just been tainted; ``node`` is the node before the taint."""
+    delay, may_be_delayed = settings.drain.node_delete_delay_after_taint, _has_delay_annotation(node)
+    if removal.is_forced:
+        delay, may_be_delayed = min(delay, max(0.0, removal.drain_by - now)), False
     return ActiveRemoval(
         removal=removal,
         stage=RemovalStage.TAINTED,
         started=now,
-        next_at=now + settings.drain.node_delete_delay_after_taint,
-        may_be_delayed=settings.drain.node_deletion_delay_timeout > 0 and _has_delay_annotation(node),
+        next_at=now + delay,
+        may_be_delayed=settings.drain.node_deletion_delay_timeout > 0 and may_be_delayed,
     )
 
 
@@ -205,7 +215,7 @@ def next_step(active: ActiveRemoval, view: NodeView, now: float, settings: Remov
 def after_eviction(active: ActiveRemoval, pod: str, eviction: Eviction, now: float) -> ActiveRemoval:
     """Return the removal after the API server's answer to one eviction."""
     if eviction.answer == EvictionAnswer.REFUSED:
-        retry = now + max(EVICTION_RETRY_SECONDS, eviction.retry_after)
+        retry = _no_later(active.removal, now + max(EVICTION_RETRY_SECONDS, eviction.retry_after), now)
         return replace(active, refusal=f"{pod}: {eviction.message}", next_at=max(active.next_at, retry))
     left = tuple(other for other in active.unaccepted if other != pod)
     terminating = (*active.terminating, pod) if pod in active.waves[0].full else active.terminating
@@ -228,7 +238,22 @@ def postponed(active: ActiveRemoval, seconds: float) -> ActiveRemoval:
     )
 
 
+def _is_over(removal: NodeRemoval, now: float) -> bool:
+    """Return whether the cloud takes the machine any moment: pods had their time, and the machine is deleted."""
+    return removal.deadline is not None and now >= removal.deadline - _DELETE_SECONDS
+
+
+def _no_later(removal: NodeRemoval, at: float, now: float) -> float:
+    """Return when to look again: at ``at``, but not after the moments at which a forced drain goes on."""
+    if removal.deadline is None:
+        return at
+    moments = [moment for moment in (removal.drain_by, removal.deadline - _DELETE_SECONDS) if moment > now]
+    return min(at, *moments, now + _FORCED_RETRY_SECONDS)
+
+
 def _move(active: ActiveRemoval, view: NodeView, now: float, settings: RemovalSettings) -> Transition:
+    if _is_over(active.removal, now) and active.stage in (RemovalStage.TAINTED, RemovalStage.DRAINING):
+        return _drained(active, view, now, settings)
     match active.stage:
         case RemovalStage.TAINTED:
             return _recheck(active, view, now, settings)
@@ -258,13 +283,14 @@ def _recheck(active: ActiveRemoval, view: NodeView, now: float, settings: Remova
     Since the plan was made pods may have arrived, and budgets may have shrunk.
     """
     pods = running_pods(view.pods, settings.pods)
-    problem = _why_not(active.removal, pods, view.workloads, settings, now)
+    is_forced = active.removal.is_forced
+    problem = "" if is_forced else _why_not(active.removal, pods, view.workloads, settings, now)
     if problem:
         return active, (Finish(result=RemovalResult.INTERNAL, message=problem),)
     if active.removal.places:  # under profile "ca" a plan has no places and no order
         order = {key: position for position, key in enumerate(active.removal.pods)}
         pods = tuple(sorted(pods, key=lambda pod: order.get(pod.key, len(order))))
-    waves = make_waves(pods, settings.drain, is_empty=not active.removal.drains)
+    waves = make_waves(pods, settings.drain, is_empty=not active.removal.drains and not is_forced)
     # Evictions take time, and the pods that come meanwhile are not seen: only a look without evictions proves it empty.
     seen_empty_at = active.seen_empty_at if waves else now
     return _next_wave(replace(active, waves=waves, seen_empty_at=seen_empty_at), view, now, settings)
@@ -276,6 +302,8 @@ def why_not_delete(removal: NodeRemoval, view: NodeView, now: float, settings: R
     All pods that were to be moved are gone. Any other pod but those of DaemonSets, mirror and expendable pods has come
     since then.
     """
+    if _is_over(removal, now):
+        return _identity_problem(removal, view)
     pods = tuple(pod for pod in running_pods(view.pods, settings.pods) if not _is_fake(pod))
     as_empty = replace(removal, pods=(), places=())
     return _identity_problem(removal, view) or _why_not(as_empty, pods, view.workloads, settings, now)
@@ -318,15 +346,27 @@ def _evict(active: ActiveRemoval, view: NodeView, now: float, settings: RemovalS
     Each eviction is requested at least once.
     """
     wave = active.waves[0]
-    if now > active.stage_since and now >= active.stage_since + settings.drain.max_pod_eviction_time:
+    removal, patience = active.removal, settings.drain.max_pod_eviction_time
+    if not removal.is_forced and now > active.stage_since and now >= active.stage_since + patience:
         return _give_up(active, view, now, settings)
     present = {pod.key: pod for pod in view.pods}
     gone = [pod for pod in active.unaccepted if pod not in present]
-    active = replace(active, next_at=now + EVICTION_RETRY_SECONDS)
+    active = replace(active, next_at=_no_later(removal, now + EVICTION_RETRY_SECONDS, now))
     for pod in gone:
         active = after_eviction(active, pod, Eviction(answer=EvictionAnswer.GONE), now)
-    calls = [Evict(pod=present[pod], grace_seconds=grace_of(present[pod], wave)) for pod in active.unaccepted]
+    forced = removal.is_forced and now >= removal.drain_by
+    calls = [
+        Evict(pod=present[pod], grace_seconds=_clamped(grace_of(present[pod], wave), removal, now), is_forced=forced)
+        for pod in active.unaccepted
+    ]
     return active, tuple(calls)
+
+
+def _clamped(grace: int, removal: NodeRemoval, now: float) -> int:
+    """Return the grace period, cut to the time that is left before the cloud takes the machine."""
+    if removal.deadline is None:
+        return grace
+    return max(1, min(grace, int(removal.deadline - LAST_SECONDS - now)))
 
 
 def _give_up(active: ActiveRemoval, view: NodeView, now: float, settings: RemovalSettings) -> Transition:
@@ -345,15 +385,18 @@ def _await_termination(active: ActiveRemoval, view: NodeView, now: float, settin
     terminating = tuple(pod for pod in active.terminating if pod in present)
     if not terminating:
         return _next_wave(replace(active, waves=active.waves[1:], terminating=(), refusal=""), view, now, settings)
-    if now >= active.accepted_at + active.waves[0].grace_seconds + EVICTION_HEADROOM_SECONDS:
+    forced = active.removal.is_forced  # goes on until the deadline
+    if not forced and now >= active.accepted_at + active.waves[0].grace_seconds + EVICTION_HEADROOM_SECONDS:
         message = f"{len(terminating)} evicted pods did not terminate in time, for example {terminating[0]}"
         steps = [EmitEvent(event=eviction_failed_event(pod)) for pod in terminating]
         return active, (*steps, Finish(result=RemovalResult.FAILED_TO_EVICT, message=message))
-    return replace(active, terminating=terminating, next_at=now + POLL_SECONDS), ()
+    return replace(active, terminating=terminating, next_at=_no_later(active.removal, now + POLL_SECONDS, now)), ()
 
 
 def _drained(active: ActiveRemoval, view: NodeView, now: float, settings: RemovalSettings) -> Transition:
     """Continue after the last wave."""
+    if not active.removal.deletes:
+        return replace(active, stage=RemovalStage.DELETING, stage_since=now, next_at=now + POLL_SECONDS), ()
     return _await_delay_annotations(replace(active, stage=RemovalStage.READY, stage_since=now), view, now, settings)
 
 
@@ -373,7 +416,11 @@ def _await_deletion(active: ActiveRemoval, view: NodeView, now: float) -> Transi
     """Wait for the node to disappear after a deletion of unknown outcome; then the deletion has succeeded."""
     if view.node is None:
         return active, (Finish(result=RemovalResult.OK),)
-    if now >= active.stage_since + DELETION_SECONDS:
+    removal = active.removal
+    if not removal.deletes and now >= max(active.stage_since, removal.deadline or 0.0) + DELETION_SECONDS:
+        message = "the cloud did not take the machine, and its group must not become smaller"
+        return active, (Finish(result=RemovalResult.INTERNAL, message=message),)
+    if removal.deletes and now >= active.stage_since + DELETION_SECONDS:
         return active, (
             Finish(
                 result=RemovalResult.FAILED_TO_DELETE,

@@ -128,6 +128,9 @@ class ClusterWrites(Protocol):
     def evict(self, pod: Pod, grace_seconds: int) -> Eviction:
         """Request the eviction of this pod, and of no later pod with the same name."""
 
+    def delete_pod(self, pod: Pod, grace_seconds: int) -> Eviction:
+        """Delete this pod whatever disruption budgets say, and no later pod with the same name."""
+
     def write_conditions(
         self, request: ProvisioningRequest, conditions: Sequence[Condition], *, is_apply: bool
     ) -> None:

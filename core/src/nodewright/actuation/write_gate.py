@@ -258,8 +258,13 @@ class WriteGate:
             allowed += [now] if now is not None else []
             waiting += [later] if later is not None else []
         empty = [removal for removal in plan.scale_down.removals if removal.reason == RemovalReason.EMPTY]
-        others = [removal for removal in plan.scale_down.removals if removal.reason != RemovalReason.EMPTY]
-        going: set[str] = set()
+        # The cloud takes these machines in any case.
+        going = {removal.node for removal in plan.scale_down.removals if removal.is_forced}
+        others = [
+            removal
+            for removal in plan.scale_down.removals
+            if removal.reason != RemovalReason.EMPTY and removal.node not in going
+        ]
         for own, removals in ((empty_budget, empty), (budget, others)):
             within, later_removals = _within(own, removals, state)
             going.update(removal.node for removal in within)

@@ -66,9 +66,21 @@ class ThreadAlarm:
 
     def __init__(self) -> None:
         self._rung = threading.Event()
+        self._urgent = threading.Event()
 
     def ring(self) -> None:
         self._rung.set()
+
+    def ring_urgently(self) -> None:
+        self._urgent.set()
+        self._rung.set()
+
+    def take_urgent(self) -> bool:
+        """Return whether ``ring_urgently`` was called since the last call."""
+        is_urgent = self._urgent.is_set()
+        if is_urgent:
+            self._urgent.clear()
+        return is_urgent
 
     def wait(self, seconds: float) -> bool:
         rung = self._rung.wait(max(0.0, seconds))

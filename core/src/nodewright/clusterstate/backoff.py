@@ -215,24 +215,24 @@ def backed_off(
     for failure in failures:
         changed[failure.group] = after_failure(backoffs.get(failure.group), settings, failure)
     for failure in failures:
-        for ref in _peers(failure, groups):
+        for ref in sharing_scope(failure.group, failure.scope, groups):
             if ref not in changed:
                 changed[ref] = shared_backoff(settings, failure)
     return changed
 
 
-def _peers(failure: Failure, groups: Mapping[GroupRef, GroupSeen]) -> list[GroupRef]:
-    """Return the provider's other groups of the same zone or instance type, if the failure has that scope.
+def sharing_scope(group: GroupRef, scope: FailureScope, groups: Mapping[GroupRef, GroupSeen]) -> list[GroupRef]:
+    """Return the provider's other groups of the same zone or instance type, if a shortage has that scope.
 
     A failure of the account reaches no other group: an account has many quotas. The next group is asked and backs off
     by itself if it is refused.
     """
     keys = {FailureScope.ZONE: ZONE_LABEL, FailureScope.INSTANCE_TYPE: INSTANCE_TYPE_LABEL}
-    if failure.scope not in keys or failure.group not in groups:
+    if scope not in keys or group not in groups:
         return []
-    key = keys[failure.scope]
-    own = _template_label(groups[failure.group], key)
-    peers = (ref for ref in groups if ref.provider == failure.group.provider and ref != failure.group)
+    key = keys[scope]
+    own = _template_label(groups[group], key)
+    peers = (ref for ref in groups if ref.provider == group.provider and ref != group)
     return [ref for ref in peers if own and _template_label(groups[ref], key) == own]
 
 

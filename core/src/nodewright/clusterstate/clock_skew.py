@@ -38,6 +38,9 @@ def without_future_times(memory: Memory, now: float) -> Memory:
             ref: tuple(changed(one, asked=min(one.asked, now)) for one in held)
             for ref, held in memory.planned_pods.items()
         },
+        notices={
+            ref: tuple(changed(one, since=min(one.since, now)) for one in held) for ref, held in memory.notices.items()
+        },
         writes_in_flight={
             ref: changed(write, until=min(write.until, now + write.seconds))
             for ref, write in memory.writes_in_flight.items()

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import msgspec
 
 from nodewright.clusterstate.membership import Membership
-from nodewright.model.group import ErrorClass, GroupRef, Machine
+from nodewright.model.group import ErrorClass, FailureScope, GroupRef, Machine
+from nodewright.model.interruption import InterruptionKind
 from nodewright.model.node import Node
 from nodewright.model.plan import ProviderCall
 from nodewright.model.pod import Pod
@@ -196,6 +197,23 @@ class ScaleUpRequest(msgspec.Struct, frozen=True, kw_only=True):
         return min(self.hedged, self.increase)
 
 
+class HeldNotice(msgspec.Struct, frozen=True, kw_only=True):
+    """A notice that a machine is about to go; times in epoch seconds.
+
+    ``since``: when it was first told. ``deadline``: when the machine stops (None: not known), ``scope``: as in Interruption.
+    """
+
+    instance_id: str
+    id: str
+    kind: InterruptionKind
+    since: float
+    deadline: float | None = None
+    scope: FailureScope | None = None
+
+
+Notices = Mapping[GroupRef, tuple[HeldNotice, ...]]
+
+
 class UnhealthyCluster(msgspec.Struct, frozen=True, kw_only=True):
     """Too many nodes are not ready: ``unready`` of ``nodes``, of which ``tolerated`` may be; times in epoch seconds.
 
@@ -368,7 +386,7 @@ class Memory:
     clusterstate/readiness.py. ``looked_at``: when the cluster was last observed, not kept over a restart.
     ``unhealthy``: why the cluster is not healthy (None: it is). ``deferrals``: groups that wait for a busy cloud.
     ``writes_in_flight``: writes of a former process that may be under way. ``purchases``: for which pods each group
-    grew. ``planned_pods``: which pods the machines under way are for.
+    grew. ``planned_pods``: which pods the machines under way are for. ``notices``: machines that clouds are about to take.
     """
 
     requests: Mapping[GroupRef, tuple[ScaleUpRequest, ...]] = field(default_factory=dict)
@@ -401,6 +419,7 @@ class Memory:
     writes_in_flight: Mapping[GroupRef, WriteInFlight] = field(default_factory=dict)
     purchases: Purchases = field(default_factory=dict)
     planned_pods: PlannedPodsByGroup = field(default_factory=dict)
+    notices: Notices = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

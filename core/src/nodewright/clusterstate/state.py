@@ -8,6 +8,7 @@ from typing import NamedTuple
 from nodewright.clusterstate.memory import (
     Backoff,
     Deferral,
+    HeldNotice,
     IncorrectSize,
     Memory,
     ScaleUpRequest,
@@ -216,7 +217,7 @@ class GroupState:
 class ClusterState:
     """Everything that planning reads.
 
-    ``ended``: removals that ended since the last loop. ``elapsed``: returns the seconds that planning has taken so far;
+    ``interrupted``: nodes whose machine is about to be taken, by name. ``ended``: removals that ended since the last loop. ``elapsed``: returns the seconds that planning has taken so far;
     by default no time passes.
     """
 
@@ -224,6 +225,7 @@ class ClusterState:
     memory: Memory
     groups: Mapping[GroupRef, GroupState] = field(default_factory=dict)
     group_of_node: Mapping[str, GroupRef] = field(default_factory=dict)
+    interrupted: Mapping[str, HeldNotice] = field(default_factory=dict)
     ended: tuple[RemovalEnded, ...] = ()
     elapsed: Callable[[], float] = field(default=float, compare=False)
 

@@ -49,6 +49,9 @@ class Alarm(Protocol):
     def wait(self, seconds: float) -> bool:
         """Return after so long, or at once when another thread rings or has rung since: then True."""
 
+    def take_urgent(self) -> bool:
+        """Return whether something rang since the last call that cannot wait for a batch: a cloud takes a machine."""
+
 
 class Daemon:
     """Loops while ``may_go_on`` says so, with the steps of removals in between; it is asked before each of them."""
@@ -100,7 +103,7 @@ class Daemon:
     def _rest(self, report: LoopReport, until: float) -> Scope:
         """Wait until the next loop is due; take the steps of removals that fall due meanwhile. Return that loop's scope.
 
-        Arriving pods open a batch: the loop is then due when arrivals pause, also where the scan interval ends before. A loop that
+        A notice of an interruption makes it due at once. Arriving pods open a batch: the loop is then due when arrivals pause, also where the scan interval ends before. A loop that
         is due at once (``until`` is over) does not wait for a batch, and neither does one when a deadline passes.
 
         When a group grew, a loop is due at once and another after the idle time of a batch, since many clouds report within a
@@ -121,7 +124,7 @@ class Daemon:
         if open_batch is not None:
             until, latest = (min(at, latest) for at in open_batch)
         has_rung = self._alarm.wait(0)  # during the loop
-        while self._may_go_on():
+        while self._may_go_on() and not self._alarm.take_urgent():
             now, step_at = self._clock.now(), self._engine.next_step_at()
             if has_rung:
                 latest = min(latest, now + batch.longest)

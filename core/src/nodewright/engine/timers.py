@@ -34,6 +34,7 @@ def next_timer(state: ClusterState, plan: Plan, settings: Settings) -> float:
     A deadline has passed when the time is greater. Infinity: only a change of the cluster matters.
     """
     moments = [*_growth_moments(state, plan, settings), *(held.until for held in plan.held_back)]
+    moments += [leaving.drain_by for leaving in plan.leaving if not leaving.is_draining]
     moments += [plan.scale_down.next_change, plan.provisioning.next_change]
     if plan.partial:
         moments.append(state.now)
@@ -57,11 +58,12 @@ def next_deadline(state: ClusterState, plan: Plan, settings: Settings) -> float:
     It is one of those of ``next_timer``. Where no pod waits, and no reservation, the next scan comes early enough.
     """
     is_reserved = any(request.atomic for group in state.groups.values() for request in group.requests)
-    if not state.observation.pending and not is_reserved:
+    drains = [leaving.drain_by for leaving in plan.leaving if not leaving.is_draining]
+    if not state.observation.pending and not is_reserved and not drains:
         return math.inf
     held = (held.until for held in plan.held_back if isinstance(held.action, (IncreaseSize, CreateNodeGroup)))
     in_flight = (write.until for write in state.memory.writes_in_flight.values())
-    return _earliest([*_growth_moments(state, plan, settings), *held, *in_flight], state)
+    return _earliest([*_growth_moments(state, plan, settings), *held, *in_flight, *drains], state)
 
 
 def _earliest(moments: Iterable[float], state: ClusterState) -> float:

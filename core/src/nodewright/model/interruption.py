@@ -1,8 +1,14 @@
 """Notices of clouds that a machine is about to be taken, moved or replaced."""
 
+from collections.abc import Iterable
 from enum import StrEnum
+from typing import NamedTuple
 
+from nodewright.model.duration import parse_duration
+from nodewright.model.errors import ConfigError
 from nodewright.model.group import FailureScope, Value
+from nodewright.model.node import Node
+from nodewright.model.printable import printable
 
 
 class InterruptionKind(StrEnum):
@@ -30,3 +36,39 @@ class Interruption(Value, frozen=True, kw_only=True):
     kind: InterruptionKind
     deadline: float | None = None
     scope: FailureScope | None = None
+
+
+class NodeSignal(NamedTuple):
+    """A taint, or a condition with the status True, by which an agent on a node says that the machine is about to go.
+
+    ``seconds`` is how long the machine still runs; None: not known.
+    """
+
+    source: str
+    key: str
+    kind: InterruptionKind
+    seconds: float | None = None
+
+    def is_on(self, node: Node) -> bool:
+        """Return whether the node has the taint or the condition."""
+        if self.source == "taint":
+            return any(taint.key == self.key for taint in node.spec.taints)
+        return any(held.type == self.key and held.status == "True" for held in node.status.conditions)
+
+
+def parse_signals(texts: Iterable[str]) -> tuple[NodeSignal, ...]:
+    """Return the signals of texts such as ``taint:KEY=reclaim:2m`` and ``condition:TYPE=unhealthy``. Raise ConfigError."""
+    return tuple(_parse_signal(text) for text in texts)
+
+
+def _parse_signal(text: str) -> NodeSignal:
+    source, _, rest = text.partition(":")
+    key, _, meaning = rest.rpartition("=")
+    kind, _, time = meaning.partition(":")
+    if source not in ("taint", "condition") or not key or kind not in set(InterruptionKind):
+        kinds = ", ".join(InterruptionKind)
+        raise ConfigError(f"'{printable(text)}' is not taint:KEY=KIND or condition:TYPE=KIND; kinds are {kinds}")
+    try:
+        return NodeSignal(source, key, InterruptionKind(kind), parse_duration(time) if time else None)
+    except ValueError as error:
+        raise ConfigError(f"'{printable(text)}': {error}") from error

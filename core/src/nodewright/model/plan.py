@@ -9,6 +9,7 @@ from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.condition import Condition
 from nodewright.model.group import GroupRef
+from nodewright.model.interruption import InterruptionKind
 from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import ProvisioningRequest, RequestClass, Retry
 from nodewright.model.quantity import Quantity
@@ -249,6 +250,23 @@ class MisfitNode:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LeavingNode:
+    """A node whose machine the cloud is about to take; times in seconds since the epoch.
+
+    It is drained as soon as its pods have places on ready nodes (``has_room``), and at ``drain_by`` at the latest (inf: there
+    is no deadline). ``is_draining``: the drain is under way, or begins now.
+    """
+
+    node: str
+    group: GroupRef
+    kind: InterruptionKind
+    deadline: float | None
+    drain_by: float
+    has_room: bool
+    is_draining: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """The actions of one loop, in order, and the reasons for them.
 
@@ -259,7 +277,7 @@ class Plan:
     ``halted`` says why only clean-up is planned, ``cut_short`` why the next loop plans all but the size corrections, and
     ``paused`` why all writes wait, and until when; each is empty if this is not so. ``held_back`` actions wait, and are
     not in ``actions``. ``quotas`` have the status that is to be written. ``misfits`` are new nodes that reject the pods
-    they were added for. Room of preempted pods that the plan counts on must be free at ``room_by`` (seconds since the
+    they were added for. ``leaving`` are nodes whose machine the cloud is about to take. Room of preempted pods that the plan counts on must be free at ``room_by`` (seconds since the
     epoch; inf: there is none).
     """
 
@@ -278,6 +296,7 @@ class Plan:
     cut_short: str = ""
     quotas: tuple[CapacityQuota, ...] = ()
     misfits: tuple[MisfitNode, ...] = ()
+    leaving: tuple[LeavingNode, ...] = ()
     room_by: float = math.inf
     held_back: tuple[HeldBack, ...] = ()
     paused: str = ""

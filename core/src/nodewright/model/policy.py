@@ -398,6 +398,12 @@ class Policy:
         "Continues them.",
         "Evicted pods may find no healthy node.",
     )
+    replaces_interrupted_nodes: bool = _row(
+        _DOWN,
+        "Replaces and drains nodes of which the cloud gives notice that it takes them (--interruption-handling).",
+        "Hears no notices; other programs drain such nodes.",
+        "The replacement starts while the pods still run.",
+    )
     rereads_pods_before_deleting: bool = _row(
         _DOWN,
         "Reads the pods of a node again right before its machine is deleted, and gives the node back if new pods run on it.",

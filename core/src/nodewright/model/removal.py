@@ -13,6 +13,11 @@ class RemovalReason(StrEnum):
     EMPTY = "empty"
     UNDERUTILIZED = "underutilized"
     UNREADY = "unready"
+    INTERRUPTED = "interrupted"
+
+
+# So many seconds before the deadline of an interruption pods have ended and the machine is deleted.
+LAST_SECONDS = 5.0
 
 
 class NodeRemoval(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,6 +28,10 @@ class NodeRemoval(msgspec.Struct, frozen=True, kw_only=True):
     the same order; empty: the pod needs no place. Without ``places``, the places are not checked again. ``batch`` is the
     number of nodes that must be deleted in one call (zero-or-max groups); it is 1 for other groups. ``utilization`` is
     the ratio that made the node a candidate; ``unneeded_since`` is in seconds since the epoch.
+
+    If the cloud takes the machine at a ``deadline`` (None: it does not), the drain is forced: no pod keeps the node, and
+    from ``drain_by`` on no disruption budget does. Both are in seconds since the epoch. ``deletes`` is false if only the
+    drain is ours, since the group must not become smaller.
     """
 
     node: str
@@ -35,6 +44,13 @@ class NodeRemoval(msgspec.Struct, frozen=True, kw_only=True):
     batch: int = 1
     utilization: float = 0.0
     unneeded_since: float = 0.0
+    deadline: float | None = None
+    drain_by: float = 0.0
+    deletes: bool = True
+
+    @property
+    def is_forced(self) -> bool:
+        return self.deadline is not None
 
     @property
     def drains(self) -> bool:

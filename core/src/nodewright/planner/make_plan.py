@@ -21,6 +21,7 @@ from nodewright.planner.capacity_buffers.controller import CapacityBufferState
 from nodewright.planner.capacity_buffers.fill import fill_buffers
 from nodewright.planner.context import PlanningContext
 from nodewright.planner.growth import Growth, count_ready_nodes, grow, grow_as_ca, grow_fairly, plan_min_sizes
+from nodewright.planner.interruptions import Interruptions, drop_leaving, find_interruptions, plan_drains
 from nodewright.planner.limits import NodeQuota, Quota, ReadQuota, read_quotas, with_status
 from nodewright.planner.provisioning_requests.ca import choose_request, reserve_room
 from nodewright.planner.provisioning_requests.expiry import expire_requests
@@ -76,7 +77,8 @@ class _Draft:
     """The plan of one loop after the steps so far.
 
     ``plan`` has the reports of these steps, ``memory`` what the next loop must know of them. ``actions`` are the writes
-    to groups, ``waiting`` the pending pods. ``requests`` and ``buffers`` hold the decisions about these objects.
+    to groups, ``waiting`` the pending pods. ``interruptions`` are the nodes that clouds are about to take. ``requests`` and
+    ``buffers`` hold the decisions about these objects.
     """
 
     plan: Plan
@@ -85,6 +87,7 @@ class _Draft:
     buffers: CapacityBufferState
     actions: tuple[SizeWrite, ...]
     waiting: Waiting = field(default_factory=Waiting)
+    interruptions: Interruptions = field(default_factory=Interruptions)
 
     def end(self, actions: Iterable[PlannedAction] | None = None) -> tuple[Plan, PlanMemory]:
         """Return the plan with these actions (None: those of the draft), and what the next loop must know of it."""
@@ -113,6 +116,7 @@ class _Start(_Draft):
         """Return whether there is anything to plan growth or removals for."""
         settings = self.settings
         always = settings.scale_up.enforce_node_group_min_size or settings.scale_down.scale_down_enabled
+        always = always or bool(self.interruptions.notices)
         return bool(always or self.waiting.old or self.requests.is_enabled or self.buffers.injects)
 
 
@@ -156,7 +160,7 @@ def make_plan(state: ClusterState, settings: Settings, random: Random) -> tuple[
     ):
         draft = step(draft)
     emptied = delete_empty_groups(draft.context, {action.group for action in draft.actions})
-    draft = _remove_nodes(draft)
+    draft = _drain_interrupted(_remove_nodes(draft))
     return draft.end((*with_creations(draft.actions, draft.context), *emptied))
 
 
@@ -229,13 +233,15 @@ def _settle_requests(start: _Start) -> _Start:
 
 
 def _find_waiting_pods(start: _Start) -> _Start:
-    """Find the pending pods, and those that controllers will create again for pods that are being evicted."""
+    """Find the pending pods, and those that controllers will create again for pods that are or will be evicted."""
     seen, settings = start.state.observation, start.settings
     snapshot, classes = seen.snapshot, seen.snapshot.vocabulary.classes
     unhelped = unhelped_namespaces(snapshot, settings.policy)
     waiting = find_pending(seen.pending, settings.pods, seen.now, classes, unhelped)
     waiting.add(find_recreated(snapshot, seen.removing, settings.pods), classes)
-    return replace(start, waiting=waiting)
+    interruptions = find_interruptions(start.state, settings.pods)
+    waiting.add(interruptions.demand, classes)
+    return replace(start, waiting=waiting, interruptions=interruptions)
 
 
 def _begin_growing(start: _Start, quotas: Sequence[NodeQuota], random: Random) -> _Growing:
@@ -243,13 +249,15 @@ def _begin_growing(start: _Start, quotas: Sequence[NodeQuota], random: Random) -
     state, settings, policy = start.state, start.settings, start.settings.policy
     templates = make_templates(state, settings.templates)
     snapshot = state.observation.snapshot.fork()
+    drop_leaving(snapshot, start.interruptions)
     drop_passed_over(snapshot, settings.pods, policy)
     room_by = drop_preempted(snapshot, state.now) if policy.counts_on_preempted_room else math.inf
     coming = add_upcoming(snapshot, state, templates)
     silent = find_silent(state, settings.failures, policy)
     doubtful = sum(silence.machines for silence in silent.values())
     awaits = policy.awaits_corrections
-    hints = Hints(before=state.memory.scale_down.pending_hints) if settings.scale_down.scale_down_enabled else None
+    remembers = settings.scale_down.scale_down_enabled or bool(start.interruptions.notices)
+    hints = Hints(before=state.memory.scale_down.pending_hints) if remembers else None
     context = PlanningContext(
         state=state,
         settings=settings,
@@ -261,6 +269,7 @@ def _begin_growing(start: _Start, quotas: Sequence[NodeQuota], random: Random) -
         coming=coming,
         silent={ref: silence for ref, silence in silent.items() if ref in templates},
         room_by=room_by,
+        at_risk=start.interruptions.at_risk,
         hedges_left=settings.failures.most_hedged(int(state.observation.snapshot.alive.sum())) - doubtful,
     )
     return _Growing(
@@ -270,6 +279,7 @@ def _begin_growing(start: _Start, quotas: Sequence[NodeQuota], random: Random) -
         buffers=start.buffers,
         actions=start.actions,
         waiting=start.waiting,
+        interruptions=start.interruptions,
         context=context,
         random=random,
         growth=Growth(context=context),
@@ -290,8 +300,9 @@ def _place_fitting_pods(draft: _Growing) -> _Growing:
         requests = requests.apply(keep_room(context.snapshot, context.state, requests))
     in_doubt = uncertain_rows(context)
     fitting, left = take_fitting_classes(context.snapshot, by_class, draft.hints, find_bought(context, by_class))
-    uncertain, daemons = find_uncertain_placements(context, in_doubt), draft.waiting.daemons
-    left = [pod for pod in left if id(pod) not in daemons] if daemons else left
+    uncertain = find_uncertain_placements(context, in_doubt)
+    unbought = draft.waiting.daemons | draft.interruptions.modest
+    left = [pod for pod in left if id(pod) not in unbought] if unbought else left
     plan = replace(draft.plan, fitting=tuple(fitting))
     return replace(draft, plan=plan, requests=requests, left=left, uncertain=uncertain)
 
@@ -390,7 +401,7 @@ def _note_purchases(draft: _Growing) -> _Growing:
 def _remove_nodes(draft: _Growing) -> _Growing:
     """Plan removals, in the snapshot with the pods that fit. Groups that grow for pods now have just grown."""
     hints, growth = draft.hints, draft.growth
-    if hints is None:
+    if hints is None or not draft.context.settings.scale_down.scale_down_enabled:
         return draft
     grown = {expansion.group for report in draft.reports for expansion in report.expansions}
     context = _after_finding(growth.context) if growth.finds_room else growth.context
@@ -400,6 +411,19 @@ def _remove_nodes(draft: _Growing) -> _Growing:
     report, memory = plan_scale_down(context, targets, grown, ALL_NEW if growth.is_put_off else "")
     memory = replace(memory, pending_hints=hints.fresh)
     return replace(draft, plan=replace(draft.plan, scale_down=report), memory=replace(draft.memory, scale_down=memory))
+
+
+def _drain_interrupted(draft: _Growing) -> _Growing:
+    """Plan the drains of nodes whose machine the cloud is about to take, beside the removals of scale-down."""
+    if not draft.interruptions.notices:
+        return draft
+    context, report = draft.context, draft.plan.scale_down
+    taken = {removal.node for removal in report.removals}
+    removals, leaving = plan_drains(
+        context.state, draft.interruptions, draft.hints or Hints(), taken, context.settings.drain
+    )
+    report = replace(report, removals=(*report.removals, *removals))
+    return replace(draft, plan=replace(draft.plan, scale_down=report, leaving=leaving))
 
 
 def _gives_way(action: SizeWrite, policy: Policy) -> bool:

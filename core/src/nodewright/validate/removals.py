@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from nodewright.model.cluster import PodDisruptionBudget
 from nodewright.model.group import GroupRef
+from nodewright.model.interruption import parse_signals
 from nodewright.model.limits import make_resource_limits
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
@@ -83,10 +84,11 @@ class _RemovalSequence:
         if row is None:
             return [f"there is no node {removal.node}"]
         node = self._seen.snapshot.node(row)
-        broken = [
-            *self._broken_by_node(removal, node),
-            *self._broken_by_pods(removal, find_pods(self._seen.snapshot, row)),
-        ]
+        broken = [*self._broken_by_node(removal, node)]
+        if removal.is_forced:
+            broken += self._broken_by_notice(removal, node)
+        else:
+            broken += self._broken_by_pods(removal, find_pods(self._seen.snapshot, row))
         if not self._settings.policy.counts_leaving_nodes:
             broken += self._minimums.take(node)
         self._begun.add(removal.node)
@@ -95,6 +97,10 @@ class _RemovalSequence:
 
     def _broken_by_node(self, removal: NodeRemoval, node: Node) -> Iterator[str]:
         group = self._seen.groups.get(removal.group)
+        if node.name in self._begun:
+            yield f"node {node.name} is being removed already"
+        if not removal.deletes:
+            return
         if group is None or group.target is None or group.instances is None:
             yield f"the size of group {removal.group} is unknown"
             return
@@ -106,12 +112,19 @@ class _RemovalSequence:
             self._machines[removal.group] = frozenset(instance.id.lower() for instance in group.instances)
         if removal.instance_id.lower() not in self._machines[removal.group]:
             yield f"group {removal.group} has no machine {removal.instance_id}"
-        if node.name in self._begun:
-            yield f"node {node.name} is being removed already"
-        if node.metadata.annotations.get(_DISABLED) == "true":
+        if node.metadata.annotations.get(_DISABLED) == "true" and not removal.is_forced:
             yield f"node {node.name} has the annotation scale-down-disabled"
         if group.target - self._leaving[removal.group] - 1 < group.group.min_size:
             yield f"group {removal.group} would fall below its minimum of {group.group.min_size}"
+
+    def _broken_by_notice(self, removal: NodeRemoval, node: Node) -> Iterator[str]:
+        """Check that the cloud or the node tells of an interruption: only then is a drain forced."""
+        provider = self._seen.providers.get(removal.group.provider)
+        notices = provider.interruptions if provider is not None else ()
+        told = any(notice.instance_id.lower() == removal.instance_id.lower() for notice in notices)
+        signals = parse_signals(self._settings.interruptions.interruption_signal)
+        if not told and not any(signal.is_on(node) for signal in signals):
+            yield f"nothing tells of an interruption of machine {removal.instance_id}"
 
     def _broken_by_pods(self, removal: NodeRemoval, pods: ProfiledPods) -> Iterator[str]:
         """Check that the node's pods are those of the plan and may be moved; record the node that each moves to."""

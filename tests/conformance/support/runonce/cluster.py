@@ -59,6 +59,9 @@ class Cluster(ClusterReader, ClusterWrites):
         self.evicted.append(pod.key)
         return Eviction(answer=EvictionAnswer.ACCEPTED)
 
+    def delete_pod(self, pod: Pod, grace_seconds: int) -> Eviction:
+        return self.evict(pod, grace_seconds)
+
     def write_buffer_status(self, buffer: CapacityBuffer) -> None:
         raise KubeApiError(f"no case has a buffer like {buffer.key}", retryable=False)
 

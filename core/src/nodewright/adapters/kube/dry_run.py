@@ -28,6 +28,9 @@ class DryCluster(KubeCluster):
     def evict(self, pod: Pod, grace_seconds: int) -> Eviction:  # noqa: ARG002 - no pod is evicted
         return Eviction(answer=EvictionAnswer.REFUSED, message=_DRY)
 
+    def delete_pod(self, pod: Pod, grace_seconds: int) -> Eviction:  # noqa: ARG002 - no pod is deleted
+        return Eviction(answer=EvictionAnswer.REFUSED, message=_DRY)
+
     def write_conditions(
         self, request: ProvisioningRequest, conditions: Sequence[Condition], *, is_apply: bool
     ) -> None:

@@ -96,6 +96,19 @@ class KubeWrites:
             return _refusal(error)
         return Eviction(answer=EvictionAnswer.ACCEPTED)
 
+    def delete_pod(self, pod: Pod, grace_seconds: int) -> Eviction:
+        """Delete this very pod; see ClusterWrites."""
+        meta = pod.metadata
+        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": grace_seconds}
+        if meta.uid:
+            options["preconditions"] = {"uid": meta.uid}
+        path = f"/api/v1/namespaces/{meta.namespace}/pods/{meta.name}"
+        try:
+            self._api.send(Request(method="DELETE", path=path, body=msgspec.json.encode(options)))
+        except ApiError as error:
+            return _refusal(error)
+        return Eviction(answer=EvictionAnswer.ACCEPTED)
+
     def write_conditions(
         self,
         request: ProvisioningRequest,

@@ -17,6 +17,7 @@ from nodewright.clusterstate.memory import (
     Backoff,
     Deferral,
     Flapping,
+    HeldNotice,
     IncorrectSize,
     Memory,
     Moves,
@@ -99,6 +100,7 @@ class SavedGroup(Record, GroupOptions, frozen=True, kw_only=True):
     write_in_flight: WriteInFlight | None = None
     purchases: dict[str, Purchase] = {}
     planned_pods: tuple[PlannedPods, ...] = ()
+    notices: tuple[HeldNotice, ...] = ()
 
 
 class SavedScaleDown(Record, frozen=True, kw_only=True):
@@ -151,6 +153,7 @@ _NO_MACHINES = {
     "arrivals",
     "purchases",
     "planned_pods",
+    "notices",
 }
 _NO_MACHINES |= {"grown_at", "shrunk_at", "failed_at", "quarantined_until", "flapping"}
 
@@ -167,6 +170,7 @@ _BY_GROUP = {
     "write_in_flight": "writes_in_flight",
     "purchases": "purchases",
     "planned_pods": "planned_pods",
+    "notices": "notices",
 }
 # The same of what scale-down remembers; both have one name.
 _BY_GROUP_OF_SCALE_DOWN = ("grown_at", "shrunk_at", "failed_at", "quarantined_until", "flapping")

@@ -19,6 +19,7 @@ from nodewright.adapters.logs import ConditionLog, JsonLog
 from nodewright.adapters.metrics import Metrics, ProviderCalls
 from nodewright.adapters.prices_file import PricesFile
 from nodewright.adapters.provider import ProviderClient
+from nodewright.adapters.provider.notices import NoticeWatch
 from nodewright.adapters.server_time import JumpWatch, ServerTime
 from nodewright.adapters.web import HealthCheck, WebServer
 from nodewright.cli.daemon.debug_server import DebugServer
@@ -137,12 +138,16 @@ class ReportParts:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineParts:
-    """What the engine runs with. ``dry_run`` is set where plans are reported and not carried out."""
+    """What the engine runs with. ``dry_run`` is set where plans are reported and not carried out.
+
+    ``notices`` wake the loop; only the leader waits for them, since a message of a queue goes to one reader.
+    """
 
     ports: Ports
     dry_run: DryRunPlanning | None
     once: bool
     shadows: bool
+    notices: NoticeWatch
 
     @property
     def only_looks(self) -> bool:
@@ -212,6 +217,7 @@ class DaemonApp:
             self._cluster.status.remove()
         if self._cluster.kube_events is not None:
             self._cluster.kube_events.stop()
+        self._engine.notices.stop()
         self._end_writes()
         self._cluster.leader.release()
         self._cluster.caches.stop()
@@ -260,6 +266,7 @@ class DaemonApp:
         if self._engine.once:
             daemon.run_one()
         else:
+            self._engine.notices.start()
             daemon.run()
         return self.last_report
 

@@ -28,6 +28,7 @@ from nodewright.adapters.logs import ConditionLog, JsonLog, LoggedEvents
 from nodewright.adapters.metrics import Metrics, Sources
 from nodewright.adapters.prices_file import PricesFile
 from nodewright.adapters.provider import ProviderClient
+from nodewright.adapters.provider.notices import NoticeWatch
 from nodewright.adapters.server_time import ServerTime
 from nodewright.adapters.web import HealthCheck, HealthLimits, Page, Pages, Query, WebServer
 from nodewright.cli.connect import Connector
@@ -103,7 +104,12 @@ def build_daemon(source: SettingsSource, settings: Settings, options: DaemonOpti
         gate=cluster.fence,
         prices=process.prices,
     )
-    engine = EngineParts(ports=ports, dry_run=planning, once=options.once, shadows=options.shadow)
+    notices = NoticeWatch(
+        () if options.only_looks else providers,
+        process.alarm.ring_urgently,
+        lambda name, problem: process.conditions.see(f"notices of {name}", problem),
+    )
+    engine = EngineParts(ports=ports, dry_run=planning, once=options.once, shadows=options.shadow, notices=notices)
     return DaemonApp(process, cluster, report, engine)
 
 

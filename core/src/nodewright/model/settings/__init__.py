@@ -22,7 +22,12 @@ from nodewright.model.policy import (
 )
 from nodewright.model.settings.failures import ORDINARY_PROVISION_SECONDS, FailureSettings, Hedging
 from nodewright.model.settings.process import ClusterSettings, LeaderSettings, ProviderSettings, ServingSettings
-from nodewright.model.settings.scale_down import DrainSettings, SafetySettings, ScaleDownSettings
+from nodewright.model.settings.scale_down import (
+    DrainSettings,
+    InterruptionSettings,
+    SafetySettings,
+    ScaleDownSettings,
+)
 from nodewright.model.settings.scale_up import (
     AutoprovisioningSettings,
     BufferSettings,
@@ -44,6 +49,7 @@ __all__ = [
     "DrainSettings",
     "FailureSettings",
     "Hedging",
+    "InterruptionSettings",
     "LeaderSettings",
     "LimitSettings",
     "LoopSettings",
@@ -110,6 +116,7 @@ class Settings(Section, frozen=True, kw_only=True):
     buffers: BufferSettings = BufferSettings()
     scale_down: ScaleDownSettings = ScaleDownSettings()
     drain: DrainSettings = DrainSettings()
+    interruptions: InterruptionSettings = InterruptionSettings()
     limits: LimitSettings = LimitSettings()
     failures: FailureSettings = FailureSettings()
     safety: SafetySettings = SafetySettings()

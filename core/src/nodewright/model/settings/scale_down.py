@@ -250,6 +250,43 @@ class DrainSettings(Section, frozen=True, kw_only=True):
     ] = 0.0
 
 
+class InterruptionSettings(Section, frozen=True, kw_only=True):
+    """What is done when a cloud gives notice that it will take a machine (docs/interruptions.md)."""
+
+    interruption_handling: Annotated[
+        bool,
+        Help(
+            "Replace and drain nodes whose machine the cloud is about to take. It is off with --profile=ca.",
+            ca="",
+        ),
+    ] = True
+    interruption_signal: Annotated[
+        tuple[str, ...],
+        Help(
+            "Taints and conditions of nodes that tell of an interruption, as taint:KEY=KIND or condition:TYPE=KIND, with the time that is "
+            "left where it is known (taint:KEY=reclaim:2m). Kinds are reclaim, rebalance, maintenance and unhealthy. A condition counts "
+            "while its status is True. Repeat it for several signals. Nodes whose notice has no deadline are drained as scale-down does it, "
+            "within the deletion budget.",
+            ca="",
+        ),
+    ] = (
+        "taint:aws-node-termination-handler/spot-itn=reclaim:2m",
+        "taint:aws-node-termination-handler/rebalance-recommendation=rebalance",
+        "taint:aws-node-termination-handler/scheduled-maintenance=maintenance",
+        "taint:cloud.google.com/impending-node-termination=reclaim:30s",
+        "condition:PreemptionScheduled=reclaim:30s",
+        "condition:KernelDeadlock=unhealthy",
+        "condition:ReadonlyFilesystem=unhealthy",
+    )
+    replace_on_rebalance: Annotated[
+        bool,
+        Help(
+            "Replace nodes also when the cloud only recommends it (rebalance), by machines of other groups, within the deletion budget.",
+            ca="",
+        ),
+    ] = False
+
+
 class SafetySettings(Section, frozen=True, kw_only=True):
     """How many machines may be deleted in a time. Deletions beyond that wait, and an event says so.
 

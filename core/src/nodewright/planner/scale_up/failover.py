@@ -171,6 +171,11 @@ def is_cut(expansions: Iterable[Expansion], limits: Mapping[GroupRef, int]) -> b
     return any(grown.get(ref, 0) >= most for ref, most in limits.items())
 
 
+def without_risk(context: PlanningContext, refs: Sequence[GroupRef]) -> Sequence[GroupRef]:
+    """Return the groups whose machines the cloud does not take away; all of them if there is no other."""
+    return [ref for ref in refs if ref not in context.at_risk] or refs
+
+
 def may_fail_again(context: PlanningContext) -> bool:
     """Return whether ``prefer_other_failure_domain`` may leave out an option."""
     if not context.settings.policy.prefers_other_failure_domains:

@@ -23,6 +23,7 @@ from nodewright.planner.scale_up.failover import (
     is_cut,
     may_fail_again,
     prefer_other_failure_domain,
+    without_risk,
     without_same_failure_domain,
 )
 from nodewright.planner.scale_up.least_cost import PlannedMix, plan_mix
@@ -125,6 +126,7 @@ class ScaleUp:
         context, before = self._context, self._expanders[: self._expanders.index(LEAST_COST)]
         helping = frozenset[GroupRef]().union(*{self._fit.fits_alone(group.pod_class) for group in self._groups})
         refs = [ref for ref in context.templates if ref in helping and self._can_be_mixed(ref)]
+        refs = list(without_risk(context, refs))
         self._why_not_mixed = self._find_unpriced(refs)
         if self._why_not_mixed:
             return None
@@ -212,11 +214,15 @@ class ScaleUp:
     def _similar(self, ref: GroupRef, groups: Sequence[PodGroup]) -> Sequence[GroupRef]:
         """Return the other groups over which growth of one for these pods is spread."""
         similar = find_similar(self._context, ref, groups, self._fit)
+        at_risk = self._context.at_risk
+        similar = [other for other in similar if other not in at_risk or ref in at_risk] if at_risk else similar
         pods = [group.pods for group in groups if ref in self._fit.fits(group.pod_class)] if similar else ()
         return without_same_failure_domain(self._context, ref, similar, pods)
 
     def _choose(self, options: Sequence[Option]) -> Option | None:
         options = prefer_other_failure_domain(self._context, options)
+        safe = set(without_risk(self._context, [option.group for option in options]))
+        options = [option for option in options if option.group in safe]
         return choose(options, self._expanders, self._expander_context(), self._random)
 
     def _expander_context(self) -> ExpanderContext:

@@ -196,11 +196,12 @@ def find_recreated(snapshot: Snapshot, removing: Mapping[str, Removing], setting
     """Return pods that their controllers will create again once the node under them is drained."""
     rows = (snapshot.find_row(name) for name, held in removing.items() if held.removal.drains)
     pods = (pod for row in rows if row is not None for pod in snapshot.pods(row))
-    leaving = [pod for pod in pods if pod.metadata.deletion_timestamp is None and _returns(pod, settings)]
+    leaving = [pod for pod in pods if pod.metadata.deletion_timestamp is None and returns(pod, settings)]
     return [replace(pod, spec=replace(pod.spec, node_name="")) for pod in leaving]
 
 
-def _returns(pod: Pod, settings: PodSettings) -> bool:
+def returns(pod: Pod, settings: PodSettings) -> bool:
+    """Return whether a controller may create the pod again after its eviction, so that it needs another place."""
     source = pod.metadata.annotations.get(_SOURCE_ANNOTATION)
     is_static = source is not None and source != "api"
     expendable = is_expendable(pod.spec.priority, settings)

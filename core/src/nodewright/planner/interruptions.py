@@ -1,0 +1,213 @@
+"""Plan for nodes whose machine the cloud is about to take: room for their pods first, then the drain.
+
+The pods of such a node are demand while they still run, on groups that the notice does not concern. The node is drained
+when all of them have a place on a ready node, or when only the time to end them is left. After the drain its machine is
+deleted, so that a group that replaces lost machines does not replace this one as well.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from nodewright.clusterstate.backoff import sharing_scope
+from nodewright.clusterstate.memory import HeldNotice
+from nodewright.clusterstate.state import ClusterState
+from nodewright.model.group import FailureScope, GroupRef
+from nodewright.model.interruption import InterruptionKind
+from nodewright.model.plan import LeavingNode
+from nodewright.model.pod import Pod
+from nodewright.model.removal import LAST_SECONDS, NodeRemoval, RemovalReason
+from nodewright.model.settings import DrainSettings, PodSettings
+from nodewright.planner.scale_down.pod_index import owner_key
+from nodewright.planner.scale_up.pending_pods import Hints, hint_key, returns
+from nodewright.snapshot.observation import GroupSeen
+from nodewright.snapshot.snapshot import Snapshot
+
+# If the notice is shorter than this, the node is drained at once.
+AT_ONCE_SECONDS = 60.0
+# For so many seconds after a notice other groups than those of its scope are preferred.
+SCOPE_SECONDS = 300.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interruptions:
+    """The nodes that leave: their notice, all their pods, and those of the pods that need another place.
+
+    ``at_risk`` are the groups in the scope of a fresh notice: the value is true if they must not grow at all, and false
+    if they may where no other group helps. For pods in ``modest`` (by identity) nothing is bought: the cloud recommended
+    to replace their nodes, and no other group was found in time.
+    """
+
+    notices: Mapping[str, HeldNotice] = field(default_factory=dict)
+    pods: Mapping[str, tuple[Pod, ...]] = field(default_factory=dict)
+    homeless: Mapping[str, tuple[Pod, ...]] = field(default_factory=dict)
+    at_risk: Mapping[GroupRef, bool] = field(default_factory=dict)
+    modest: frozenset[int] = frozenset()
+
+    @property
+    def demand(self) -> Iterator[Pod]:
+        """Yield the pods that need another place."""
+        for pods in self.homeless.values():
+            yield from pods
+
+
+def find_interruptions(state: ClusterState, settings: PodSettings) -> Interruptions:
+    """Return the nodes that leave, and what that means for pods and groups."""
+    if not state.memory.notices:
+        return Interruptions()
+    snapshot = state.observation.snapshot
+    pods = {name: snapshot.pods(snapshot.row(name)) for name in state.interrupted if name in snapshot}
+    removing = state.observation.removing
+    homeless = {
+        name: tuple(
+            replace(pod, spec=replace(pod.spec, node_name=""))
+            for pod in held
+            if pod.metadata.deletion_timestamp is None
+            and pod.metadata.controller is not None
+            and returns(pod, settings)
+        )
+        for name, held in pods.items()
+        # Pods of nodes that are being drained are known to be created again already.
+        if name not in removing
+    }
+    notices = {name: state.interrupted[name] for name in pods}
+    modest = frozenset(
+        id(pod)
+        for name, moved in homeless.items()
+        if notices[name].kind == InterruptionKind.REBALANCE and state.now >= notices[name].since + SCOPE_SECONDS
+        for pod in moved
+    )
+    return Interruptions(notices=notices, pods=pods, homeless=homeless, at_risk=_find_at_risk(state), modest=modest)
+
+
+def drop_leaving(snapshot: Snapshot, found: Interruptions) -> None:
+    """Remove the nodes that leave from the snapshot in which growth is planned."""
+    for name in found.notices:
+        row = snapshot.find_row(name)
+        if row is not None:
+            snapshot.remove_node(row)
+
+
+def plan_drains(
+    state: ClusterState, found: Interruptions, hints: Hints, taken: AbstractSet[str], drain: DrainSettings
+) -> tuple[tuple[NodeRemoval, ...], tuple[LeavingNode, ...]]:
+    """Return the drains that begin now, and what holds for each node that leaves.
+
+    ``hints`` say where pods were placed in this plan. Nodes in ``taken`` are removed for another reason.
+    """
+    removals, report = list[NodeRemoval](), list[LeavingNode]()
+    snapshot, under_way = state.observation.snapshot, state.observation.removing
+    leaving = Counter(removing.removal.group for removing in under_way.values())
+    for name, notice in found.notices.items():
+        ref, is_draining = state.group_of_node[name], name in under_way or name in taken
+        moved, pods = found.homeless.get(name, ()), found.pods[name]
+        places = None if _loses_pods(pods) else _places(moved, hints, snapshot)
+        drain_by = drain_at(notice, pods, drain)
+        is_due = places is not None or drain_by <= state.now
+        deletes = _may_shrink(state.observation.groups.get(ref), leaving[ref])
+        if not is_draining and is_due and _may_drain(notice, deletes, is_late=drain_by <= state.now):
+            removal = _removal(name, notice, moved, places or {}, state)
+            removals.append(replace(removal, deletes=bool(deletes), drain_by=drain_by if drain_by < math.inf else 0.0))
+            leaving[ref] += 1
+            is_draining = True
+        report.append(
+            LeavingNode(
+                node=name,
+                group=ref,
+                kind=notice.kind,
+                deadline=notice.deadline,
+                drain_by=drain_by,
+                has_room=places is not None,
+                is_draining=is_draining,
+            )
+        )
+    return tuple(removals), tuple(report)
+
+
+def _may_shrink(group: GroupSeen | None, leaving: int) -> bool | None:
+    """Return whether one more machine of the group may be deleted; None if the group cannot be read."""
+    if group is None or group.target is None or not group.is_known:
+        return None
+    return group.target - leaving - 1 >= group.group.min_size
+
+
+def _may_drain(notice: HeldNotice, deletes: bool | None, *, is_late: bool) -> bool:
+    """Return whether the node may be drained, given whether its machine may be deleted.
+
+    If it may not, the node is drained only for a cloud that takes the machine in any case. If the group cannot be read,
+    the drain waits until the last moment.
+    """
+    return bool(deletes) or (notice.deadline is not None and (deletes is not None or is_late))
+
+
+def drain_at(notice: HeldNotice, pods: Sequence[Pod], drain: DrainSettings) -> float:
+    """Return when the node is drained at the latest (epoch seconds); infinity: only when its pods have places."""
+    if notice.deadline is None:
+        return math.inf
+    if notice.deadline - notice.since < AT_ONCE_SECONDS:
+        return notice.since
+    return notice.deadline - longest_grace(pods, drain) - LAST_SECONDS
+
+
+def longest_grace(pods: Sequence[Pod], drain: DrainSettings) -> int:
+    """Return the longest time that one of the pods gets to end, in seconds."""
+    most = drain.max_graceful_termination_sec
+    longest = max((pod.grace_seconds for pod in pods if not pod.is_daemonset_pod and not pod.is_mirror), default=0)
+    return min(longest, most) if most > 0 else longest
+
+
+def _loses_pods(pods: Sequence[Pod]) -> bool:
+    """Return whether the node runs pods that no controller would create again: they run until the last moment."""
+    return any(pod.metadata.controller is None and not pod.is_mirror for pod in pods)
+
+
+def _places(pods: Sequence[Pod], hints: Hints, snapshot: Snapshot) -> dict[str, str] | None:
+    """Return the existing node for each of these pods, by its key; None if one has none."""
+    found: dict[str, str] = {}
+    for pod in pods:
+        place = hints.fresh.get(hint_key(pod))
+        if place is None or place not in snapshot:
+            return None
+        found[pod.key] = place
+    return found
+
+
+def _removal(
+    name: str,
+    notice: HeldNotice,
+    moved: Sequence[Pod],
+    places: Mapping[str, str],
+    state: ClusterState,
+) -> NodeRemoval:
+    snapshot = state.observation.snapshot
+    is_forced = notice.deadline is not None
+    return NodeRemoval(
+        node=name,
+        group=state.group_of_node[name],
+        instance_id=snapshot.node(snapshot.row(name)).spec.provider_id,
+        reason=RemovalReason.INTERRUPTED,
+        pods=tuple(pod.key for pod in moved),
+        owners=tuple(owner_key(pod) for pod in moved),
+        places=() if is_forced else tuple(places[pod.key] for pod in moved),
+        deadline=notice.deadline,
+    )
+
+
+def _find_at_risk(state: ClusterState) -> dict[GroupRef, bool]:
+    """Return the groups in the scope of notices of late."""
+    found: dict[GroupRef, bool] = {}
+    groups = {ref: group.seen for ref, group in state.groups.items()}
+    for ref, notices in state.memory.notices.items():
+        scopes: dict[FailureScope, bool] = {}
+        for notice in notices:
+            if notice.scope is not None and state.now < notice.since + SCOPE_SECONDS:
+                is_hard = notice.kind == InterruptionKind.REBALANCE
+                scopes[notice.scope] = scopes.get(notice.scope, False) or is_hard
+        for scope, is_hard in scopes.items():
+            for other in (ref, *sharing_scope(ref, scope, groups)):
+                found[other] = found.get(other, False) or is_hard
+    return found

@@ -1,0 +1,174 @@
+"""Notices that the cloud takes machines: what is bought, what is drained, and whether a pod waits (virtual time)."""
+
+from typing import Any
+
+import pytest
+from tests.scenario.kills import kill_everywhere
+from tests.scenario.story import Story
+
+from nodewright.model.meta import LabelSelector
+from nodewright_simulator.api_server import BudgetRule
+from nodewright_simulator.journal import What
+
+SPOT, OTHER = {"name": "spot", "price_per_hour": 0.1, "spot": True}, {"name": "other", "price_per_hour": 0.2}
+# The fake cloud's machines are ready nodes 70 s after they were asked for.
+BOOT = 70
+
+
+def story(*groups: dict[str, Any], settings: dict[str, Any] | None = None, **notice: Any) -> Story:
+    """Three pods on three machines of spot; at ten minutes the cloud gives notice of them."""
+    rule = {"do": "interrupt", "group": "spot", "start": "10m", **notice}
+    told = Story(
+        *(groups or (SPOT, OTHER)),
+        settings={"scale-down-enabled": False, **(settings or {})},
+        as_daemon=True,
+        minutes=30,
+        interference=[rule],
+    )
+    told.pods(3, at=5)
+    return told
+
+
+def waited(told: Story, since: float) -> float:
+    """Return for how many seconds pods had no node after ``since``, summed over pods."""
+    series, total = told.result.series, 0.0
+    moments = list(zip(series.times, series.pending, strict=True))
+    for (at, pending), (after, _) in zip(moments, [*moments[1:], (told.result.end, 0)], strict=True):
+        total += pending * max(0.0, after - max(at, since))
+    return total
+
+
+def bought(told: Story, since: float = 600) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for at, _, group, before, after in told.writes("increase"):
+        if at >= since:
+            found[group] = found.get(group, 0) + after - before
+    return found
+
+
+def test_with_enough_notice_no_pod_waits() -> None:
+    told = story(machines=3, notice=f"{BOOT + 30 + 15}s")
+    assert bought(told) == {"other": 3}
+    assert waited(told, 600) == 0
+    assert [over.result for over in told.result.removals] == ["Ok"] * 3
+    assert told.machines("spot") == 0
+    assert told.machines("other") == 3
+
+
+def test_with_little_notice_nodes_are_drained_at_once() -> None:
+    told = story(machines=3, notice="30s")
+    drained = [fact.at for fact in told.result.journal if fact.what == What.POD_EVICTED]
+    assert len(drained) == 3
+    assert max(drained) <= 605
+    assert bought(told) == {"other": 3}
+    # Each pod waits from its eviction until its machine has booted.
+    assert waited(told, 600) <= 3 * BOOT
+
+
+@pytest.mark.parametrize("notice", ["30s", "2m"])
+def test_a_group_that_replaces_lost_machines_does_not_replace_those_that_were_replaced(notice: str) -> None:
+    told = story(machines=2, notice=notice)
+    assert bought(told) == {"other": 2}
+    assert (told.machines("spot"), told.machines("other")) == (1, 2)
+
+
+def test_without_a_notice_the_group_replaces_its_machines_and_nothing_is_bought() -> None:
+    told = story(machines=2, undelivered=True)
+    assert bought(told) == {}
+    assert told.machines("spot") == 3
+
+
+def test_a_notice_that_comes_twice_counts_once() -> None:
+    told = story(machines=3, duplicated=True, notice="2m")
+    assert bought(told) == {"other": 3}
+    assert len(told.result.removals) == 3
+
+
+def test_after_a_false_alarm_nothing_is_bought_or_drained_again() -> None:
+    told = story(machines=3, false_alarm=True, notice="2m")
+    assert bought(told) == {"other": 3}
+    assert [over.result for over in told.result.removals] == ["Ok"] * 3
+    assert waited(told, 600) == 0
+
+
+def test_where_there_is_no_other_group_the_same_one_grows() -> None:
+    told = story(SPOT, machines=3, notice="2m")
+    assert bought(told) == {"spot": 3}
+    assert told.machines("spot") == 3
+    assert waited(told, 600) == 0
+
+
+def test_pods_that_fit_elsewhere_move_at_once_and_nothing_is_bought() -> None:
+    told = story({**SPOT, "size": 4, "min_size": 1}, OTHER, machines=1, notice="2m")
+    (evicted,) = [fact.at for fact in told.result.journal if fact.what == What.POD_EVICTED]
+    assert evicted <= 610
+    assert bought(told) == {}
+
+
+def test_a_recommendation_is_not_followed_unless_it_is_asked_for() -> None:
+    told = story(machines=3, kind="rebalance")
+    assert bought(told) == {}
+    assert told.result.removals == ()
+
+
+def test_a_recommendation_is_followed_by_machines_of_other_groups_alone() -> None:
+    told = story(machines=3, kind="rebalance", settings={"replace-on-rebalance": True})
+    assert bought(told) == {"other": 3}
+    assert waited(told, 600) == 0
+    alone = story(SPOT, machines=3, kind="rebalance", settings={"replace-on-rebalance": True})
+    assert bought(alone) == {}
+    assert alone.result.removals == ()
+
+
+def test_a_group_at_its_minimum_keeps_its_size() -> None:
+    told = story({**SPOT, "min_size": 3, "size": 3}, OTHER, machines=3, notice="2m")
+    assert waited(told, 600) == 0
+    assert told.machines("spot") == 3
+    assert [what for _, what, group, _, _ in told.writes("delete") if group == "spot"] == []
+
+
+def test_profile_ca_hears_nothing() -> None:
+    told = story(machines=3, settings={"profile": "ca", "expander": "price"})
+    assert told.result.removals == ()
+
+
+def test_a_taint_of_a_node_agent_counts_as_a_notice() -> None:
+    told = Story(SPOT, OTHER, settings={"scale-down-enabled": False}, as_daemon=True, minutes=30)
+    told.pods(2, at=5)
+    told.turn("spot-0", at=600, ready=True, taint="aws-node-termination-handler/spot-itn")
+    assert bought(told) == {"other": 1}
+    (over,) = told.result.removals
+    assert (over.removal.node, over.result) == ("spot-0", "Ok")
+    assert waited(told, 600) == 0
+
+
+def test_budgets_hold_until_only_the_time_to_end_is_left() -> None:
+    told = story(machines=1, notice="2m")
+    selector = LabelSelector(match_labels={"app": "web"})
+    told.simulation.api_server.budgets = (BudgetRule(name="all", selector=selector, min_available="100%"),)
+    (evicted,) = [fact.at for fact in told.result.journal if fact.what == What.POD_EVICTED]
+    assert 720 - 30 - 5 <= evicted <= 720 - 30
+    (over,) = told.result.removals
+    assert over.result == "Ok"
+
+
+def on_the_grid() -> Story:
+    """As ``story``, for an engine that can be killed. Five minutes are enough for a restart, too."""
+    rule = {"do": "interrupt", "group": "spot", "start": "10m", "machines": 3, "notice": "6m"}
+    told = Story(SPOT, OTHER, settings={"scale-down-enabled": False}, minutes=30, interference=[rule])
+    told.pods(3, at=5)
+    return told
+
+
+@pytest.mark.parametrize("down_seconds", [5.0, 25.0])
+def test_killed_anywhere_nothing_is_bought_or_drained_twice(down_seconds: float) -> None:
+    kills = list(kill_everywhere(lambda: on_the_grid().simulation, down_seconds=down_seconds))
+    assert {"edit_node", "evict", "increase_size", "delete_instances"} <= {kill.boundary.call for kill in kills}
+    for kill in kills:
+        journal = kill.result.journal
+        made = {fact.name for fact in journal if fact.what == What.MACHINE_STARTED}
+        assert sum("other" in name for name in made) == 3, str(kill)
+        evicted = [fact.name for fact in journal if fact.what == What.POD_EVICTED]
+        assert len(evicted) == len(set(evicted)) <= 3, str(kill)
+        assert kill.result.final.pending == 0, str(kill)
+        assert not kill.result.problems, str(kill)
