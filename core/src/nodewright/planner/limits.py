@@ -1,5 +1,6 @@
 """Limits on the whole cluster or a part of it: the flags' totals and CapacityQuotas."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -84,12 +85,23 @@ class Quota:
                 exceeded.append(Exceeded(quota.id, tuple(scarce)))
         return allowed, tuple(exceeded)
 
+    def share(self, node: Node) -> float:
+        """Return the largest part that one such node takes of what is left under a quota; inf: nothing is left."""
+        concerned = (
+            (room[name], amount) for _, room, amounts in self._concerned(node) for name, amount in amounts.items()
+        )
+        return max((amount / left if left > 0 else math.inf for left, amount in concerned), default=0.0)
+
     def fork(self) -> "Quota":
         """Return a copy to try expansions on."""
         forked = Quota.__new__(Quota)
         forked._accelerators, forked._quotas = self._accelerators, self._quotas
         forked._left = [dict(room) for room in self._left]
         return forked
+
+    def take_over(self, other: "Quota") -> None:
+        """Leave what the other one leaves."""
+        self._left = [dict(room) for room in other._left]
 
     def consume(self, node: Node, count: int) -> None:
         for _, room, amounts in self._concerned(node):

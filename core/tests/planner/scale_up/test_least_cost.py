@@ -6,16 +6,18 @@ from typing import Any
 import pytest
 
 from nodewright.clusterstate.memory import Backoff
-from nodewright.model.action import IncreaseSize
-from nodewright.model.group import GroupOptions, NodeGroup
-from nodewright.model.meta import LabelSelector
+from nodewright.model.action import CreateNodeGroup, IncreaseSize
+from nodewright.model.capacity_quota import CapacityQuota, CapacityQuotaSpec, QuotaAmounts
+from nodewright.model.group import GroupOptions, MachineType, NodeGroup, Price
+from nodewright.model.meta import LabelSelector, ObjectMeta
 from nodewright.model.node import HOSTNAME_LABEL, ZONE_LABEL
 from nodewright.model.plan import Plan
 from nodewright.model.pod import Affinity, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
 from nodewright.model.price_book import ReservedInstances
+from nodewright.snapshot.observation import ProviderSeen
 from nodewright.snapshot.pod_class import PodClasses, kind_of
-from nodewright.testkit import build_node, build_pod
-from nodewright.testkit.world import World, grown, ref
+from nodewright.testkit import build_node, build_pod, build_template
+from nodewright.testkit.world import PROVIDER, World, grown, ref
 
 
 def add_pods(world: World, name: str, count: int, cpu: str, memory: str, **extras: Any) -> None:
@@ -86,11 +88,58 @@ def test_maxima_are_respected() -> None:
     assert grown(world.plan()) == {"both": (0, 1), "cpu": (0, 1), "memory": (0, 2)}
 
 
-def test_the_node_limit_is_respected() -> None:
+def test_a_mix_is_cut_to_the_limit_on_nodes() -> None:
+    plan = two_kinds().plan(max_nodes_total=3)
+    assert sum(target - current for current, target in grown(plan).values()) == 3
+    assert len(plan.scale_up.triggered) == 6
+    assert len(plan.scale_up.unhelped) == 2
+    assert plan.scale_up.expander == "least-cost"
+    assert plan.scale_up.cost is not None
+    assert plan.scale_up.cost.price == pytest.approx(1.5)
+    assert plan.scale_up.cost.bound is None
+
+
+def test_under_a_limit_on_nodes_dear_nodes_that_take_more_pods_are_bought() -> None:
+    world = World()
+    world.add_group("small", cpu="2", memory="8Gi", hourly_price=0.1)
+    world.add_group("large", cpu="16", memory="64Gi", hourly_price=2.0)
+    add_pods(world, "p", 12, "1", "1Gi")
+    assert grown(world.plan()) == {"small": (0, 6)}
+    assert grown(world.plan(max_nodes_total=1)) == {"large": (0, 1)}
+
+
+def test_a_mix_is_cut_to_a_quota_of_some_nodes() -> None:
     world = two_kinds()
-    plan = world.plan(max_nodes_total=3)
-    assert sum(target - current for current, target in grown(plan).values()) <= 3
-    assert plan.scale_up.expander.endswith("(one group, since no mix of groups is possible within the limits)")
+    labelled = build_node("template-cpu", "8", "8Gi", labels={"pool": "c"})
+    world.groups[ref("cpu")] = replace(world.groups[ref("cpu")], template=labelled)
+    world.groups[ref("both")] = replace(world.groups[ref("both")], group=NodeGroup(id="both", min_size=0, max_size=0))
+    world.quotas.append(
+        CapacityQuota(
+            metadata=ObjectMeta(name="c", uid="1"),
+            spec=CapacityQuotaSpec(
+                selector=LabelSelector(match_labels={"pool": "c"}),
+                limits=QuotaAmounts(resources={"cpu": "8"}),
+            ),
+        )
+    )
+    plan = world.plan(capacity_quotas_enabled=True)
+    assert grown(plan) == {"cpu": (0, 1), "memory": (0, 2)}
+    assert len(plan.scale_up.triggered) == 6
+
+
+def test_one_group_is_chosen_if_it_helps_more_pods_within_the_limits() -> None:
+    """The mix takes only pods whose place depends on no other node."""
+    world = World()
+    wanted = PodAffinityTerm(topology_key=ZONE_LABEL, label_selector=LabelSelector(match_labels={"app": "x"}))
+    friends = Affinity(pod_affinity=PodAffinity(required=(wanted,)))
+    world.add_group("small", cpu="2", memory="8Gi", zone="z", hourly_price=0.1)
+    world.add_group("large", cpu="8", memory="64Gi", zone="z", hourly_price=2.0)
+    add_pods(world, "p", 1, "1", "1Gi")
+    add_pods(world, "x", 4, "1", "1Gi", labels={"app": "x"}, affinity=friends)
+    plan = world.plan(max_nodes_total=1)
+    assert grown(plan) == {"large": (0, 1)}
+    assert plan.scale_up.expander.endswith("(one group, since it helps more pods within the limits)")
+    assert len(plan.scale_up.triggered) == 5
 
 
 def test_a_limit_on_nodes_of_one_plan_leaves_the_rest_to_the_next() -> None:
@@ -109,11 +158,113 @@ def test_a_group_in_backoff_is_left_out() -> None:
     assert "cpu" not in grown(world.plan())
 
 
-def test_a_zero_or_max_group_takes_no_part() -> None:
+def as_a_whole(world: World, group_id: str, size: int) -> None:
+    """Let a group have all its machines or none."""
+    held = world.groups[ref(group_id)]
+    group = NodeGroup(id=group_id, min_size=0, max_size=size)
+    world.groups[ref(group_id)] = replace(held, group=group, options=GroupOptions(zero_or_max_node_scaling=True))
+
+
+def test_a_zero_or_max_group_that_is_too_large_is_left_out() -> None:
     world = two_kinds()
-    held = world.groups[ref("cpu")]
-    world.groups[ref("cpu")] = replace(held, options=GroupOptions(zero_or_max_node_scaling=True))
-    assert "cpu" not in grown(world.plan())
+    as_a_whole(world, "cpu", 10)
+    plan = world.plan()
+    assert "cpu" not in grown(plan)
+    assert len(plan.scale_up.triggered) == 8
+
+
+@pytest.mark.parametrize("price", [0.3, 0.7])
+def test_a_zero_or_max_group_is_bought_as_a_whole_where_that_is_cheaper(price: float) -> None:
+    """Without it the pods with much memory take nodes of 0.5, and the others two nodes of 0.5."""
+    world = two_kinds()
+    as_a_whole(world, "cpu", 3)
+    world.groups[ref("cpu")] = replace(world.groups[ref("cpu")], price=Price(per_hour=price, source="the test"))
+    plan = world.plan()
+    cheaper = 3 * price < 2.0
+    assert (grown(plan).get("cpu") == (0, 3)) == cheaper
+    assert plan.scale_up.expander == "least-cost"
+    assert len(plan.scale_up.triggered) == 8
+    assert plan.scale_up.cost is not None
+    added = {group: target - current for group, (current, target) in grown(plan).items()}
+    prices = {"cpu": price, "both": 1.0, "memory": 0.5}
+    assert plan.scale_up.cost.price == pytest.approx(sum(prices[group] * count for group, count in added.items()))
+
+
+def test_what_is_free_on_a_zero_or_max_group_is_filled_first() -> None:
+    world = two_kinds()
+    as_a_whole(world, "cpu", 4)
+    world.groups[ref("cpu")] = replace(
+        world.groups[ref("cpu")], template=build_node("t", "8", "8Gi", labels={"a": "b"})
+    )
+    add_pods(world, "bound", 2, "3", "1Gi", node_selector={"a": "b"})
+    plan = world.plan()
+    assert grown(plan) == {"cpu": (0, 4), "memory": (0, 2)}
+    assert {option.group.group_id: option.nodes for option in plan.scale_up.options} == {"cpu": 4, "memory": 2}
+    assert len(plan.scale_up.triggered) == 10
+
+
+def test_a_zero_or_max_group_beyond_the_limit_on_nodes_is_left_out() -> None:
+    world = two_kinds()
+    as_a_whole(world, "cpu", 3)
+    plan = world.plan(max_nodes_total=4)
+    assert grown(plan).get("cpu", (0, 3)) == (0, 3)
+    assert sum(target - current for current, target in grown(plan).values()) <= 4
+
+
+def test_pods_that_depend_on_others_use_the_idle_machines_of_a_zero_or_max_group() -> None:
+    world = World()
+    world.add_group("w", cpu="4", memory="16Gi", zone="z", hourly_price=0.1)
+    as_a_whole(world, "w", 3)
+    wanted = PodAffinityTerm(topology_key=ZONE_LABEL, label_selector=LabelSelector(match_labels={"app": "x"}))
+    friends = Affinity(pod_affinity=PodAffinity(required=(wanted,)))
+    add_pods(world, "p", 1, "3", "1Gi")
+    add_pods(world, "x", 2, "3", "1Gi", labels={"app": "x"}, affinity=friends)
+    plan = world.plan()
+    assert grown(plan) == {"w": (0, 3)}
+    assert len(plan.scale_up.triggered) == 3
+
+
+def made_on_demand(world: World, **prices: float) -> None:
+    """Let the provider make groups of such machine types, each with its price."""
+    kinds = tuple(
+        MachineType(
+            name=name, template=build_template(cpu=cpu, memory=memory), price=Price(per_hour=prices[name], source="")
+        )
+        for name, cpu, memory in (("cpu", "8", "8Gi"), ("memory", "2", "32Gi"))
+    )
+    world.provider = ProviderSeen(name=PROVIDER, machine_types=kinds)
+
+
+def test_groups_that_do_not_exist_yet_take_part() -> None:
+    world = World()
+    world.add_group("both", cpu="8", memory="16Gi", hourly_price=1.0)
+    add_pods(world, "c", 4, "3", "1Gi")
+    add_pods(world, "m", 4, "500m", "15Gi")
+    made_on_demand(world, cpu=0.5, memory=0.5)
+    plan = world.plan(node_autoprovisioning_enabled=True)
+    kinds = [action.spec.machine_type for action in plan.actions if isinstance(action, CreateNodeGroup)]
+    assert sorted(kinds) == ["cpu", "memory"]
+    assert sorted(target for _, target in grown(plan).values()) == [2, 2]
+    assert plan.scale_up.expander == "least-cost"
+
+
+def test_a_mix_makes_no_more_groups_than_may_be_made() -> None:
+    world = World()
+    add_pods(world, "c", 4, "3", "1Gi")
+    add_pods(world, "m", 6, "500m", "15Gi")
+    made_on_demand(world, cpu=0.5, memory=0.5)
+    plan = world.plan(node_autoprovisioning_enabled=True, max_autoprovisioned_node_group_count=1)
+    [made] = [action for action in plan.actions if isinstance(action, CreateNodeGroup)]
+    assert made.spec.machine_type == "memory"
+    assert len(plan.scale_up.triggered) == 6
+
+
+def test_a_group_that_exists_goes_before_one_of_the_same_price_that_does_not() -> None:
+    world = World()
+    world.add_group("cpu", cpu="8", memory="8Gi", hourly_price=0.5)
+    add_pods(world, "c", 4, "3", "1Gi")
+    made_on_demand(world, cpu=0.5, memory=0.5)
+    assert grown(world.plan(node_autoprovisioning_enabled=True)) == {"cpu": (0, 2)}
 
 
 def test_machines_that_are_paid_already_come_first() -> None:

@@ -6,7 +6,7 @@ kube-scheduler agree at the end. All other pods are left to the estimator.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -45,8 +45,9 @@ class PlannedMix:
     """The new nodes with their pods, the expansions that add them, and their price and its bound in USD an hour.
 
     ``bound`` is None if some of the pods got no place.
-    ``is_cut``: the time for improvements was up early. ``later``: pods whose nodes one plan may not add. ``snapshot``:
-    the cluster with these nodes and pods (None: it was not needed to check their places).
+    ``is_cut``: the time for improvements was up early. ``is_limited``: limits of the cluster allow only a part of the mix.
+    ``later``: pods whose nodes one plan may not add. ``snapshot``: the cluster with these nodes and pods (None: it was not
+    needed to check their places).
     """
 
     nodes: tuple[PlannedNode, ...]
@@ -54,8 +55,22 @@ class PlannedMix:
     price: float
     bound: float | None
     is_cut: bool
+    is_limited: bool = False
     later: tuple[Pod, ...] = ()
     snapshot: Snapshot | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixTerms:
+    """What is asked of a mix besides the least price.
+
+    ``whole``: zero-or-max groups that get all their machines, so that room on them costs nothing more. ``surcharges`` are put
+    on the price of a node, by group, where limits of the cluster are scarcer than money. ``is_quick``: the first mix is enough.
+    """
+
+    whole: frozenset[GroupRef] = frozenset()
+    surcharges: Mapping[GroupRef, float] = field(default_factory=dict)
+    is_quick: bool = False
 
 
 @dataclass(eq=False)
@@ -82,33 +97,36 @@ def plan_mix(
     fit: NodeGroupFit,
     may_grow: Sequence[GroupRef],
     probation: Probation,
+    terms: MixTerms,
 ) -> PlannedMix | None:
-    """Return the cheapest mix of the groups for the pods; None if it helps no pod or limits of the cluster forbid it.
+    """Return the cheapest mix of the groups for the pods, within the cluster's limits; None if it helps no pod.
 
-    Every group in ``may_grow`` has a price.
+    Every group in ``may_grow`` has a price; a zero-or-max group is among them only if it is bought as a whole.
     """
     demands = list(_demands(context, pod_groups, fit, may_grow, probation))
-    kinds = _kinds(context, fit, demands, may_grow, probation)
+    kinds = _kinds(context, fit, demands, may_grow, probation, terms)
     if not kinds:
         return None
     problem = _problem(fit, demands, kinds)
     values = find_values(problem)
     began, elapsed = context.state.elapsed(), context.state.elapsed
-    budget = context.settings.scale_up.least_cost_budget
+    budget = 0.0 if terms.is_quick else context.settings.scale_up.least_cost_budget
     mix = find_mix(problem, values, lambda: (elapsed() - began) / budget if budget else 1.0)
-    nodes = list(_nodes(context, demands, kinds, mix))
+    wanted = list(_nodes(context, demands, kinds, mix))
+    nodes = _within_limits(context, wanted, terms.whole)
     most = context.settings.scale_up.max_nodes_per_scaleup or len(nodes)
     later = tuple(pod for node in nodes[most:] for pod in node.pods)
     placed, snapshot = _without_misplaced(context, demands, nodes[:most])
-    expansions = _expansions(context, placed)
-    if not placed or expansions is None:
+    if not placed:
         return None
+    expansions = _expansions(context, placed, terms.whole)
     return PlannedMix(
         nodes=tuple(placed),
         expansions=expansions,
         price=_price_of(context, expansions),
         bound=values.bound if sum(len(node.pods) for node in placed) == sum(problem.pods) else None,
         is_cut=mix.is_cut,
+        is_limited=len(nodes) < len(wanted),
         later=later,
         snapshot=snapshot,
     )
@@ -200,12 +218,14 @@ def _kinds(
     demands: Sequence[_Demand],
     may_grow: Sequence[GroupRef],
     probation: Probation,
+    terms: MixTerms,
 ) -> list[_NodeKind]:
     """Return the kinds of nodes: groups whose new nodes are alike for these pods and cost the same are one kind.
 
-    A group on probation is alone. Machines that are paid already are a kind of their own.
+    A group on probation is alone, and so is one that is bought as a whole. Machines that are paid already are a kind of
+    their own.
     """
-    found: dict[object, list[GroupRef]] = {}
+    found: dict[tuple[tuple[int, ...], frozenset[tuple[str, int]], float], list[GroupRef]] = {}
     sets = list(dict.fromkeys(demand.groups for demand in demands))
     kinds, paid, probes = list[_NodeKind](), dict[str, int](), probation.probes_left
     for ref in may_grow:
@@ -213,10 +233,13 @@ def _kinds(
         seen, most = context.state.groups[ref].seen, probation.most(ref)
         if not takes:
             continue
-        if most is None and seen.reserved is None:
-            found.setdefault((takes, fit.free(ref), seen.hourly_price), []).append(ref)
+        room, price = context.room(ref), (seen.hourly_price or 0.0) + terms.surcharges.get(ref, 0.0)
+        if ref in terms.whole:
+            kinds.append(_NodeKind((ref,), price * _PAID, room))
             continue
-        room, price = context.room(ref), seen.hourly_price or 0.0
+        if most is None and seen.reserved is None:
+            found.setdefault((takes, fit.free(ref), price), []).append(ref)
+            continue
         if most is not None:
             room = min(room, most, probes)
             probes -= room
@@ -226,8 +249,7 @@ def _kinds(
             paid[seen.reserved.name] -= free
             kinds.append(_NodeKind((ref,), price * _PAID, free))
         kinds.append(_NodeKind((ref,), price, room - free))
-    for refs in found.values():
-        price = context.state.groups[refs[0]].seen.hourly_price or 0.0
+    for (_, _, price), refs in found.items():
         kinds.append(_NodeKind(tuple(refs), price, sum(map(context.room, refs))))
     return kinds
 
@@ -282,10 +304,14 @@ def _counted(pairs: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
 
 
 def _turns(context: PlanningContext, refs: Sequence[GroupRef], count: int) -> Iterator[GroupRef]:
-    """Yield the group of each of so many nodes: the smallest of the groups if they are balanced, else one after the other."""
+    """Yield the group of each of so many nodes: the smallest of the groups if they are balanced, else one after the other.
+
+    Groups that do not exist yet are not balanced. They come last.
+    """
     left = count
-    if context.settings.scale_up.balance_similar_node_groups:
-        alike = [ref for ref in refs if ref == refs[0] or is_similar(context, refs[0], ref)]
+    if context.settings.scale_up.balance_similar_node_groups and refs[0] not in context.new_groups:
+        existing = [ref for ref in refs if ref not in context.new_groups]
+        alike = [ref for ref in existing if ref == refs[0] or is_similar(context, refs[0], ref)]
         targets = [context.state.groups[ref].seen.target or 0 for ref in alike]
         sizes = [(target, target + context.room(ref)) for target, ref in zip(targets, alike, strict=True)]
         for ref, target, size in zip(alike, targets, balance_sizes(sizes, count), strict=True):
@@ -354,21 +380,58 @@ def _placed_in_turn(
                 waiting.append((row, pod))
 
 
-def _expansions(context: PlanningContext, nodes: Sequence[PlannedNode]) -> tuple[Expansion, ...] | None:
-    """Return how the groups grow, and count it against the quotas; None if a limit of the cluster does not allow all of it."""
-    counts, left = Counter(node.group for node in nodes), context.nodes_left
-    if left is not None and len(nodes) > left:
-        return None
+def _within_limits(
+    context: PlanningContext, nodes: Sequence[PlannedNode], whole: Iterable[GroupRef]
+) -> Sequence[PlannedNode]:
+    """Return the nodes that the cluster's limits allow: first those with most pods for what they take of the limits."""
+    counts, left = _counts(context, nodes, whole), context.nodes_left
+    templates = context.templates
+    fits = left is None or sum(counts.values()) <= left
     tried = context.quota.fork()
-    for ref, count in counts.items():
-        node = context.templates[ref].node
-        if tried.allowed(node, count)[0] < count:
-            return None
-        tried.consume(node, count)
+    for ref, count in counts.items() if fits else ():
+        if tried.allowed(templates[ref].node, count)[0] < count:
+            fits = False
+            break
+        tried.consume(templates[ref].node, count)
+    if fits:
+        return nodes
+    tried, kept = context.quota.fork(), list[PlannedNode]()
+    for ref in whole:
+        count = context.room(ref)
+        if (left is None or count <= left) and tried.allowed(templates[ref].node, count)[0] == count:
+            tried.consume(templates[ref].node, count)
+            left = None if left is None else left - count
+            kept += [node for node in nodes if node.group == ref]
+    shares = {ref: limit_share(context, ref) for ref in counts}
+    prices = {ref: context.state.groups[ref].seen.hourly_price or 0.0 for ref in counts}
+    others = [node for node in nodes if node.group not in set(whole)]
+    others.sort(key=lambda node: (shares[node.group] / len(node.pods), prices[node.group] / len(node.pods)))
+    for node in others:
+        if (left is None or left > 0) and tried.allowed(templates[node.group].node, 1)[0]:
+            tried.consume(templates[node.group].node, 1)
+            left = None if left is None else left - 1
+            kept.append(node)
+    return kept
+
+
+def limit_share(context: PlanningContext, ref: GroupRef) -> float:
+    """Return the largest part that one node of a group takes of what is left under a limit of the cluster."""
+    left = context.nodes_left
+    return max(context.quota.share(context.templates[ref].node), 1 / max(left, 1) if left is not None else 0.0)
+
+
+def _counts(context: PlanningContext, nodes: Iterable[PlannedNode], whole: Iterable[GroupRef]) -> dict[GroupRef, int]:
+    """Return how many nodes of each group are bought: all of a zero-or-max group, whether or not they have pods."""
+    counts = Counter(node.group for node in nodes)
+    return {ref: context.room(ref) if ref in set(whole) else count for ref, count in counts.items()}
+
+
+def _expansions(
+    context: PlanningContext, nodes: Sequence[PlannedNode], whole: Iterable[GroupRef]
+) -> tuple[Expansion, ...]:
     found = []
-    for ref, count in counts.items():
+    for ref, count in _counts(context, nodes, whole).items():
         seen = context.state.groups[ref].seen
-        context.quota.consume(context.templates[ref].node, count)
         current = seen.target or 0
         found.append(Expansion(group=ref, current=current, target=current + count, maximum=seen.group.max_size))
     return tuple(found)

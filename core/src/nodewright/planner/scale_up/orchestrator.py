@@ -26,11 +26,12 @@ from nodewright.planner.scale_up.failover import (
     without_risk,
     without_same_failure_domain,
 )
-from nodewright.planner.scale_up.least_cost import PlannedMix, plan_mix
+from nodewright.planner.scale_up.least_cost import PlannedMix
+from nodewright.planner.scale_up.mix_choice import choose_mix
 from nodewright.planner.scale_up.node_group_fit import NodeGroupFit
 from nodewright.planner.scale_up.options import make_option, most_nodes, skip_reason
 from nodewright.planner.scale_up.pending_pods import take_fitting
-from nodewright.planner.scale_up.planned_nodes import place_planned
+from nodewright.planner.scale_up.planned_nodes import add_unplanned, fill_machines, place_planned
 from nodewright.snapshot.pod_class import PodClass
 
 _NOT_CHOSEN = SkipReason(code=SkipCode.NOT_CHOSEN, message="another group was chosen in this loop")
@@ -91,9 +92,12 @@ class ScaleUp:
 
     def plan(self) -> tuple[list[IncreaseSize], ScaleUpReport]:
         """Return the increases, and the report that explains them."""
-        mix = self._mix()
-        if mix is not None:
-            return self._plan_mix(mix)
+        refs = self._mixable()
+        if refs is not None:
+            mix = choose_mix(self._context, self._groups, self._fit, refs, self._probation)
+            if mix is not None:
+                return self._plan_most(mix)
+            self._why_not_mixed = "no mix of groups is possible"
         options = self._options()
         chosen = self._choose(options)
         if chosen is None:
@@ -119,13 +123,13 @@ class ScaleUp:
 
     # A mix of groups
 
-    def _mix(self) -> PlannedMix | None:
-        """Return the cheapest mix of groups; None if the expander is another one, or if one group is to be chosen."""
+    def _mixable(self) -> list[GroupRef] | None:
+        """Return the groups of which a mix is to be made; None if the expander is another one, or if one is to be chosen."""
         if not self._mixes or LEAST_COST not in self._expanders:
             return None
         context, before = self._context, self._expanders[: self._expanders.index(LEAST_COST)]
         helping = frozenset[GroupRef]().union(*{self._fit.fits_alone(group.pod_class) for group in self._groups})
-        refs = [ref for ref in context.templates if ref in helping and self._can_be_mixed(ref)]
+        refs = [ref for ref in context.templates if ref in helping and ref not in self._skipped]
         refs = list(without_risk(context, refs))
         self._why_not_mixed = self._find_unpriced(refs)
         if self._why_not_mixed:
@@ -134,24 +138,43 @@ class ScaleUp:
             options = prefer_other_failure_domain(context, self._options())
             kept = {option.group for option in keep_best(options, before, self._expander_context())}
             refs = [ref for ref in refs if ref in kept]
-        mix = plan_mix(context, self._groups, self._fit, refs, self._probation)
-        if mix is None:
-            self._why_not_mixed = "no mix of groups is possible within the limits"
-        return mix
+        return refs
 
     def _find_unpriced(self, refs: Iterable[GroupRef]) -> str:
         """Return why no mix is planned because of prices; empty: all groups have one. 0 is no price: nothing is cheaper."""
         unpriced = [ref for ref in refs if not self._context.state.groups[ref].seen.hourly_price]
         return f"group {unpriced[0]} has no price" if unpriced else ""
 
-    def _can_be_mixed(self, ref: GroupRef) -> bool:
-        if ref in self._skipped or ref in self._context.new_groups:
-            return False
-        return not self._context.state.groups[ref].seen.options.zero_or_max_node_scaling
+    def _plan_most(self, mix: PlannedMix) -> tuple[list[IncreaseSize], ScaleUpReport]:
+        """Plan the mix; or one group, if the mix leaves pods without a node and one group helps more pods."""
+        quota = self._context.quota
+        before = quota.fork()
+        found = self._plan_mix(mix)
+        _, report = found
+        if not any(self._fit.fits_alone(pod_class) - self._skipped.keys() for pod_class in self._unhelped_by(report)):
+            return found
+        after = quota.fork()
+        quota.take_over(before)
+        pods = [pod for group in self._groups for pod in group.pods]
+        one = ScaleUp(self._context, pods, self._random, self._barred, mixes=False)
+        one._expanders = ["most-pods", *self._expanders]
+        one._why_not_mixed = "it helps more pods within the limits"
+        instead = one.plan()
+        # Where limits cut one group's growth, its report names more pods than get room.
+        helped, _ = fill_machines(replace(self._context, snapshot=self._context.snapshot.fork()), instead[1])
+        if len(helped) > len(report.triggered) + len(report.awaiting):
+            return instead
+        quota.take_over(after)
+        return found
+
+    def _unhelped_by(self, report: ScaleUpReport) -> set[PodClass]:
+        return {self._context.snapshot.class_of(unhelped.pod) for unhelped in report.unhelped}
 
     def _plan_mix(self, mix: PlannedMix) -> tuple[list[IncreaseSize], ScaleUpReport]:
         """Plan the mix, and nodes of one more group for pods that the mix does not take."""
         context = self._context
+        for expansion in mix.expansions:
+            context.quota.consume(context.templates[expansion.group].node, expansion.added)
         pods = [pod for group in self._groups for pod in group.pods]
         planned = {id(pod) for node in mix.nodes for pod in node.pods}
         in_mix = planned.union(map(id, mix.later)) if mix.later else planned
@@ -161,6 +184,7 @@ class ScaleUp:
             snapshot = mix.snapshot or snapshot.fork()
             if mix.snapshot is None:
                 place_planned(snapshot, mix.nodes, context.templates)
+            add_unplanned(snapshot, mix.expansions, mix.nodes, context.templates)
         fitting, rest = take_fitting(snapshot, others) if others else ([], [])
         first = ScaleUpReport(
             result=ScaleUpResult.SUCCESSFUL,
@@ -182,7 +206,11 @@ class ScaleUp:
             return increases_of(first), first
         left = context.growth_limit
         grown = with_targets(
-            replace(context, snapshot=snapshot, growth_limit=None if left is None else left - len(mix.nodes)),
+            replace(
+                context,
+                snapshot=snapshot,
+                growth_limit=None if left is None else left - sum(e.added for e in mix.expansions),
+            ),
             {expansion.group: expansion.target for expansion in mix.expansions},
         )
         _, second = ScaleUp(grown, rest, self._random, self._barred, mixes=False).plan()
@@ -379,10 +407,10 @@ def _expanders(context: PlanningContext) -> list[str]:
 
 
 def _mixed_options(mix: PlannedMix) -> tuple[OptionSummary, ...]:
-    nodes, pods = Counter(node.group for node in mix.nodes), Counter[GroupRef]()
+    pods = Counter[GroupRef]()
     for node in mix.nodes:
         pods[node.group] += len(node.pods)
-    return tuple(OptionSummary(group=ref, nodes=count, pods=pods[ref], chosen=True) for ref, count in nodes.items())
+    return tuple(OptionSummary(group=e.group, nodes=e.added, pods=pods[e.group], chosen=True) for e in mix.expansions)
 
 
 def _with_rest(first: ScaleUpReport, second: ScaleUpReport) -> ScaleUpReport:

@@ -14,7 +14,7 @@ from msgspec.structs import replace as changed
 from nodewright.clusterstate.memory import PlannedPods, PlannedPodsByGroup
 from nodewright.estimator.binpacking import Template
 from nodewright.model.group import GroupRef
-from nodewright.model.plan import PlannedNode, ScaleUpReport
+from nodewright.model.plan import Expansion, PlannedNode, ScaleUpReport
 from nodewright.model.pod import Pod
 from nodewright.planner.context import PlanningContext, with_targets
 from nodewright.planner.registration_deadline import last_registered
@@ -110,12 +110,9 @@ def grow_in_place(context: PlanningContext, report: ScaleUpReport) -> PlanningCo
 
 def fill_machines(context: PlanningContext, report: ScaleUpReport) -> tuple[list[Pod], list[Pod]]:
     """Add the new nodes and their pods to the context's own snapshot; return pods with room and pods without."""
-    snapshot, planned = context.snapshot, Counter(node.group for node in report.nodes)
+    snapshot = context.snapshot
     placed = place_planned(snapshot, report.nodes, context.templates)
-    for expansion in report.expansions:
-        template = context.templates[expansion.group]
-        rows = snapshot.add_copies(template.node, expansion.added - planned[expansion.group])
-        place_daemons(snapshot, template, range(rows.start, rows.stop))
+    add_unplanned(snapshot, report.expansions, report.nodes, context.templates)
     known = set(map(id, placed))
     fitting, left = take_fitting(snapshot, [pod for pod in report.triggered if id(pod) not in known])
     return [*placed, *fitting], left
@@ -134,6 +131,20 @@ def place_planned(
         for row, pods in rows.items():
             snapshot.name_pods(pod_class, row, pods)
     return [pod for node in nodes for pod in node.pods]
+
+
+def add_unplanned(
+    snapshot: Snapshot,
+    expansions: Iterable[Expansion],
+    nodes: Iterable[PlannedNode],
+    templates: Mapping[GroupRef, Template],
+) -> None:
+    """Add the machines of the expansions that are none of the planned nodes."""
+    planned = Counter(node.group for node in nodes)
+    for expansion in expansions:
+        template = templates[expansion.group]
+        rows = snapshot.add_copies(template.node, expansion.added - planned[expansion.group])
+        place_daemons(snapshot, template, range(rows.start, rows.stop))
 
 
 def add_planned(snapshot: Snapshot, nodes: Sequence[PlannedNode], templates: Mapping[GroupRef, Template]) -> list[int]:
