@@ -86,14 +86,21 @@ def read_cases(paths: Iterable[Path]) -> list[Case]:
     """Return the cases of files of JSON lines, which may be compressed by gzip. Raise WrongFile."""
     cases: list[Case] = []
     for path in paths:
-        lines = [(number, line) for number, line in enumerate(_read(path).splitlines(), 1) if line.strip()]
-        if not lines:
-            raise WrongFile(f"{path}: there is no case in it.")
-        cases += [_read_case(line, f"{path}, line {number}") for number, line in lines]
+        cases += [_read_case(line, where) for where, line in read_lines(path)]
     repeated = _repeated(case.name for case in cases)
     if repeated:
         raise WrongFile(f"There are two cases of the name '{printable(repeated)}'.")
     return cases
+
+
+def read_lines(path: Path) -> list[tuple[str, bytes]]:
+    """Return each line of a file that may be compressed by gzip, with a text that says where it is. Raise WrongFile."""
+    lines = [
+        (f"{path}, line {number}", line) for number, line in enumerate(_read(path).splitlines(), 1) if line.strip()
+    ]
+    if not lines:
+        raise WrongFile(f"{path}: there is no case in it.")
+    return lines
 
 
 def _read(path: Path) -> bytes:

@@ -71,7 +71,7 @@ class Market:
         self._now = NOW
         self._types = {one.name: one for one in case.types}
         self._prices = {Machine(one.name, offer.zone): offer.price for one in case.types for offer in one.offers}
-        self._sold = {_ref(machine): machine for machine in self._prices}
+        self._sold = {machine_ref(machine): machine for machine in self._prices}
         self._live = LiveCluster()
         self._groups: dict[GroupRef, GroupSeen] = {}
         self._templates: dict[GroupRef, Template] = {}
@@ -105,7 +105,7 @@ class Market:
         for node in self.case.nodes:
             machine, known_as = Machine(node.type, node.zone), _instance_id(node.name)
             self._live.apply_nodes({node.name: self._node(node.name, machine, known_as)})
-            members.setdefault(_ref(machine), []).append(Instance(id=known_as))
+            members.setdefault(machine_ref(machine), []).append(Instance(id=known_as))
         for ref, machine in self._sold.items():
             held = tuple(members.get(ref, ()))
             template = self._node(f"template-{ref.group_id}", machine)
@@ -152,7 +152,7 @@ class Market:
         """Yield the pods of a workload, the placed ones last."""
         requests, owner = dict(workload.requests), ("ReplicaSet", workload.name)
         cpu, memory = requests.pop("cpu"), requests.pop("memory")
-        extras = _extras(workload, requests)
+        extras = extras_of(workload, requests)
         for number in range(workload.pending):
             yield build_pod(f"{workload.name}-{number:05}", cpu, memory, owner=owner, **extras)
         for node, count in workload.placed.items():
@@ -231,7 +231,7 @@ class Market:
         return {hint_key(pod): name for node in report.nodes for name in [next(own[node.group])] for pod in node.pods}
 
 
-def _ref(machine: Machine) -> GroupRef:
+def machine_ref(machine: Machine) -> GroupRef:
     return GroupRef(PROVIDER, f"{machine.type}@{machine.zone}")
 
 
@@ -247,7 +247,7 @@ def _bound(pod: Pod, node: str) -> Pod:
     return changed(pod, spec=changed(pod.spec, node_name=node), status=PodStatus(phase="Running"))
 
 
-def _extras(workload: Workload, requests: Mapping[str, str]) -> PodExtras:
+def extras_of(workload: Workload, requests: Mapping[str, str]) -> PodExtras:
     """Return what the pods of a workload demand besides CPU and memory."""
     labels = {_APP: workload.name}
     selector = LabelSelector(match_labels=labels)

@@ -106,6 +106,13 @@ OBJECT_KEYS = (
         "A static pod: no room is looked for when its node goes.",
         KUBERNETES,
     ),
+    ObjectKey(
+        "pods",
+        "annotation",
+        "controller.kubernetes.io/pod-deletion-cost",
+        "an integer",
+        "The higher, the more must be saved where consolidation evicts the pod (docs/consolidation.md).",
+    ),
     ObjectKey("pods", "annotation", "podtype", "`fakepod`", "The pod is never evicted."),
     ObjectKey(
         "nodes",

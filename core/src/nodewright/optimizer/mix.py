@@ -5,7 +5,9 @@ takes its pods. That is done with the values of the linear programme, and improv
 the pattern programme (patterns.py), and by repacking the pods of a few nodes.
 """
 
+import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -13,7 +15,7 @@ import numpy as np
 from nodewright.optimizer.bound import Values
 from nodewright.optimizer.filling import Filler, Filling, Perturbation, Purchase
 from nodewright.optimizer.patterns import PatternProgramme
-from nodewright.optimizer.problem import Bools, Floats, IsOver, Mix, Pattern, Problem
+from nodewright.optimizer.problem import Bools, Floats, Ints, IsOver, Mix, Pattern, Problem
 
 # Repacking ends after this number of tries in a row that find nothing cheaper.
 _VAIN_TRIES = 300
@@ -120,6 +122,12 @@ class _Search:
                 return
             values = np.where(left, values * _BOOST, values)
             self.consider(self.greedy(values, self._problem.pods, self._problem.rooms))
+
+    def price_of(self, values: Floats, pods: Sequence[int]) -> float:
+        """Return what one greedy plan for so many pods costs; infinity if it leaves some."""
+        plan = self._shrunk(self.greedy(values, pods, self._problem.rooms), ())
+        placed = sum(copies * count for _, filling, copies in plan for _, count in filling)
+        return sum(self._prices[kind] * copies for kind, _, copies in plan) if placed == sum(pods) else math.inf
 
     def try_others(self, is_over: IsOver) -> None:
         """Value pods in other ways: evened more or less, and by what they cost on their cheapest kind."""
@@ -264,3 +272,45 @@ def _joined(plan: Iterable[Pattern]) -> list[Pattern]:
     for kind, filling, count in plan:
         copies[kind, filling] = copies.get((kind, filling), 0) + count
     return [Pattern(kind, filling, count) for (kind, filling), count in copies.items()]
+
+
+class QuickBuyer:
+    """Prices many sets of pods of one problem, each with one greedy plan."""
+
+    def __init__(self, problem: Problem, values: Values) -> None:
+        self._problem = problem
+        self._search = _Search(problem, values)
+        self._values = values.mixed(_PARTS[0])
+        self._prices: dict[bytes, float] = {}
+
+    def price(self, pods: Ints) -> float:
+        """Return what nodes for so many pods of each class cost; infinity if some find no place."""
+        key = pods.tobytes()
+        if key not in self._prices:
+            self._prices[key] = self._search.price_of(self._values, pods.tolist())
+        return self._prices[key]
+
+    def problem_for(self, pods: Ints) -> tuple[Problem, list[int]] | None:
+        """Return the problem of so many pods without the other classes, and its classes; None without pods."""
+        classes = np.flatnonzero(pods)
+        if not len(classes):
+            return None
+        problem = self._problem
+        return replace(
+            problem,
+            requests=problem.requests[classes],
+            pods=pods[classes].tolist(),
+            per_node=[problem.per_node[one] for one in classes],
+            fits=problem.fits[classes],
+        ), classes.tolist()
+
+    def restored(self, mix: Mix, classes: Sequence[int]) -> Mix:
+        """Return a mix of ``problem_for`` with the numbers of classes of the whole problem."""
+        left = [0] * len(self._problem.pods)
+        for one, count in zip(classes, mix.left, strict=True):
+            left[one] = count
+        patterns = tuple(
+            Pattern(kind, tuple((classes[one], count) for one, count in filling), copies)
+            for kind, filling, copies in mix.patterns
+        )
+        return Mix(patterns, tuple(left), mix.price, mix.is_cut)

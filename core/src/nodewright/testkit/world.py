@@ -20,6 +20,7 @@ from nodewright.model.removal import Removing
 from nodewright.model.settings import (
     AutoprovisioningSettings,
     BufferSettings,
+    ConsolidationSettings,
     DrainSettings,
     FailureSettings,
     InterruptionSettings,
@@ -53,6 +54,7 @@ _SECTIONS = {
     "scale_down": ScaleDownSettings,
     "drain": DrainSettings,
     "interruptions": InterruptionSettings,
+    "consolidation": ConsolidationSettings,
     "limits": LimitSettings,
     "failures": FailureSettings,
     "safety": SafetySettings,

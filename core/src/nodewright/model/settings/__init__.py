@@ -23,6 +23,7 @@ from nodewright.model.policy import (
 from nodewright.model.settings.failures import ORDINARY_PROVISION_SECONDS, FailureSettings, Hedging
 from nodewright.model.settings.process import ClusterSettings, LeaderSettings, ProviderSettings, ServingSettings
 from nodewright.model.settings.scale_down import (
+    ConsolidationSettings,
     DrainSettings,
     InterruptionSettings,
     SafetySettings,
@@ -45,6 +46,7 @@ __all__ = [
     "AutoprovisioningSettings",
     "BufferSettings",
     "ClusterSettings",
+    "ConsolidationSettings",
     "CorrectionSettings",
     "DrainSettings",
     "FailureSettings",
@@ -117,6 +119,7 @@ class Settings(Section, frozen=True, kw_only=True):
     scale_down: ScaleDownSettings = ScaleDownSettings()
     drain: DrainSettings = DrainSettings()
     interruptions: InterruptionSettings = InterruptionSettings()
+    consolidation: ConsolidationSettings = ConsolidationSettings()
     limits: LimitSettings = LimitSettings()
     failures: FailureSettings = FailureSettings()
     safety: SafetySettings = SafetySettings()

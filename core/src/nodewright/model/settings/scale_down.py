@@ -1,8 +1,10 @@
 """Settings of scale-down: which nodes go, how they are drained, and how many may be deleted."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from nodewright.model.settings_base import Count, Duration, Help, Ratio, Section
+
+ConsolidationPolicy = Literal["off", "when-empty", "balanced", "when-cheaper"]
 
 
 class ScaleDownSettings(Section, frozen=True, kw_only=True):
@@ -329,3 +331,33 @@ class SafetySettings(Section, frozen=True, kw_only=True):
             ca="",
         ),
     ] = 60.0
+
+
+class ConsolidationSettings(Section, frozen=True, kw_only=True):
+    """Which nodes are given up because their pods cost less elsewhere."""
+
+    consolidation_policy: Annotated[
+        ConsolidationPolicy,
+        Help(
+            "Which nodes are given up although their pods fit on no other node there is. off: none. when-empty: nodes without "
+            "pods to move. balanced: nodes whose share of the savings is at least half their share of the evictions. "
+            "when-cheaper: all whose pods cost less elsewhere. It concerns groups with a price.",
+            ca="",
+        ),
+    ] = "off"
+    consolidate_after: Annotated[
+        Duration,
+        Help(
+            "A node is not given up for so long after a pod came to it.",
+            raised="Pods are moved less often one after the other; nodes cost for longer.",
+            ca="",
+        ),
+    ] = 300.0
+    consolidation_budget: Annotated[
+        Duration,
+        Help(
+            "The search for nodes to give up ends after this time. 0: only the limits of its steps end it.",
+            raised="A little more is saved; loops take longer.",
+            ca="",
+        ),
+    ] = 1.0

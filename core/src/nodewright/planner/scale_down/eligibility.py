@@ -187,12 +187,12 @@ class _EligibilityCheck:
                 self._open[index] = False
 
     def _refuse_marked(self) -> None:
-        tainted_at = self._snapshot.column("to_be_deleted_at", _tainted_at)[self._rows]
+        tainted_at = self._snapshot.column("to_be_deleted_at", deletion_taint_times)[self._rows]
         # A node with an older taint is considered again. CA waits for ever if the taint's time is in the future.
         age = self._state.now - tainted_at
         age = np.abs(age) if self._settings.policy.rechecks_future_taints else age
         self._refuse(age < DELETION_SECONDS, [_BEING_DELETED])
-        self._refuse(self._snapshot.column("scale_down_disabled", _disabled)[self._rows], [_DISABLED])
+        self._refuse(self._snapshot.column("scale_down_disabled", disabled_nodes)[self._rows], [_DISABLED])
 
     def _find_groups(self) -> tuple[list[GroupState], Ids]:
         """Return the groups of the candidates, and for each candidate the index of its group.
@@ -300,13 +300,13 @@ def _used(resource: str, tenths: int, threshold: float) -> Unremovable:
     return Unremovable(code=UnremovableCode.NOT_UNDERUTILIZED, message=text)
 
 
-def _tainted_at(table: NodeTable, window: slice) -> NDArray[np.float64]:
+def deletion_taint_times(table: NodeTable, window: slice) -> NDArray[np.float64]:
     """Return when deletion taints were set; NaN where unknown."""
     nodes = (table.template(row) for row in range(window.start, window.stop))
     return np.array([tainted_at(node, TO_BE_DELETED_TAINT) for node in nodes], dtype=np.float64)
 
 
-def _disabled(table: NodeTable, window: slice) -> Mask:
+def disabled_nodes(table: NodeTable, window: slice) -> Mask:
     nodes = (table.template(row) for row in range(window.start, window.stop))
     return np.array([node.metadata.annotations.get(SCALE_DOWN_DISABLED) == "true" for node in nodes], dtype=np.bool_)
 

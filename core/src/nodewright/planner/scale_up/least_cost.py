@@ -159,7 +159,7 @@ def _demands(
     for group in pod_groups:
         by_class.setdefault(group.pod_class, []).extend(group.pods)
     for pod_class, pods in by_class.items():
-        per_node = _most_per_node(context.snapshot, pod_class)
+        per_node = most_per_node(context.snapshot, pod_class)
         spread = [one for one in hard_constraints(pod_class) if one.topology_key != HOSTNAME_LABEL]
         # Where a pod may go first says nothing of the domains that its siblings may go to.
         groups = fit.fits_alone(pod_class) if spread else fit.fits(pod_class)
@@ -174,7 +174,7 @@ def _demands(
             yield _Demand(pod_class, groups, per_node, pods)
 
 
-def _most_per_node(snapshot: Snapshot, pod_class: PodClass) -> int:
+def most_per_node(snapshot: Snapshot, pod_class: PodClass) -> int:
     """Return how many pods of a class one new node may take besides amounts; 0: that depends on other nodes."""
     if is_countable(snapshot, pod_class):
         return _ANY

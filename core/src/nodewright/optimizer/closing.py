@@ -1,0 +1,323 @@
+"""Choose the nodes to close: what they cost against what their pods need elsewhere and what moving them disrupts.
+
+A linear programme splits nodes and pods and says which nodes to close. Whole nodes are then taken in its order; for each set the
+pods are put into the room of the nodes that stay, and the rest is bought for (mix.py). The best set is changed node by node while
+there is time.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from random import Random
+
+import numpy as np
+
+from nodewright.optimizer.bound import find_values, undominated
+from nodewright.optimizer.highs import Programme, is_installed
+from nodewright.optimizer.mix import QuickBuyer, find_mix
+from nodewright.optimizer.problem import Bools, Floats, Ints, IsOver, Mix, Problem
+
+# With more pairs of a class and a node, the programme counts the room of the nodes of a kind together.
+_MOST_PAIRS = 30_000
+# How many beginnings of the order are tried.
+_PREFIXES = 24
+# Changes end after this number of tries in a row that find nothing better.
+_VAIN_TRIES = 400
+_EPSILON = 1e-9
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ClosingProblem:
+    """``C`` classes of pods, ``N`` nodes, ``K`` kinds of new nodes, ``R`` resources.
+
+    ``buying``: the classes and kinds; its ``pods`` are all that nodes hold. ``pods`` (C × N): how many pods of a class a node
+    holds. ``free`` (N × R): its room. ``takes`` (C × N): how many more pods of the class it may have at most, 0: none.
+    ``prices`` (N), ``costs`` (N): what closing a node disrupts, in USD an hour. ``may_close`` (N).
+    ``kinds`` (N): nodes with the same number are of one kind, of which at most ``most_of_kind`` may be closed. ``most``: how
+    many nodes may be closed.
+    """
+
+    buying: Problem
+    pods: Ints
+    free: Floats
+    takes: Ints
+    prices: Floats
+    costs: Floats
+    may_close: Bools
+    kinds: Ints
+    most_of_kind: Ints
+    most: int
+
+
+@dataclass(frozen=True, eq=False)
+class Closing:
+    """``closed`` nodes; ``moved`` (C × N): how many of their pods go to each node that stays; ``bought``: the new nodes.
+
+    ``gain``: what is saved, less what is disrupted, in USD an hour. ``saved`` is in USD an hour.
+    """
+
+    closed: Ints
+    moved: Ints
+    bought: Mix
+    gain: float
+    saved: float
+
+
+def find_closing(problem: ClosingProblem, is_over: IsOver, random: Random) -> Closing | None:
+    """Return the best set of nodes to close that is found in time; None if none is worth it."""
+    if not problem.may_close.any() or not problem.most:
+        return None
+    search = _ClosingSearch(_with_last_resort(problem), is_over, random)
+    search.run()
+    return search.result()
+
+
+def _with_last_resort(problem: ClosingProblem) -> ClosingProblem:
+    """Return the problem with a kind of node for pods that fit no kind, at a price at which nothing is worth it."""
+    buying = problem.buying
+    if not len(buying.pods):  # the optimizer wants one class at least
+        width = buying.free.shape[1]
+        buying = replace(
+            buying,
+            requests=np.zeros((1, width)),
+            pods=[0],
+            per_node=[0],
+            fits=np.zeros((1, len(buying.rooms)), dtype=bool),
+        )
+        nodes = len(problem.prices)
+        none = np.zeros((1, nodes), dtype=np.int64)
+        problem = replace(problem, buying=buying, pods=none, takes=none)
+    if buying.fits.any(axis=1).all():
+        return problem
+    total = float(np.abs(problem.prices).sum() + buying.prices.sum() + 1.0)
+    largest = np.maximum(buying.requests.max(axis=0), 1.0)
+    return replace(
+        problem,
+        buying=replace(
+            buying,
+            free=np.vstack([buying.free, largest]),
+            prices=np.append(buying.prices, 1e3 * total),
+            rooms=[*buying.rooms, sum(buying.pods) + 1],
+            fits=np.hstack([buying.fits, np.ones((len(buying.pods), 1), dtype=bool)]),
+        ),
+    )
+
+
+class _ClosingSearch:
+    def __init__(self, problem: ClosingProblem, is_over: IsOver, random: Random) -> None:
+        self._problem, self._is_over, self._random = problem, is_over, random
+        buying = problem.buying
+        self._values = find_values(buying)
+        self._buyer = QuickBuyer(buying, self._values)
+        self._requests = buying.requests
+        self._wanted = [np.flatnonzero(row) for row in buying.requests]
+        self._orders = self._class_orders()
+        # Full nodes first: their room is of use for few pods.
+        scale = np.maximum(problem.free.max(axis=0, initial=0.0), _EPSILON)
+        self._by_room = np.argsort((problem.free / scale).sum(axis=1), kind="stable")
+        self._best = np.zeros(len(problem.prices), dtype=bool)
+        self._best_gain = 0.0
+        self._known: dict[bytes, float] = {}
+
+    def _class_orders(self) -> list[Ints]:
+        buying = self._problem.buying
+        scale = np.maximum(buying.free.max(axis=0, initial=0.0), _EPSILON)
+        shares = buying.requests / scale
+        usual = self._values.mixed(0.3)
+        keys = (shares.max(axis=1), usual, shares.sum(axis=1))
+        found: list[Ints] = []
+        for key in keys:
+            order = np.argsort(-key, kind="stable")
+            if not any((order == other).all() for other in found):
+                found.append(order)
+        return found
+
+    def run(self) -> None:
+        problem = self._problem
+        shares = self._relaxed()
+        order = [n for n in np.argsort(-shares, kind="stable").tolist() if problem.may_close[n]]
+        # Nodes without pods cost nothing to close.
+        sure = self._within_limits([n for n in order if shares[n] > 1e-6])
+        sizes = sorted({max(1, round(len(sure) * (k + 1) / _PREFIXES)) for k in range(_PREFIXES)}) if sure else []
+        whole = sum(shares[n] > 1 - 1e-6 for n in sure)
+        for size in dict.fromkeys([whole, len(sure), *reversed(sizes)]):
+            if size:
+                self._consider(np.array(sure[:size]))
+            if self._is_over():
+                return
+        self._change(shares)
+
+    def _within_limits(self, order: Sequence[int]) -> list[int]:
+        problem = self._problem
+        left, found = problem.most_of_kind.tolist(), list[int]()
+        for node in order:
+            kind = problem.kinds[node]
+            if left[kind] > 0 and len(found) < problem.most:
+                left[kind] -= 1
+                found.append(node)
+        return found
+
+    def _relaxed(self) -> Floats:
+        """Return which part of each node the linear programme closes."""
+        found = _solve_relaxed(self._problem) if is_installed() else None
+        if found is not None:
+            return found
+        worth = self._values.of_pods @ self._problem.pods
+        gain = self._problem.prices - worth - self._problem.costs
+        return np.where(self._problem.may_close & (gain > 0), gain / np.maximum(self._problem.prices, _EPSILON), 0.0)
+
+    def _consider(self, nodes: Ints) -> bool:
+        closed = np.zeros(len(self._problem.prices), dtype=bool)
+        closed[nodes] = True
+        return self._consider_mask(closed)
+
+    def _consider_mask(self, closed: Bools) -> bool:
+        problem = self._problem
+        if int(closed.sum()) > problem.most:
+            return False
+        if (np.bincount(problem.kinds[closed], minlength=len(problem.most_of_kind)) > problem.most_of_kind).any():
+            return False
+        key = np.packbits(closed).tobytes()
+        if key in self._known:
+            return False
+        gain = self._known[key] = self._gain(closed)
+        if gain <= self._best_gain + _EPSILON:
+            return False
+        self._best, self._best_gain = closed, gain
+        return True
+
+    def _gain(self, closed: Bools) -> float:
+        problem = self._problem
+        worth = float((problem.prices - problem.costs)[closed].sum())
+        if worth <= self._best_gain:
+            return -math.inf
+        best = -math.inf
+        for order in self._orders:
+            left, _ = self._fill(closed, order)
+            if not left.any():
+                return worth
+            price = self._buyer.price(left)
+            best = max(best, worth - price)
+        return best
+
+    def _fill(self, closed: Bools, order: Ints) -> tuple[Ints, list[tuple[int, Ints, Ints]]]:
+        """Put the pods of closed nodes into the room of the others; return those left, and (class, nodes, counts)."""
+        problem, requests = self._problem, self._requests
+        left = problem.pods[:, closed].sum(axis=1)
+        rows = self._by_room[~closed[self._by_room]]
+        free, placed = problem.free[rows], list[tuple[int, Ints, Ints]]()
+        for one in order.tolist():
+            if not left[one]:
+                continue
+            wanted = self._wanted[one]
+            room = np.minimum(
+                np.floor_divide(free[:, wanted], requests[one, wanted]).min(axis=1), problem.takes[one, rows]
+            )
+            ends = np.cumsum(np.maximum(room, 0))
+            taken = np.diff(np.minimum(ends, left[one]), prepend=0.0).astype(np.int64)
+            used = np.flatnonzero(taken)
+            if len(used):
+                free[used] -= taken[used, None] * requests[one]
+                left[one] -= int(taken[used].sum())
+                placed.append((one, rows[used], taken[used]))
+        return left, placed
+
+    def _change(self, shares: Floats) -> None:
+        """Close or keep one or a few nodes more or less, until nothing better is found."""
+        problem, random = self._problem, self._random
+        may = np.flatnonzero(problem.may_close)
+        chance = np.clip(shares[may], 0.02, 0.98)
+        worth = problem.prices[may] - problem.costs[may] - self._values.of_pods @ problem.pods[:, may]
+        opening = np.exp(-np.argsort(np.argsort(-worth)) / max(1.0, len(may) / 4)) + 0.05
+        vain = 0
+        while vain < _VAIN_TRIES and not self._is_over():
+            closed = self._best.copy()
+            flips = random.choice((1, 1, 1, 2, 2, 3, 4))
+            now = closed[may]
+            weights = np.where(now, 1.05 - chance, opening * (0.05 + chance))
+            for at in random.choices(range(len(may)), weights.tolist(), k=flips):
+                closed[may[at]] = not closed[may[at]]
+            vain = 0 if self._consider_mask(closed) else vain + 1
+
+    def result(self) -> Closing | None:
+        problem, closed = self._problem, self._best
+        if not closed.any():
+            return None
+        plans: list[tuple[float, int, Ints, list[tuple[int, Ints, Ints]]]] = []
+        for order in self._orders:
+            left, placed = self._fill(closed, order)
+            plans.append((self._buyer.price(left) if left.any() else 0.0, len(plans), left, placed))
+        _, _, left, placed = min(plans, key=lambda plan: plan[:2])
+        moved = np.zeros(problem.pods.shape, dtype=np.int64)
+        for one, nodes, counts in placed:
+            moved[one, nodes] = counts
+        bought = self._bought(left)
+        saved = float(problem.prices[closed].sum()) - bought.price
+        gain = saved - float(problem.costs[closed].sum())
+        return Closing(np.flatnonzero(closed), moved, bought, gain, saved)
+
+    def _bought(self, left: Ints) -> Mix:
+        rest = self._buyer.problem_for(left)
+        if rest is None:
+            return Mix((), tuple(left.tolist()), 0.0)
+        sub, classes = rest
+        mix = find_mix(sub, find_values(sub), lambda: 1.0 if self._is_over() else 0.0)
+        return self._buyer.restored(mix, classes)
+
+
+def _solve_relaxed(problem: ClosingProblem) -> Floats | None:
+    """Solve the programme; return which part of each node is closed. None: there is no result.
+
+    Columns: nodes to close, new nodes of a kind, then pods of a class on a kept place or a kind. Rows: classes, then resources
+    of places, then resources of kinds. A place is a node, or all nodes of a kind in a large cluster.
+    """
+    buying = problem.buying
+    classes, nodes = problem.pods.shape
+    resources = buying.free.shape[1]
+    usable = np.array(
+        [(problem.takes[one] > 0) & np.all(problem.free >= buying.requests[one], axis=1) for one in range(classes)],
+        dtype=bool,
+    )
+    if int(usable.sum()) <= _MOST_PAIRS:
+        place_of, places = np.arange(nodes), nodes
+    else:
+        place_of, places = problem.kinds, int(problem.kinds.max()) + 1
+    is_of_use = np.asarray(usable.any(axis=0), dtype=bool)
+    room = np.where(is_of_use[:, None], np.maximum(problem.free, 0.0), 0.0)
+    rooms = np.zeros((places, resources))
+    np.add.at(rooms, place_of, room)
+    fits = np.zeros((classes, places), dtype=bool)
+    for one in range(classes):
+        fits[one, place_of[usable[one]]] = True
+    kinds = np.flatnonzero(undominated(buying))
+    first_kind = classes + places * resources
+    rows = first_kind + len(kinds) * resources
+    scale = np.maximum(buying.free.max(axis=0, initial=0.0), _EPSILON)
+    programme = Programme(
+        np.full(rows, -math.inf),
+        np.concatenate([np.zeros(classes), (rooms / scale).ravel(), np.zeros(len(kinds) * resources)]),
+    )
+    closing = [
+        [(int(c), float(problem.pods[c, n])) for c in np.flatnonzero(problem.pods[:, n])]
+        + [(classes + int(place_of[n]) * resources + r, float(room[n, r] / scale[r])) for r in np.flatnonzero(room[n])]
+        for n in range(nodes)
+    ]
+    programme.add(problem.costs - problem.prices, problem.may_close.astype(float), closing)
+    programme.add(
+        buying.prices[kinds],
+        np.array([float(buying.rooms[k]) for k in kinds]),
+        [
+            [(first_kind + at * resources + r, -float(buying.free[k, r] / scale[r])) for r in range(resources)]
+            for at, k in enumerate(kinds)
+        ],
+    )
+    asked = buying.requests / scale
+    pairs = [(int(c), classes + int(p) * resources) for c, p in np.argwhere(fits)]
+    pairs += [(int(c), first_kind + int(at) * resources) for c, at in np.argwhere(buying.fits[:, kinds])]
+    programme.add(
+        np.zeros(len(pairs)),
+        np.full(len(pairs), math.inf),
+        [[(c, -1.0), *((row + int(r), float(asked[c, r])) for r in np.flatnonzero(asked[c]))] for c, row in pairs],
+    )
+    found = programme.solve()
+    return None if found is None else found.values[:nodes]

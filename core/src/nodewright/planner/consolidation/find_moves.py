@@ -1,0 +1,139 @@
+"""Find the nodes to give up together, and the nodes to buy for their pods, where that pays (docs/consolidation.md)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from nodewright.model.plan import PlannedNode
+from nodewright.model.settings import ConsolidationSettings
+from nodewright.optimizer.closing import find_closing
+from nodewright.planner.consolidation.placing import MovePlaces, place
+from nodewright.planner.consolidation.problem import GroupsToGrow, make_problem
+from nodewright.planner.consolidation.score import LEAST_SCORE, LEAST_SHARE, PoolTotals
+from nodewright.planner.consolidation.sources import NodePool, PoolNode, find_sources
+from nodewright.planner.context import PlanningContext, deadline
+from nodewright.snapshot.pod_class import PodClass
+
+# How much a disruption counts while nodes are chosen, in the price of the pool for each disruption. Below LEAST_SCORE: a few large
+# moves reach it with ease, and what they leave undone would cost as many evictions later.
+_USUAL_WEIGHT = 0.15
+_WEIGHTS = {"balanced": (_USUAL_WEIGHT, LEAST_SCORE), "when-cheaper": (0.01,), "when-empty": (0.0,)}
+# After this many tries in which a filter kept pods off their places nothing is planned.
+_MOST_TRIES = 4
+# New nodes live at least, and at most, so long, in seconds; until their pods have moved the old ones are paid as well.
+_SHORTEST_LIFE, _LONGEST_LIFE = 3600.0, 86400.0
+_OVERLAP = 600.0
+_NO_POOL = PoolTotals(0.0, 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proposal:
+    """A move that pays. ``sources``: the nodes that go. ``places``: the node of each of their pods that goes to a node there is.
+
+    ``new_nodes`` are bought, with the pods that they are for. ``savings`` in USD an hour, ``disruption`` in evictions of ordinary
+    pods, ``score``: the share of the savings over that of the disruption. ``evictions`` counts pods.
+    """
+
+    sources: tuple[str, ...]
+    new_nodes: tuple[PlannedNode, ...]
+    places: Mapping[str, str]
+    savings: float
+    disruption: float
+    score: float
+    evictions: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundMoves:
+    """``proposals`` may all be carried out together. ``held``: why other nodes of the pool stay. ``pool``: what was weighed."""
+
+    proposals: tuple[Proposal, ...] = ()
+    held: Mapping[str, str] = field(default_factory=dict)
+    pool: PoolTotals = _NO_POOL
+
+
+def find_moves(
+    context: PlanningContext,
+    settings: ConsolidationSettings,
+    random: Random,
+    *,
+    most_nodes: int | None = None,
+    settled: Mapping[str, str] | None = None,
+) -> FoundMoves:
+    """Return the best move, if one pays. ``context``: the cluster with pending pods that fit, and upcoming nodes.
+
+    ``most_nodes``: how many nodes may go together (None: no limit). ``settled``: nodes that must stay, and why.
+    """
+    if settings.consolidation_policy == "off":
+        return FoundMoves()
+    sources = find_sources(context, settings.consolidate_after, settled or {})
+    if settings.consolidation_policy == "when-empty":
+        sources = sources.only_empty()
+    found = FoundMoves(held={node.name: node.held for node in sources.nodes if node.held}, pool=sources.pool)
+    most = len(sources.nodes) if most_nodes is None else min(most_nodes, len(sources.nodes))
+    search = _MoveSearch(context, settings, sources, most, random)
+    weights: tuple[float, ...] = _WEIGHTS[settings.consolidation_policy]
+    for weight in weights:
+        proposal = search.find(weight)
+        if proposal is not None:
+            return FoundMoves(proposals=(proposal,), held=found.held, pool=found.pool)
+    return found
+
+
+class _MoveSearch:
+    def __init__(
+        self, context: PlanningContext, settings: ConsolidationSettings, sources: NodePool, most: int, random: Random
+    ) -> None:
+        self._context, self._settings, self._sources, self._most = context, settings, sources, most
+        self._random = random
+        self._growing = GroupsToGrow(context)
+        self._is_over = deadline(context.state.elapsed, settings.consolidation_budget)
+        self._stuck = frozenset[PodClass]()
+
+    def find(self, weight: float) -> Proposal | None:
+        """Return the best move at this weight of disruption; None if it does not pay."""
+        for _ in range(_MOST_TRIES):
+            plan = make_problem(self._context, self._sources, self._growing, weight, self._most, self._stuck)
+            if plan is None:
+                return None
+            closing = find_closing(plan.problem, self._is_over, self._random)
+            if closing is None or any(closing.bought.left):
+                return None
+            going = [self._sources.nodes[at] for at in closing.closed.tolist()]
+            placement = place(self._context, plan, going, closing)
+            if placement is None:
+                return None
+            if not placement.misplaced:
+                return self._accepted(going, placement)
+            self._stuck |= placement.misplaced
+        return None
+
+    def _accepted(self, going: Sequence[PoolNode], placement: MovePlaces) -> Proposal | None:
+        """Return the move if its score, and its savings over the life of the new nodes, are high enough."""
+        context, pool = self._context, self._sources.pool
+        added = sum(context.state.groups[node.group].seen.hourly_price or 0.0 for node in placement.new_nodes)
+        savings = sum(node.price for node in going) - added
+        disruption = sum(node.disruption for node in going)
+        evictions = sum(len(node.moving) for node in going)
+        score = pool.score(savings, disruption)
+        if savings <= 0 or (evictions and savings < LEAST_SHARE * pool.price):
+            return None
+        if self._settings.consolidation_policy == "balanced" and score < LEAST_SCORE:
+            return None
+        if savings * self._expected_life() <= added * _OVERLAP:
+            return None
+        return Proposal(
+            sources=tuple(node.name for node in going),
+            new_nodes=placement.new_nodes,
+            places=placement.places,
+            savings=savings,
+            disruption=disruption,
+            score=score,
+            evictions=evictions,
+        )
+
+    def _expected_life(self) -> float:
+        """Return how long new nodes probably live, in seconds: as long as half of the present nodes did so far."""
+        now, snapshot = self._context.state.now, self._context.snapshot
+        ages = sorted(now - snapshot.node(node.row).created for node in self._sources.nodes)
+        return min(_LONGEST_LIFE, max(_SHORTEST_LIFE, ages[len(ages) // 2] if ages else 0.0))

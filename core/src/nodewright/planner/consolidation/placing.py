@@ -1,0 +1,169 @@
+"""Name the pods and nodes of a move, and check each place with all filters of kube-scheduler."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from nodewright.model.group import GroupRef
+from nodewright.model.plan import PlannedNode
+from nodewright.model.pod import Pod
+from nodewright.optimizer.closing import Closing
+from nodewright.planner.consolidation.problem import Consolidation, MovingDemand
+from nodewright.planner.consolidation.sources import PoolNode
+from nodewright.planner.context import PlanningContext
+from nodewright.planner.scale_up.planned_nodes import add_planned
+from nodewright.predicates import feasible, is_countable, static_fit
+from nodewright.snapshot.column import Mask
+from nodewright.snapshot.pod_class import PodClass
+from nodewright.snapshot.snapshot import Snapshot
+
+
+@dataclass(frozen=True, kw_only=True)
+class MovePlaces:
+    """Where the pods of given-up nodes go. ``places``: the node of each pod (``namespace/name``) that goes to a node there is.
+
+    ``misplaced``: classes of pods that a filter keeps off every place; then the rest is of no use.
+    """
+
+    places: Mapping[str, str]
+    new_nodes: tuple[PlannedNode, ...]
+    misplaced: frozenset[PodClass] = frozenset()
+
+
+class _PodsOnRow(NamedTuple):
+    """Pods of a class that are planned on the node of a row."""
+
+    pod_class: PodClass
+    row: int
+    pods: Sequence[Pod]
+
+
+def place(
+    context: PlanningContext, plan: Consolidation, sources: Sequence[PoolNode], closing: Closing
+) -> MovePlaces | None:
+    """Return the places of all pods of the closed nodes; None if a limit of the cluster forbids the new nodes."""
+    pods = _pods_by_demand(plan, context.snapshot, sources)
+    taken = Counter[MovingDemand]()
+
+    def take(demand: MovingDemand, count: int) -> list[Pod]:
+        start = taken[demand]
+        taken[demand] += count
+        return pods[demand][start : start + count]
+
+    planned = [
+        _PodsOnRow(demand.pod_class, plan.rows[at], take(demand, int(closing.moved[number, at])))
+        for number, demand in enumerate(plan.demands)
+        for at in np.flatnonzero(closing.moved[number]).tolist()
+    ]
+    fresh = list[tuple[GroupRef, list[tuple[MovingDemand, list[Pod]]]]]()
+    refs = _turns(context, plan)
+    for pattern in closing.bought.patterns:
+        for _ in range(pattern.copies):
+            ref = next(refs[pattern.kind], None)
+            if ref is None:
+                return None
+            held = [(plan.demands[one], take(plan.demands[one], count)) for one, count in pattern.pods]
+            fresh.append((ref, held))
+    if not _is_allowed(context, [ref for ref, _ in fresh]):
+        return None
+    snapshot = context.snapshot.fork()
+    for source in sources:
+        snapshot.remove_node(source.row)
+    rows = add_planned(snapshot, [PlannedNode(group=ref, pods=()) for ref, _ in fresh], context.templates)
+    planned += [
+        _PodsOnRow(demand.pod_class, row, held)
+        for row, (_, nodes) in zip(rows, fresh, strict=True)
+        for demand, held in nodes
+    ]
+    may_take = np.zeros(len(snapshot), dtype=np.bool_)
+    may_take[plan.rows] = True
+    may_take[rows] = True
+    return _placed(snapshot, planned, may_take, dict(zip(rows, (ref for ref, _ in fresh), strict=True)))
+
+
+def _pods_by_demand(
+    plan: Consolidation, snapshot: Snapshot, sources: Sequence[PoolNode]
+) -> dict[MovingDemand, list[Pod]]:
+    """Return the pods of the nodes to give up."""
+    known = {(demand.pod_class, demand.domain): demand for demand in plan.demands}
+    keys = {demand.pod_class: demand.key for demand in plan.demands}
+    found: dict[MovingDemand, list[Pod]] = {demand: [] for demand in plan.demands}
+    for source in sources:
+        labels = snapshot.node(source.row).metadata.labels
+        for pod, kind in zip(source.moving.pods, source.moving.kinds, strict=True):
+            key = keys[kind.pod_class]
+            found[known[kind.pod_class, labels.get(key, "") if key else ""]].append(pod)
+    return found
+
+
+def _turns(context: PlanningContext, plan: Consolidation) -> list[Iterator[GroupRef]]:
+    """Return for each kind the groups of its new nodes, as far as they have room."""
+    return [(ref for ref in kind.refs for _ in range(context.room(ref))) for kind in plan.kinds]
+
+
+def _is_allowed(context: PlanningContext, refs: Sequence[GroupRef]) -> bool:
+    """Return whether the limits of the cluster allow these new nodes beside all that is there."""
+    left, most = context.nodes_left, context.settings.scale_up.max_nodes_per_scaleup
+    if (left is not None and len(refs) > left) or (most and len(refs) > most):
+        return False
+    quota = context.quota.fork()
+    for ref, count in Counter(refs).items():
+        node = context.templates[ref].node
+        if quota.allowed(node, count)[0] < count:
+            return False
+        quota.consume(node, count)
+    return True
+
+
+def _placed(
+    snapshot: Snapshot, planned: Sequence[_PodsOnRow], may_take: Mask, fresh: Mapping[int, GroupRef]
+) -> MovePlaces:
+    """Place pods; those that a filter keeps off their place go to another node that takes them."""
+    found: dict[int, list[Pod]] = {}
+    misplaced: set[PodClass] = set()
+    # Countable pods first: no place of theirs depends on the others.
+    waiting = [one for one in planned if not is_countable(snapshot, one.pod_class)]
+    for pod_class, row, pods in planned:
+        if is_countable(snapshot, pod_class):
+            snapshot.place_many(pod_class, np.array([row]), np.array([len(pods)]))
+            if (snapshot.free[row] < 0).any() or not _admits(snapshot, pod_class, row):
+                misplaced.add(pod_class)
+            found.setdefault(row, []).extend(pods)
+    for pod_class, row, pod in _placed_singly(snapshot, waiting, may_take):
+        if row < 0:
+            misplaced.add(pod_class)
+        found.setdefault(row, []).append(pod)
+    places = {
+        pod.key: snapshot.name(row) for row, pods in found.items() if row >= 0 and row not in fresh for pod in pods
+    }
+    nodes = tuple(PlannedNode(group=fresh[row], pods=tuple(pods)) for row, pods in found.items() if row in fresh)
+    return MovePlaces(places=places, new_nodes=nodes, misplaced=frozenset(misplaced))
+
+
+def _placed_singly(
+    snapshot: Snapshot, planned: Sequence[_PodsOnRow], may_take: Mask
+) -> Iterator[tuple[PodClass, int, Pod]]:
+    """Place pods one by one; yield each with its row, which is negative if no node takes it."""
+    waiting = [(pod_class, row, pod) for pod_class, row, pods in planned for pod in pods]
+    before = -1
+    while waiting and len(waiting) != before:
+        before, held, waiting = len(waiting), waiting, []
+        for pod_class, row, pod in held:
+            if feasible(snapshot, pod_class, slice(row, row + 1))[0]:
+                snapshot.place(pod_class, row)
+                yield pod_class, row, pod
+            else:
+                waiting.append((pod_class, row, pod))
+    for pod_class, _, pod in waiting:
+        others = np.flatnonzero(feasible(snapshot, pod_class) & may_take)
+        if len(others):
+            snapshot.place(pod_class, int(others[0]))
+        yield pod_class, int(others[0]) if len(others) else -1, pod
+
+
+def _admits(snapshot: Snapshot, pod_class: PodClass, row: int) -> bool:
+    """Return whether the static filters take the class on a node."""
+    return bool(static_fit(snapshot, pod_class, slice(row, row + 1))[0])

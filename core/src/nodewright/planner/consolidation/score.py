@@ -1,0 +1,52 @@
+"""Whether a move is worth its disruption: shares of the pool's price and of its disruption, as Karpenter's policy Balanced weighs them.
+
+The pool is all nodes of groups with a price. A pod's eviction counts more the higher its priority and its
+``controller.kubernetes.io/pod-deletion-cost``; each node counts as one pod more.
+"""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import NamedTuple
+
+from nodewright.model.pod import Pod
+
+DELETION_COST_ANNOTATION = "controller.kubernetes.io/pod-deletion-cost"
+# A move is accepted if its share of the savings is at least so much of its share of the disruption.
+LEAST_SCORE = 0.5
+# A move that evicts pods saves at least this part of the price of the pool.
+LEAST_SHARE = 0.01
+# What removing a node disrupts besides its pods, in evictions of ordinary pods.
+NODE_DISRUPTION = 1.0
+_COST_UNIT, _PRIORITY_UNIT = 2.0**27, 2.0**25
+_MOST = 10.0
+
+
+class PoolTotals(NamedTuple):
+    """The price of all its nodes in USD an hour, and the disruption if all of them went."""
+
+    price: float
+    disruption: float
+
+    def score(self, savings: float, disruption: float) -> float:
+        """Return the share of savings over the share of disruption."""
+        if self.price <= 0 or disruption <= 0:
+            return 0.0
+        return (savings / self.price) / (disruption / self.disruption)
+
+    @property
+    def rate(self) -> float:
+        """Return the price for each unit of disruption."""
+        return self.price / self.disruption if self.disruption > 0 else 0.0
+
+
+def disruption_of(pods: Iterable[Pod]) -> float:
+    """Return what evicting pods disrupts; DaemonSet pods and static pods are not evicted."""
+    return sum(_eviction_cost(pod) for pod in pods if not (pod.is_daemonset_pod or pod.is_mirror))
+
+
+def _eviction_cost(pod: Pod) -> float:
+    text = pod.metadata.annotations.get(DELETION_COST_ANNOTATION, "")
+    cost = 1.0 + (pod.spec.priority or 0) / _PRIORITY_UNIT
+    with suppress(ValueError):
+        cost += float(int(text)) / _COST_UNIT if text else 0.0
+    return min(max(cost, 0.0), _MOST)

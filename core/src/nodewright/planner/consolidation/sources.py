@@ -1,0 +1,169 @@
+"""Which nodes may be given up, what each of them costs, and what giving it up would disrupt."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from nodewright.clusterstate.state import ClusterState
+from nodewright.model.group import GroupRef
+from nodewright.model.pod import Pod
+from nodewright.planner.consolidation.score import NODE_DISRUPTION, PoolTotals, disruption_of
+from nodewright.planner.context import PlanningContext
+from nodewright.planner.scale_down.drainability import DrainabilityCache, DrainabilityRules, evaluate_subset
+from nodewright.planner.scale_down.eligibility import SCALE_DOWN_DISABLED, deletion_taint_times, disabled_nodes
+from nodewright.planner.scale_down.node_removal import destination_rows
+from nodewright.planner.scale_down.pdb import DisruptionBudgets
+from nodewright.planner.scale_down.pod_index import PodSubset, find_pod_subsets
+from nodewright.planner.scale_down.unneeded import is_ready_node
+from nodewright.snapshot.pod_class import PodClass
+
+# Annotations with which others say that a node or a pod must stay.
+DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
+_NOT_EMPTY = "it has pods to move (--consolidation-policy)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolNode:
+    """A node of the pool. ``moving``: its pods that need another place; ``held``: why it may not be given up, empty if it may."""
+
+    row: int
+    name: str
+    group: GroupRef
+    price: float
+    disruption: float
+    moving: PodSubset
+    classes: Mapping[PodClass, int] = field(default_factory=dict)
+    held: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodePool:
+    """The nodes of the pool, the pool's totals, and the rows to which pods may go besides."""
+
+    nodes: tuple[PoolNode, ...]
+    pool: PoolTotals
+    destinations: tuple[int, ...]
+    most_of_group: Mapping[GroupRef, int]
+
+    def only_empty(self) -> "NodePool":
+        """Return the same with all nodes held that have pods to move."""
+        held = (replace(node, held=node.held or _NOT_EMPTY, classes={}) if node.moving else node for node in self.nodes)
+        return replace(self, nodes=tuple(held))
+
+
+def find_sources(context: PlanningContext, consolidate_after: float, settled: Mapping[str, str]) -> NodePool:
+    """Return the nodes of groups with a price.
+
+    ``consolidate_after``: for how many seconds no pod has come to a node that may go. ``settled``: nodes that may not, and why.
+    """
+    state, snapshot = context.state, context.snapshot
+    open_rows = destination_rows(snapshot, state)
+    names = [(int(row), snapshot.name(int(row))) for row in open_rows.nonzero()[0]]
+    refs = [state.group_of_node.get(name) for _, name in names]
+    prices = {ref: group.seen.hourly_price or 0.0 for ref, group in state.groups.items() if group.seen.reserved is None}
+    pooled = [
+        (row, name, ref) for (row, name), ref in zip(names, refs, strict=True) if ref is not None and prices.get(ref)
+    ]
+    rows = [row for row, _, _ in pooled]
+    held = _Holding(context, consolidate_after, settled)
+    disruptions = snapshot.of_pods(disruption_of, rows, disruption_of)
+    nodes = tuple(
+        held.source(row, name, ref, prices[ref], NODE_DISRUPTION + disruption, subset)
+        for (row, name, ref), disruption, subset in zip(
+            pooled, disruptions, find_pod_subsets(snapshot, rows), strict=True
+        )
+    )
+    pool = PoolTotals(sum(node.price for node in nodes), sum(node.disruption for node in nodes))
+    return NodePool(
+        nodes=nodes,
+        pool=pool,
+        destinations=tuple(
+            row for (row, _), ref in zip(names, refs, strict=True) if ref is None or not prices.get(ref)
+        ),
+        most_of_group={ref: held.spare(ref) for ref in dict.fromkeys(ref for _, _, ref in pooled)},
+    )
+
+
+class _Holding:
+    """The rules by which nodes stay."""
+
+    def __init__(self, context: PlanningContext, consolidate_after: float, settled: Mapping[str, str]) -> None:
+        state, snapshot, policy = context.state, context.snapshot, context.settings.policy
+        self._context, self._after, self._settled = context, consolidate_after, settled
+        budgets = DisruptionBudgets.of(state.observation.workloads, policy)
+        rules = DrainabilityRules(
+            state.observation.workloads, budgets, context.settings.drain, state.now, policy.applies_all_drain_rules
+        )
+        self._rules = DrainabilityCache(rules)
+        self._disabled = snapshot.column("scale_down_disabled", disabled_nodes)
+        self._tainted = snapshot.column("to_be_deleted_at", deletion_taint_times)
+        self._leaving = Counter(removing.removal.group for removing in state.observation.removing.values())
+        self._of_group = {ref: self._why_group_stays(state, ref) for ref in state.groups}
+
+    def spare(self, ref: GroupRef) -> int:
+        """Return how many nodes a group may lose by its minimum size."""
+        seen = self._context.state.groups[ref].seen
+        return max(0, (seen.target or 0) - self._leaving[ref] - seen.group.min_size)
+
+    def source(
+        self, row: int, name: str, ref: GroupRef, price: float, disruption: float, subset: PodSubset
+    ) -> PoolNode:
+        status = evaluate_subset(subset, self._rules)
+        why = self._of_group[ref] or self._why_node_stays(row, name)
+        if not why and status.blocking is not None:
+            why = f"pod {status.blocking.pod}: {status.blocking.message}"
+        if not why and status.on_completion:
+            why = f"pod {status.on_completion[0].key} is awaited"
+        classes = status.moving.counts() if not why else {}
+        return PoolNode(
+            row=row,
+            name=name,
+            group=ref,
+            price=price,
+            disruption=disruption,
+            moving=status.moving,
+            classes=classes,
+            held=why,
+        )
+
+    def _why_group_stays(self, state: ClusterState, ref: GroupRef) -> str:
+        group, observed = state.groups[ref], state.observation.groups.get(ref)
+        if observed is None or not observed.is_known or group.seen.target is None:
+            return f"group {ref} cannot be read"
+        if ref in state.left_out:
+            return f"the cluster is unhealthy through group {ref}"
+        if group.seen.options.zero_or_max_node_scaling:
+            return f"group {ref} has all its nodes or none"
+        if not self.spare(ref):
+            return f"group {ref} is at its minimum size"
+        return ""
+
+    def _why_node_stays(self, row: int, name: str) -> str:
+        state, snapshot = self._context.state, self._context.snapshot
+        node = snapshot.node(row)
+        (newest,) = snapshot.of_pods(_newest, (row,), _newest)
+        (pinned,) = snapshot.of_pods(_undisruptable, (row,), _undisruptable)
+        reasons = (
+            (name in self._settled, self._settled.get(name, "")),
+            (self._disabled[row], f"it is annotated {SCALE_DOWN_DISABLED}"),
+            (node.metadata.annotations.get(DO_NOT_DISRUPT) == "true", f"it is annotated {DO_NOT_DISRUPT}"),
+            (not np.isnan(self._tainted[row]), "it is tainted for deletion"),
+            (not is_ready_node(state, name), "it is not ready"),
+            (
+                state.now - max(node.created, newest) < self._after,
+                "a pod came to it too short a time ago (--consolidate-after)",
+            ),
+            (bool(pinned), f"pod {pinned} is annotated {DO_NOT_DISRUPT}"),
+        )
+        return next((why for holds, why in reasons if holds), "")
+
+
+def _newest(pods: Iterable[Pod]) -> float:
+    """Return when the newest pod was created that does not come with the node, in epoch seconds; 0: there is none."""
+    return max((pod.created for pod in pods if not (pod.is_daemonset_pod or pod.is_mirror)), default=0.0)
+
+
+def _undisruptable(pods: Sequence[Pod]) -> str:
+    return next((pod.key for pod in pods if pod.metadata.annotations.get(DO_NOT_DISRUPT) == "true"), "")
