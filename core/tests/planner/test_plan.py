@@ -1,6 +1,6 @@
 """A plan without writes, and what the next loop remembers of a plan."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from nodewright.clusterstate.memory import Memory, PlanMemory, ProvisioningMemory, ScaleDownMemory
 from nodewright.model.action import IncreaseSize
@@ -65,3 +65,11 @@ def test_memory_is_put_into_that_of_the_loop() -> None:
     after = fresh.put_into(memory)
     assert PlanMemory.of(after) == fresh
     assert (after.given_up, after.looked_at) == ({A: 2}, 5.0)
+
+
+def test_a_retry_is_remembered_only_for_a_provider_that_is_called() -> None:
+    first, second = Retry(at=9.0, wait=60.0), Retry(at=9.0, wait=120.0)
+    memory = replace(PlanMemory.of(Memory()), call_retries={"a": first, "b": second})
+    after = memory.with_called(["b"]).put_into(Memory())
+    assert after.provisioning.retries == {"b": second}
+    assert memory.put_into(Memory()).provisioning.retries == {}

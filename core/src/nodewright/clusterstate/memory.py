@@ -11,7 +11,6 @@ from nodewright.clusterstate.membership import Membership
 from nodewright.model.group import ErrorClass, FailureScope, GroupRef, Machine
 from nodewright.model.interruption import InterruptionKind
 from nodewright.model.node import Node
-from nodewright.model.plan import ProviderCall
 from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import Retry
 from nodewright.model.reason import Unremovable
@@ -424,12 +423,17 @@ class Memory:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanMemory:
-    """What the next loop must know of a plan: the parts of ``Memory`` that planning changes."""
+    """What the next loop must know of a plan: the parts of ``Memory`` that planning changes.
+
+    ``call_retries`` says when each request (by id) whose provider the plan calls is tried again. It becomes a part of
+    ``Memory`` only for calls that are made.
+    """
 
     scale_down: ScaleDownMemory
     provisioning: ProvisioningMemory
     purchases: Purchases
     planned_pods: PlannedPodsByGroup
+    call_retries: Mapping[str, Retry] = field(default_factory=dict)
 
     @staticmethod
     def of(memory: Memory) -> "PlanMemory":
@@ -441,13 +445,12 @@ class PlanMemory:
             planned_pods=memory.planned_pods,
         )
 
-    def with_called(self, calls: Iterable[ProviderCall]) -> "PlanMemory":
-        """Return the memory after these provider calls: each request is tried again when its ``retry`` says so."""
-        retries = {call.request.id: call.retry for call in calls}
-        if not retries:
-            return self
-        held = self.provisioning
-        return replace(self, provisioning=replace(held, retries={**held.retries, **retries}))
+    def with_called(self, called: Iterable[str]) -> "PlanMemory":
+        """Return the memory if providers are called for these requests (ids), and for no others."""
+        made, held = set(called), self.provisioning
+        retries = {name: retry for name, retry in self.call_retries.items() if name in made}
+        provisioning = replace(held, retries={**held.retries, **retries}) if retries else held
+        return replace(self, provisioning=provisioning, call_retries={})
 
     def put_into(self, memory: Memory) -> Memory:
         """Return the memory of the loop with these parts."""

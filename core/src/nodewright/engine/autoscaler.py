@@ -319,7 +319,7 @@ class Autoscaler:
         limits = self._settings.deletion_limits
         restraint = WriteGate(settings=limits, paused=paused, paused_until=until, has_looked=has_looked)
         plan, charged = restraint.apply(plan, state)
-        memory = after.with_called(plan.provisioning.calls).put_into(state.memory)
+        memory = after.with_called(call.request.id for call in plan.provisioning.calls).put_into(state.memory)
         return plan, replace(memory, deletions=charged.deletions, empty_deletions=charged.empty)
 
     def _find_pause(self, now: float) -> tuple[str, float]:

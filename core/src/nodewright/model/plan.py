@@ -11,7 +11,7 @@ from nodewright.model.condition import Condition
 from nodewright.model.group import GroupRef
 from nodewright.model.interruption import InterruptionKind
 from nodewright.model.pod import Pod
-from nodewright.model.provisioning_request import ProvisioningRequest, RequestClass, Retry
+from nodewright.model.provisioning_request import ProvisioningRequest, RequestClass
 from nodewright.model.quantity import Quantity
 from nodewright.model.reason import ScaleDownResult, ScaleUpResult, SkipReason, Unhelped, Unremovable
 from nodewright.model.removal import NodeRemoval
@@ -154,7 +154,7 @@ class ProviderCall:
     """Call ``provider`` to serve a request; ``resources`` are those of all of its pods together.
 
     One of the conditions is written, with the provider's reason and message: ``met`` if the capacity is there, else
-    ``unmet``; ``waiting`` if the call fails. ``retry`` is remembered if the call is made.
+    ``unmet``; ``waiting`` if the call fails.
     """
 
     request: ProvisioningRequest
@@ -164,7 +164,6 @@ class ProviderCall:
     met: Condition
     unmet: Condition
     waiting: Condition
-    retry: Retry
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -94,7 +94,8 @@ class _Draft:
         plan, memory = self.plan, self.memory
         if self.requests.is_enabled:
             plan = replace(plan, provisioning=self.requests.report())
-            memory = replace(memory, provisioning=self.requests.next_memory())
+            retries = self.requests.decided.call_retries
+            memory = replace(memory, provisioning=self.requests.next_memory(), call_retries=retries)
         written = tuple(self.actions if actions is None else actions)
         return replace(plan, actions=written, waiting=tuple(self.waiting.young), buffers=self.buffers.report()), memory
 

@@ -41,11 +41,10 @@ def plan_provider_calls(requests: ProvisioningRequestState) -> RequestChanges:
             met=requests.condition(fresh, (PROVISIONED, "True"), "", ""),
             unmet=failed if requests.fails_at_once(request) else waiting,
             waiting=waiting,
-            retry=retry,
         )
         due = requests.next_change_at(retry.at + retry.wait)
         step.add(requests.write(request, accepted, is_acceptance=True))
-        step.add(RequestChanges(calls=(call,), examined=True, next_change=due))
+        step.add(RequestChanges(calls=(call,), call_retries={request.id: retry}, examined=True, next_change=due))
         step.reserve(request, 0)
     return step.changes
 

@@ -37,9 +37,9 @@ class RequestChanges:
 
     ``requests`` are requests as they will be, in the order of the decisions. ``writes`` to ``expired`` are as in
     ProvisioningReport. By the request's key (``reserved``) or id (the others), None means: there is none any more.
-    ``missing_since`` says since when room that is reserved has not all been there. ``reservations`` replaces all
-    reservations (None: they stay). ``usage`` replaces the class usage, ``prefers_requests`` that of the memory (None: it
-    stays). Something may be decided again after ``next_change``.
+    ``call_retries`` hold only if the provider is called. ``missing_since`` says since when room that is reserved has not
+    all been there. ``reservations`` replaces all reservations (None: they stay). ``usage`` replaces the class usage,
+    ``prefers_requests`` that of the memory (None: it stays). Something may be decided again after ``next_change``.
     """
 
     requests: tuple[ProvisioningRequest, ...] = ()
@@ -51,6 +51,7 @@ class RequestChanges:
     events: tuple[PendingEvent, ...] = ()
     reserved: Mapping[str, int | None] = field(default_factory=dict)
     retries: Mapping[str, Retry | None] = field(default_factory=dict)
+    call_retries: Mapping[str, Retry] = field(default_factory=dict)
     missing_since: Mapping[str, float | None] = field(default_factory=dict)
     reservations: Mapping[str, Reservation] | None = None
     usage: ClassUsage | None = None
@@ -75,6 +76,7 @@ def join_changes(parts: Iterable[RequestChanges]) -> RequestChanges:
         events=tuple(one for part in found for one in part.events),
         reserved={name: count for part in found for name, count in part.reserved.items()},
         retries={name: retry for part in found for name, retry in part.retries.items()},
+        call_retries={name: retry for part in found for name, retry in part.call_retries.items()},
         missing_since={name: since for part in found for name, since in part.missing_since.items()},
         reservations=_last(part.reservations for part in found),
         usage=_last(part.usage for part in found),
