@@ -39,6 +39,12 @@ def test_nothing_but_the_policy_asks_for_the_profile_or_the_rule() -> None:
     assert not found
 
 
+def test_the_rule_picks_an_implementation_in_two_tables_only() -> None:
+    sources = ROOT / "core" / "src" / "nodewright"
+    found = [str(path.relative_to(sources)) for path in sources.rglob("*.py") if "policy.rule]" in path.read_text()]
+    assert sorted(found) == ["clusterstate/fold.py", "planner/make_plan.py"]
+
+
 def test_every_switch_is_read_somewhere() -> None:
     text = "".join(path.read_text() for path in (ROOT / "core" / "src").rglob("*.py"))
     assert [row.switch for row in differences() if f"policy.{row.switch}" not in text] == []

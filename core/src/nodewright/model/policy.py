@@ -69,7 +69,11 @@ _WRITES, _REQUESTS = "Writes", "ProvisioningRequests"
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """The switches. ``rule`` is the rule of size correction in force: the profile is stronger than the flag."""
+    """The switches. ``rule`` is the rule of size correction in force: the profile is stronger than the flag.
+
+    The rule picks one of three implementations, in one table each of ``clusterstate/fold.py`` and
+    ``planner/make_plan.py``. It is compared nowhere: what differs in a detail is a switch.
+    """
 
     rule: SizeCorrection
 

@@ -3,7 +3,7 @@
 The rule of the first design document (``--size-correction=seed``) does the same in another order.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 from nodewright.clusterstate.backoff import is_deferred
@@ -12,7 +12,7 @@ from nodewright.clusterstate.readiness import is_being_deleted, was_never_ready
 from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, DeletionCause
 from nodewright.model.node import Node
-from nodewright.model.settings import CorrectionSettings, SizeCorrection
+from nodewright.model.settings import CorrectionSettings
 from nodewright.planner.registration_deadline import registration_deadlines, startup_deadlines
 from nodewright.planner.rules.corrections import (
     SIZES_FIXED,
@@ -26,6 +26,8 @@ from nodewright.planner.scale_down.eligibility import SCALE_DOWN_DISABLED
 
 NEVER_READY = "did not become ready in time"
 
+_Step = Callable[[GroupState, ClusterState, CorrectionSettings], Iterator[Correction]]
+
 
 def correct_promptly(state: ClusterState, settings: CorrectionSettings) -> Corrections:
     """Plan at most one correction for each group.
@@ -35,21 +37,28 @@ def correct_promptly(state: ClusterState, settings: CorrectionSettings) -> Corre
     registered or never became ready are deleted, which may heal it. Corrections may take a group below its minimum; it
     is refilled.
     """
+    return Corrections(actions=_first_of_each_group(_STEPS, state, settings), state=state)
+
+
+def correct_as_seed(state: ClusterState, settings: CorrectionSettings) -> Corrections:
+    """Do as ``correct_promptly`` does, but withdraw last, and end the loop after a corrected target."""
+    actions = _first_of_each_group(_STEPS_OF_SEED, state, settings)
+    fixed = any(isinstance(action, DecreaseTargetSize) for action in actions)
+    return Corrections(actions=actions, state=state, cut_short=SIZES_FIXED if fixed else "")
+
+
+def _first_of_each_group(
+    steps: Sequence[_Step], state: ClusterState, settings: CorrectionSettings
+) -> tuple[Correction, ...]:
+    """Return the first correction that the steps find for each group."""
     found: list[Correction] = []
     for ref, group in state.groups.items():
         if not state.observation.groups[ref].is_known or is_deferred(group.deferral, state.now):
             continue
         is_left_alone = state.is_halted or ref in state.left_out
-        steps = _STEPS_IF_UNHEALTHY if is_left_alone else _STEPS[settings.policy.rule]
-        found.extend(islice((action for step in steps for action in step(group, state, settings)), 1))
-    return Corrections(actions=tuple(found), state=state)
-
-
-def correct_as_seed(state: ClusterState, settings: CorrectionSettings) -> Corrections:
-    """Withdraw last; end the loop after a corrected target."""
-    corrections = correct_promptly(state, settings)
-    fixed = any(isinstance(action, DecreaseTargetSize) for action in corrections.actions)
-    return Corrections(actions=corrections.actions, state=state, cut_short=SIZES_FIXED if fixed else "")
+        taken = _STEPS_IF_UNHEALTHY if is_left_alone else steps
+        found.extend(islice((action for step in taken for action in step(group, state, settings)), 1))
+    return tuple(found)
 
 
 def _clean_up(group: GroupState, state: ClusterState, settings: CorrectionSettings) -> Iterator[Correction]:
@@ -153,13 +162,6 @@ def _withdraw(group: GroupState, state: ClusterState, settings: CorrectionSettin
         )
 
 
-_Step = Callable[[GroupState, ClusterState, CorrectionSettings], Iterator[Correction]]
-
-
-_STEPS: Mapping[SizeCorrection, tuple[_Step, ...]] = {
-    "prompt": (_withdraw, _clean_up, _remove_unregistered, _remove_never_ready),
-    "seed": (_clean_up, _remove_unregistered, _withdraw),
-}
-
-
+_STEPS: tuple[_Step, ...] = (_withdraw, _clean_up, _remove_unregistered, _remove_never_ready)
+_STEPS_OF_SEED: tuple[_Step, ...] = (_clean_up, _remove_unregistered, _withdraw)
 _STEPS_IF_UNHEALTHY: tuple[_Step, ...] = (_remove_unregistered, _remove_never_ready)
