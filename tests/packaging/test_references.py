@@ -295,6 +295,12 @@ def test_a_broken_reference_is_found(rule: str, text: str, tmp_path: Path) -> No
     assert len(list(broken(page, *RULES[rule]))) == 1
 
 
+def test_the_index_lists_every_decision_with_its_title() -> None:
+    listed = dict(re.findall(r"\| \[(.*)\]\((\d+.*\.md)\) \|", (DOCS / "adr" / "README.md").read_text()))
+    titles = {path.name: path.read_text().split("\n")[0] for path in (DOCS / "adr").glob("[0-9]*.md")}
+    assert {name: f"# {int(name[:4])}. {title}" for title, name in listed.items()} == titles
+
+
 def test_a_test_of_an_unknown_edge_case_is_found() -> None:
     page = Page(ROOT / "tests" / "test_page.py", "def test_row_999_nothing() -> None:")
     assert len(list(broken(page, *RULES["edge case"]))) == 1

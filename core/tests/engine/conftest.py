@@ -212,6 +212,9 @@ class EngineHarness:
     def gpu_label(self) -> str | None:
         return None
 
+    def gpu_types(self) -> tuple[str, ...] | None:
+        return None
+
     def increase_size(self, group_id: str, expected_target: int, target: int) -> int:
         self.order.append(f"increase {group_id} {expected_target} {target}")
         self.clock.sleep(self.call_seconds)

@@ -74,6 +74,9 @@ class BentProvider:
     def gpu_label(self) -> str | None:
         return "gpu-kind"
 
+    def gpu_types(self) -> tuple[str, ...] | None:
+        return ("t4", "a100")
+
     def gpu_resources(self) -> tuple[str, ...] | None:
         return ("vendor.example/gpu",)
 

@@ -47,6 +47,7 @@ def test_reads_cluster_and_groups(provider: Any) -> None:
     assert group.options.max_node_provision_seconds == 900
     assert seen.providers["bent"].ignores_id_case
     assert seen.providers["bent"].gpu_resources == ("vendor.example/gpu",)
+    assert seen.providers["bent"].gpu_types == ("t4", "a100")
 
 
 def test_template_is_a_ready_node_with_old_and_new_labels(provider: Any) -> None:

@@ -273,6 +273,15 @@ def test_a_type_of_accelerators_is_not_unknown_while_somebody_cannot_be_asked(si
     assert (read.limit is not None) == silent
 
 
+@pytest.mark.parametrize(("listed", "label"), [(True, "accelerator"), (True, ""), (False, "accelerator")])
+def test_a_type_of_accelerators_that_no_node_has_is_known_if_a_provider_lists_it(listed: bool, label: str) -> None:
+    """Else the first nodes of a type that a group is created for would have no limit."""
+    made = world(quota(nodes=1, a100=4))
+    made.provider = replace(GPU, gpu_label=label, gpu_types=("a100",) if listed else ("t4",))
+    (read,) = read_quotas(made.state().observation, settings_with(**ON).limits)
+    assert (read.limit is not None) == (listed and bool(label))
+
+
 @given(
     st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 6)), max_size=8),
     st.dictionaries(st.sampled_from(["cpu", "memory", "nodes"]), st.integers(0, 40), min_size=1),

@@ -11,7 +11,7 @@ from nodewright.snapshot.observation import ProviderSeen
 from nodewright.testkit.world import World, ref, settings_with
 from nodewright.validate import check_actions
 
-GPU = ProviderSeen(name="cloud", gpu_label="accelerator", gpu_resources=("example.com/gpu",))
+GPU = ProviderSeen(name="cloud", gpu_label="accelerator", gpu_types=("a100",), gpu_resources=("example.com/gpu",))
 ON = settings_with(capacity_quotas_enabled=True)
 
 
@@ -33,6 +33,7 @@ def rules(amounts: dict[str, Any], selector: LabelSelector | None = None, *, mor
         ({"cpu": "15"}, "cpu of 8 and 8 more exceeds 15, the limit of CapacityQuota/q"),
         ({"example.com/gpu": 7}, "example.com/gpu of 4 and 4 more exceeds 7, the limit of CapacityQuota/q"),
         ({"t4": 7}, "t4 of 4 and 4 more exceeds 7, the limit of CapacityQuota/q"),
+        ({"nodes": 3, "a100": 1}, "nodes of 2 and 2 more exceeds 3, the limit of CapacityQuota/q"),
     ],
 )
 def test_what_exceeds_a_quota_is_a_violation(amounts: dict[str, Any], rule: str) -> None:

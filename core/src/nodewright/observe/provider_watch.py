@@ -120,6 +120,7 @@ class ProviderWatch:
                 ignored_labels=provider.ignored_labels() or (),
                 same_group_labels=provider.same_group_labels() or (),
                 gpu_label=provider.gpu_label() or "",
+                gpu_types=provider.gpu_types() or (),
                 gpu_resources=provider.gpu_resources() or (),
                 provisioning_classes=tuple(served.name for served in provider.provisioning_classes() or ()),
                 machine_types=provider.machine_types() or (),

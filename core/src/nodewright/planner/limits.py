@@ -282,13 +282,16 @@ def _why_unknown(name: str, types: frozenset[str] | None) -> str:
 
 
 def _known_types(seen: Observation) -> frozenset[str] | None:
-    """Return the types of accelerators on nodes and in templates; None while a provider cannot be read."""
+    """Return the types of accelerators on nodes, in templates and of providers; None while a provider cannot be read."""
     groups = seen.groups.values()
     if any(provider.problem for provider in seen.providers.values()) or any(group.template is None for group in groups):
         return None
     accelerators = Accelerators.of(seen.providers.values())
     nodes = [*(node for _, node in seen.snapshot.nodes()), *(group.template for group in groups if group.template)]
-    return frozenset(kind for kind, _ in map(accelerators.count, nodes) if kind) if accelerators.labels else frozenset()
+    if not accelerators.labels:
+        return frozenset()
+    listed = (kind for provider in seen.providers.values() if provider.gpu_label for kind in provider.gpu_types)
+    return frozenset(listed).union(kind for kind, _ in map(accelerators.count, nodes) if kind)
 
 
 def _as_written(used: Mapping[str, Quantity] | None, held: QuotaAmounts | None) -> QuotaAmounts | None:

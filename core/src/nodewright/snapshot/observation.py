@@ -122,6 +122,7 @@ def paid_machines(reserved: ReservedInstances | None, groups: Iterable[GroupSeen
 class ProviderSeen:
     """The facts that a provider returned about itself; ``problem`` is set if its refresh failed.
 
+    ``gpu_types`` are the values that ``gpu_label`` may have, also those that no node has now.
     ``provisioning_classes`` are the names of the classes of requests that it provisions itself. It creates groups from
     ``machine_types``; these groups have its ``capabilities``. ``interruptions`` are the notices about its machines.
     """
@@ -131,6 +132,7 @@ class ProviderSeen:
     ignored_labels: tuple[str, ...] = ()
     same_group_labels: tuple[str, ...] = ()
     gpu_label: str = ""
+    gpu_types: tuple[str, ...] = ()
     gpu_resources: tuple[str, ...] = ()
     provisioning_classes: tuple[str, ...] = ()
     machine_types: tuple[MachineType, ...] = ()

@@ -229,7 +229,8 @@ class GpuHooks(Protocol):
     def gpu_types(self) -> Sequence[str]:
         """Return the values that the label may have, as of the last refresh.
 
-        ``doctor`` warns of a ``--gpu-total`` limit for any other type; ``serve-externalgrpc`` passes them on.
+        A limit may name a type before a node of it exists: a CapacityQuota for a listed type is enforced, and ``doctor``
+        warns of a ``--gpu-total`` limit for a type that is not listed. ``serve-externalgrpc`` passes them on.
         """
 
     @hookspec(firstresult=True)

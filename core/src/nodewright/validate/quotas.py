@@ -118,8 +118,10 @@ def _limits(quota: CapacityQuota, seen: Observation, nodes: Sequence[Node]) -> M
 
 
 def _is_known(name: str, seen: Observation, nodes: Iterable[Node]) -> bool:
-    """Return whether nodes offer the resource, or a node or template has accelerators of this type."""
+    """Return whether nodes offer the resource, or a node, template or provider has accelerators of this type."""
     if name in _OFFERED or "/" in name or name.startswith("hugepages-"):
+        return True
+    if any(provider.gpu_label and name in provider.gpu_types for provider in seen.providers.values()):
         return True
     templates = (group.template for group in seen.groups.values() if group.template is not None)
     devices = Devices(seen)

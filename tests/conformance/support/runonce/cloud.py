@@ -128,6 +128,9 @@ class Cloud:
     def gpu_label(self) -> str:
         return "example.com/accelerator"
 
+    def gpu_types(self) -> tuple[str, ...]:
+        return ()
+
     def gpu_resources(self) -> tuple[str, ...]:
         return GPU_RESOURCES
 

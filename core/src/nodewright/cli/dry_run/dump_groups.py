@@ -162,6 +162,9 @@ class DumpedGroups:
     def gpu_label(self) -> str | None:
         return None
 
+    def gpu_types(self) -> None:
+        return None
+
     def gpu_resources(self) -> tuple[str, ...] | None:
         return None
 
