@@ -138,7 +138,7 @@ class Perturbation(NamedTuple):
     most: list[int]
 
 
-class Purchase:
+class GreedyMix:
     """Buys the node that is worth most for its price again and again, as many copies at once as pods last for.
 
     A kind that others replace takes part when none of these may be bought any more.

@@ -13,7 +13,7 @@ from random import Random
 import numpy as np
 
 from nodewright.optimizer.bound import Values
-from nodewright.optimizer.filling import Filler, Filling, Perturbation, Purchase
+from nodewright.optimizer.filling import Filler, Filling, GreedyMix, Perturbation
 from nodewright.optimizer.patterns import PatternProgramme
 from nodewright.optimizer.problem import Bools, Floats, Ints, IsOver, Mix, Pattern, Problem
 
@@ -110,7 +110,7 @@ class _Search:
     def greedy(
         self, values: Floats, pods: Sequence[int], rooms: Sequence[int], perturbation: Perturbation | None = None
     ) -> list[Pattern]:
-        return Purchase(self._filler, values, pods, rooms, perturbation).buy_all()
+        return GreedyMix(self._filler, values, pods, rooms, perturbation).buy_all()
 
     def begin(self) -> None:
         """Make the first plan. Pods that find no place go first in the next try: others took the last nodes that fit them."""
