@@ -25,6 +25,7 @@ COMMANDS = {
     "demo": "Run a simulated cluster whose cloud runs out of machines.",
     "plan": "Show what would be done to the cluster in a kubectl dump.",
     "explain": "Say why a node is kept, a pod waits or a group does not grow.",
+    "savings": "Show which nodes could go because their pods cost less elsewhere.",
     "run": "Run the daemon: scale the node groups of a live cluster.",
     "simulate": "Run a scenario or a trace on virtual time.",
     "config": "Check a settings file, and show what it sets.",

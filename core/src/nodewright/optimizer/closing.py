@@ -23,6 +23,8 @@ _MOST_PAIRS = 30_000
 _PREFIXES = 24
 # Changes end after this number of tries in a row that find nothing better.
 _VAIN_TRIES = 400
+# So many sets are tried even if time is up.
+_LEAST_TRIES = 3
 _EPSILON = 1e-9
 
 
@@ -133,19 +135,22 @@ class _ClosingSearch:
         return found
 
     def run(self) -> None:
-        problem = self._problem
+        """Try beginnings of the programme's order, then change the best set."""
         shares = self._relaxed()
-        order = [n for n in np.argsort(-shares, kind="stable").tolist() if problem.may_close[n]]
-        # Nodes without pods cost nothing to close.
+        self._try_beginnings(shares)
+        self._change(shares)
+
+    def _try_beginnings(self, shares: Floats) -> None:
+        """Close so many of the nodes, in the order in which the programme wants it."""
+        order = [n for n in np.argsort(-shares, kind="stable").tolist() if self._problem.may_close[n]]
         sure = self._within_limits([n for n in order if shares[n] > 1e-6])
-        sizes = sorted({max(1, round(len(sure) * (k + 1) / _PREFIXES)) for k in range(_PREFIXES)}) if sure else []
         whole = sum(shares[n] > 1 - 1e-6 for n in sure)
-        for size in dict.fromkeys([whole, len(sure), *reversed(sizes)]):
+        sizes = sorted({max(1, round(len(sure) * (k + 1) / _PREFIXES)) for k in range(_PREFIXES)}) if sure else []
+        for number, size in enumerate(dict.fromkeys([whole, len(sure), *reversed(sizes)])):
+            if number > _LEAST_TRIES and self._is_over():
+                return
             if size:
                 self._consider(np.array(sure[:size]))
-            if self._is_over():
-                return
-        self._change(shares)
 
     def _within_limits(self, order: Sequence[int]) -> list[int]:
         problem = self._problem

@@ -1,5 +1,5 @@
 """Find moves that pay: nodes whose pods cost less elsewhere (docs/consolidation.md)."""
 
-from nodewright.planner.consolidation.find_moves import find_moves
+from nodewright.planner.consolidation.find_moves import FoundMoves, Proposal, find_moves
 
-__all__ = ["find_moves"]
+__all__ = ["FoundMoves", "Proposal", "find_moves"]

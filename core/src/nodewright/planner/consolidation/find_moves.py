@@ -17,7 +17,7 @@ from nodewright.snapshot.pod_class import PodClass
 # How much a disruption counts while nodes are chosen, in the price of the pool for each disruption. Below LEAST_SCORE: a few large
 # moves reach it with ease, and what they leave undone would cost as many evictions later.
 _USUAL_WEIGHT = 0.15
-_WEIGHTS = {"balanced": (_USUAL_WEIGHT, LEAST_SCORE), "when-cheaper": (0.01,), "when-empty": (0.0,)}
+_WEIGHTS = {"balanced": (_USUAL_WEIGHT, 0.25, LEAST_SCORE), "when-cheaper": (0.01,), "when-empty": (0.0,)}
 # After this many tries in which a filter kept pods off their places nothing is planned.
 _MOST_TRIES = 4
 # New nodes live at least, and at most, so long, in seconds; until their pods have moved the old ones are paid as well.

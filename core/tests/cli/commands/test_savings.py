@@ -1,0 +1,71 @@
+"""``nodewright savings``: what could go, in dollars a month."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodewright.testkit import build_node, build_pod
+
+Nodewright = Callable[..., Any]
+WriteDump = Callable[..., str]
+HOUR = 3600.0
+
+
+@pytest.fixture
+def dump(write_dump: WriteDump) -> str:
+    """Three large nodes: one with a small pod, one with a pod that must stay, and one that is young."""
+    nodes = [
+        build_node(
+            f"large-{n}", "32", "64Gi", provider_id=f"x:///large/{n}", labels={"pool": "large"}, created_at=HOUR + n
+        )
+        for n in range(2)
+    ]
+    stays = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+    return write_dump(
+        *nodes,
+        build_pod("web", "500m", node_name="large-0", created_at=HOUR),
+        build_pod("held", "31", node_name="large-1", created_at=HOUR, annotations=stays),
+        build_pod("late", "100m", created_at=5 * HOUR, phase="Succeeded"),
+    )
+
+
+@pytest.fixture
+def groups(tmp_path: Path) -> Path:
+    path = tmp_path / "groups.yaml"
+    path.write_text(
+        """
+groups:
+- {name: large, nodes: {pool: large}, max_size: 8, price_per_hour: 3}
+- {name: small, cpu: 1, memory: 2Gi, max_size: 5, price_per_hour: 0.2}
+"""
+    )
+    return path
+
+
+def test_moves_are_listed_in_dollars_a_month(nodewright: Nodewright, dump: str, groups: Path) -> None:
+    document = nodewright("savings", dump, "--groups", groups, "-o", "json").document
+    assert document["nodes_cost"] == 4380.0
+    assert document["savings"] == 2190.0  # the pod goes to the other large node
+    [move] = document["moves"]
+    assert (move["removed"], move["added"], move["evictions"], move["savings"]) == (["large-0"], {}, 1, 2190.0)
+    assert "safe-to-evict" in document["held"]["large-1"]
+
+
+def test_the_table_says_what_would_be_saved(nodewright: Nodewright, dump: str, groups: Path) -> None:
+    outcome = nodewright("savings", dump, "--groups", groups)
+    assert outcome.code == 0
+    assert "large-0" in outcome.out
+    assert "These moves would save $2,190.00 a month, 50 %. Nothing was changed." in outcome.out
+
+
+def test_without_prices_nothing_can_be_compared(nodewright: Nodewright, dump: str) -> None:
+    outcome = nodewright("savings", dump, "--group-by", "pool")
+    assert outcome.code == 0
+    assert "No group with nodes has a price" in outcome.out
+
+
+def test_nothing_pays(nodewright: Nodewright, dump: str, groups: Path) -> None:
+    outcome = nodewright("savings", dump, "--groups", groups, "--consolidation-policy", "when-empty")
+    assert "No move pays." in outcome.out
