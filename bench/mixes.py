@@ -11,7 +11,7 @@ from nodewright.testkit.builders import build_pod
 
 _SHAPES = 300
 _MOST = 10_000
-_FIRST_MIX = Settings(scale_up=ScaleUpSettings(expander="least-cost", least_cost_budget=0.0, max_nodes_per_scaleup=0))
+FIRST_MIX = Settings(scale_up=ScaleUpSettings(expander="least-cost", least_cost_budget=0.0, max_nodes_per_scaleup=0))
 _CORES, _GIB_PER_CORE = (2, 4, 8, 16, 32), (2, 4, 8, 16)
 
 
@@ -19,11 +19,11 @@ def prepare_mix(pods: int, groups: int, share: float) -> Prepared:
     """Every pod is helped, by nodes of several groups."""
     cluster = Cluster()
     for number in range(groups):
-        price, shape = _machine(number)
+        price, shape = machine(number)
         cluster.add_group(f"g{number}", 0, _MOST, price=price, **shape)
     count = scaled(pods, share)
     cluster.put([_pod(number) for number in range(count)])
-    loop, gap = Loop(_FIRST_MIX), dict[str, float]()
+    loop, gap = Loop(FIRST_MIX), dict[str, float]()
 
     def run() -> Result:
         report = loop.turn(cluster.look()).scale_up
@@ -34,7 +34,7 @@ def prepare_mix(pods: int, groups: int, share: float) -> Prepared:
     return Prepared(run=run, expected={"helped": count, "mixed": 1}, notes=lambda: {**cluster.notes(), **gap})
 
 
-def _machine(number: int) -> tuple[float, dict[str, Any]]:
+def machine(number: int) -> tuple[float, dict[str, Any]]:
     """Return the price of a kind and what it offers: twenty sizes, each in many generations, the older ones dearer."""
     generation, size = divmod(number, len(_CORES) * len(_GIB_PER_CORE))
     cores = _CORES[size % len(_CORES)]

@@ -7,6 +7,7 @@ from large import LARGE
 from loops import LOOPS
 from measure import Benchmark
 from mixes import MIXES
+from notices import NOTICES
 from replays import REPLAYS
 from saved_state import SAVED_STATE
 from slow_groups import SLOW_GROUPS
@@ -15,6 +16,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     **ESTIMATES,
     **LOOPS,
     **MIXES,
+    **NOTICES,
     **LARGE,
     **SLOW_GROUPS,
     **COLD_START,

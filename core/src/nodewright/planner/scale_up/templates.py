@@ -163,16 +163,19 @@ def add_upcoming(
 ) -> dict[GroupRef, range]:
     """Add a copy of the template for every upcoming machine; return the rows of each group.
 
-    A node that has registered but not started is replaced by its copy, so that each machine counts once.
+    A node that has registered but not started is replaced by its copy, so that each machine counts once. Nodes that are
+    not in the snapshot any more are about to be interrupted: they get no copy.
     """
     added: dict[GroupRef, range] = {}
     for ref, group in state.groups.items():
         template = templates.get(ref)
         if group.upcoming <= 0 or template is None:
             continue
-        for name in group.readiness.not_started:
-            snapshot.remove_node(snapshot.row(name))
-        rows = snapshot.add_copies(template.node, group.upcoming)
+        starting = [row for name in group.readiness.not_started if (row := snapshot.find_row(name)) is not None]
+        for row in starting:
+            snapshot.remove_node(row)
+        leaving = len(group.readiness.not_started) - len(starting)
+        rows = snapshot.add_copies(template.node, max(0, group.upcoming - leaving))
         added[ref] = range(rows.start, rows.stop)
         place_daemons(snapshot, template, added[ref])
     return added
