@@ -43,6 +43,7 @@ class AwsWorld(CloudWorld[AwsCloud]):
         self.clock.sleep(_BETWEEN_WORLDS)
         self.group_id = self.cloud.add_group(size=2, **group)
         self.cloud.hold(self.group_id)
+        self.cloud.add_queue(self.group_id)
         context = ProviderContext(
             clock=self.clock,
             random=Random(1),
@@ -50,12 +51,18 @@ class AwsWorld(CloudWorld[AwsCloud]):
                 **self.cloud.options,
                 "prices_per_hour": {"m5.large": 0.096},
                 "cluster": self.group_id,
+                "interruption_queue": self.group_id,
                 "autoprovisioning": {"like": self.group_id, "instance_types": ["m5.large"], "labels_from_tags": True},
                 **options,
             },
             node_group_specs=(f"0:10:{self.group_id}",),
         )
         self.client = connect("aws", AwsProvider(context, account.sdk), self.clock)
+
+    def interrupt(self, group_id: str) -> str:
+        instance_id = min(self.machines(group_id))
+        self.cloud.interrupt(self.group_id, instance_id.rpartition("/")[2])
+        return instance_id
 
     def close(self) -> None:
         self.cloud.mishaps.forget()

@@ -5,9 +5,11 @@ instances that take their time, sizes outside the limits, refusals by name, thro
 """
 
 import itertools
+import json
 import threading
 from collections import Counter
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 from uuid import uuid4
@@ -51,12 +53,13 @@ class AwsCloud:
         self.calls: Counter[str] = Counter()
         self.proxy = Proxy(moto_port, self._play, now)
         self._asg, self.ec2, self.eks = (_behind(moto_port, service) for service in ("autoscaling", "ec2", "eks"))
+        self._sqs = _behind(moto_port, "sqs")
         self.asg = _client("autoscaling", self.proxy.url, user_agent_extra=_OUTSIDE)
 
     @property
     def options(self) -> dict[str, Any]:
         """Those that bring the plugin here: every service is behind the proxy."""
-        services = ("autoscaling", "ec2", "eks", "iam", "pricing", "sts")
+        services = ("autoscaling", "ec2", "eks", "iam", "pricing", "sqs", "sts")
         return {"region": REGION, "endpoints": dict.fromkeys(services, self.proxy.url)}
 
     def close(self) -> None:
@@ -110,6 +113,30 @@ class AwsCloud:
         """The group disappears, if it is there, with all its machines."""
         if self._find(name):
             self._asg.delete_auto_scaling_group(AutoScalingGroupName=name, ForceDelete=True)
+
+    # Notices
+
+    def add_queue(self, name: str) -> None:
+        """A queue of SQS without messages."""
+        self._sqs.create_queue(QueueName=name)
+
+    def send(self, queue: str, event: dict[str, Any]) -> None:
+        """EventBridge puts an event into the queue."""
+        url = self._sqs.get_queue_url(QueueName=queue)["QueueUrl"]
+        self._sqs.send_message(QueueUrl=url, MessageBody=json.dumps(event))
+
+    def interrupt(self, queue: str, instance_id: str) -> None:
+        """AWS says that it will interrupt a spot instance in two minutes."""
+        time = datetime.fromtimestamp(self._now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        kind, detail = "EC2 Spot Instance Interruption Warning", {"instance-id": instance_id}
+        self.send(queue, {"id": str(uuid4()), "detail-type": kind, "time": time, "detail": detail})
+
+    def messages(self, queue: str) -> int:
+        """How many messages are in the queue, hidden ones included."""
+        url = self._sqs.get_queue_url(QueueName=queue)["QueueUrl"]
+        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+        counts = self._sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
+        return sum(map(int, counts.values()))
 
     # What happens by itself
 

@@ -19,8 +19,10 @@ from nodewright_aws.shapes import (
     InstanceTypeInfo,
     LaunchConfiguration,
     LaunchTemplateData,
+    Message,
     NewGroup,
     Raw,
+    ScheduledEvent,
     SpotPrice,
     TemplateSpec,
 )
@@ -126,6 +128,21 @@ class AnsweredApi(Api):
 
     def spot_prices(self, instance_types: Sequence[str], at: float) -> Sequence[SpotPrice]:
         raise _untold("spot_prices", *instance_types, f"{at}")
+
+    def queue_url(self, name: str) -> str:
+        raise NotImplementedError(name)
+
+    def receive_messages(self, url: str, wait_seconds: int, hidden_seconds: int) -> Sequence[Message]:
+        raise NotImplementedError(url, wait_seconds, hidden_seconds)
+
+    def delete_messages(self, url: str, receipts: Sequence[str]) -> None:
+        raise NotImplementedError(url, receipts)
+
+    def hide_message(self, url: str, receipt: str, seconds: int) -> None:
+        raise NotImplementedError(url, receipt, seconds)
+
+    def scheduled_events(self) -> Sequence[ScheduledEvent]:
+        return ()
 
     def policy_owners(self) -> Sequence[str]:
         return ()

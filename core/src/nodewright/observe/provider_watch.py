@@ -114,6 +114,10 @@ class ProviderWatch:
         """Return the provider's description of itself; after an error, the last one."""
         provider, held = self._provider, self._seen
         try:
+            notices, problem = provider.interruptions() or (), ""
+        except ProviderError as error:
+            notices, problem = held.interruptions, _message(error)
+        try:
             return ProviderSeen(
                 name=self.name,
                 ignores_id_case=provider.info.ignores_id_case,
@@ -125,7 +129,8 @@ class ProviderWatch:
                 provisioning_classes=tuple(served.name for served in provider.provisioning_classes() or ()),
                 machine_types=provider.machine_types() or (),
                 capabilities=provider.info.capabilities,
-                interruptions=provider.interruptions() or (),
+                interruptions=notices,
+                notice_problem=problem,
             )
         except ProviderError:
             return replace(held, ignores_id_case=provider.info.ignores_id_case)

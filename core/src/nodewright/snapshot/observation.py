@@ -124,7 +124,8 @@ class ProviderSeen:
 
     ``gpu_types`` are the values that ``gpu_label`` may have, also those that no node has now.
     ``provisioning_classes`` are the names of the classes of requests that it provisions itself. It creates groups from
-    ``machine_types``; these groups have its ``capabilities``. ``interruptions`` are the notices about its machines.
+    ``machine_types``; these groups have its ``capabilities``. ``interruptions`` are the notices about its machines;
+    if they cannot be read, ``notice_problem`` says why, and they are the last known ones.
     """
 
     name: str
@@ -138,6 +139,7 @@ class ProviderSeen:
     machine_types: tuple[MachineType, ...] = ()
     capabilities: frozenset[Capability] = frozenset()
     interruptions: tuple[Interruption, ...] = ()
+    notice_problem: str = ""
     problem: str = ""
 
 

@@ -12,8 +12,10 @@ from nodewright_aws.shapes import (
     InstanceTypeInfo,
     LaunchConfiguration,
     LaunchTemplateData,
+    Message,
     NewGroup,
     Raw,
+    ScheduledEvent,
     SpotPrice,
     TemplateSpec,
 )
@@ -91,6 +93,23 @@ class Api(Protocol):
 
     def spot_prices(self, instance_types: Sequence[str], at: float) -> Sequence[SpotPrice]:
         """Return the spot prices of Linux machines at a time (epoch seconds), in every zone of the region."""
+
+    # Interruptions
+
+    def queue_url(self, name: str) -> str:
+        """Return the URL of a queue; raise ProviderError if there is none of this name."""
+
+    def receive_messages(self, url: str, wait_seconds: int, hidden_seconds: int) -> Sequence[Message]:
+        """Return up to ten messages; wait for the first one. Other readers do not see them for ``hidden_seconds``."""
+
+    def delete_messages(self, url: str, receipts: Sequence[str]) -> None:
+        """Delete the messages that were read with these receipts."""
+
+    def hide_message(self, url: str, receipt: str, seconds: int) -> None:
+        """Let other readers not see the message for so long from now on."""
+
+    def scheduled_events(self) -> Sequence[ScheduledEvent]:
+        """Return the scheduled events of all instances."""
 
     # Permissions and other writers
 

@@ -17,6 +17,7 @@ from nodewright_aws.policy import Permission, needed_permissions
 from nodewright_aws.shapes import Group, NewGroup, TemplateSpec
 
 _NOWHERE = "nodewright-doctor-no-such-group"
+_NO_RECEIPT = "nodewright-doctor-no-such-receipt"
 _NO_INSTANCE = "i-00000000000000000"
 # AWS refuses it because of its launch template, or because of a missing permission.
 _IMPOSSIBLE = NewGroup(
@@ -56,6 +57,9 @@ class Doctor:
     def _permissions(self, groups: Sequence[Group]) -> Iterator[Finding]:
         needed = needed_permissions(self._options)
         sample = groups[:_SIMULATED]
+        # IAM's simulator is asked about groups, not about the queue.
+        yield from (self._probe(one, groups) for one in needed if one.is_of_queue)
+        needed = [one for one in needed if not one.is_of_queue]
         decided = [(group, self._api.simulate([one.action for one in needed], group)) for group in sample]
         if not decided or any(decision is None for _, decision in decided):
             yield from (self._probe(one, groups) for one in needed)
@@ -89,12 +93,18 @@ class Doctor:
             if not api.dry_run(operation):
                 raise AccessDenied(f"{operation} was refused in a dry run")
             return
+        queue = self._options.interruption_queue
         uses: Mapping[str, Callable[[], object]] = {
             "DescribeAutoScalingGroups": lambda: api.groups_named([_NOWHERE]),
             "DescribeScalingActivities": lambda: api.activities(groups[0].name if groups else _NOWHERE),
             "DescribeLaunchConfigurations": lambda: api.launch_configurations([_NOWHERE]),
             "GetProducts": lambda: api.list_price("m5.large"),
             "DescribeNodegroup": lambda: api.nodegroup(_NOWHERE, _NOWHERE),
+            "GetQueueUrl": lambda: api.queue_url(queue),
+            # Other readers see the messages at once.
+            "ReceiveMessage": lambda: api.receive_messages(api.queue_url(queue), 0, 0),
+            "DeleteMessage": lambda: api.delete_messages(api.queue_url(queue), [_NO_RECEIPT]),
+            "ChangeMessageVisibility": lambda: api.hide_message(api.queue_url(queue), _NO_RECEIPT, 0),
             "SetDesiredCapacity": lambda: api.set_desired(_NOWHERE, 0),
             "TerminateInstanceInAutoScalingGroup": lambda: api.terminate(_NO_INSTANCE),
             "SetInstanceProtection": lambda: api.protect(_NOWHERE, [_NO_INSTANCE]),

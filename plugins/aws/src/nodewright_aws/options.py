@@ -13,7 +13,7 @@ PerHour = Annotated[float, Meta(ge=0, le=1e6)]
 Name = Annotated[str, Meta(min_length=1)]
 # Characters that AWS allows in a group name. With instance type and digest the name has at most AWS's 255 characters.
 Prefix = Annotated[str, Meta(max_length=200, pattern="^[^:\\x00-\\x1f]*$")]
-SERVICES = ("autoscaling", "ec2", "eks", "iam", "pricing", "sts")
+SERVICES = ("autoscaling", "ec2", "eks", "iam", "pricing", "sqs", "sts")
 
 
 class StaticType(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -61,6 +61,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     spot_price_interval: Seconds = Seconds(600)
     cluster: str = ""
     autoprovisioning: Making | None = None
+    interruption_queue: str = ""
 
 
 def load_options(context: ProviderContext) -> Options:

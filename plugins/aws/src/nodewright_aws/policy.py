@@ -18,6 +18,11 @@ class Permission(msgspec.Struct, frozen=True, kw_only=True):
     level: FindingLevel = FindingLevel.PROBLEM
     capability: Capability | None = None
 
+    @property
+    def is_of_queue(self) -> bool:
+        """Whether the action is about the queue of notices: it has a statement, and a resource, of its own."""
+        return self.action.startswith("sqs:")
+
 
 _PERMISSIONS = (
     Permission(action="autoscaling:DescribeAutoScalingGroups", without="no group can be read"),
@@ -61,6 +66,27 @@ _PERMISSIONS = (
         level=FindingLevel.WARNING,
         capability=Capability.PRICING,
     ),
+    Permission(
+        action="ec2:DescribeInstanceStatus",
+        without="scheduled events of instances are not known",
+        level=FindingLevel.WARNING,
+        capability=Capability.INTERRUPTION,
+    ),
+    Permission(
+        action="sqs:GetQueueUrl", without="the queue of notices is not found", capability=Capability.INTERRUPTION
+    ),
+    Permission(action="sqs:ReceiveMessage", without="no notice is read", capability=Capability.INTERRUPTION),
+    Permission(
+        action="sqs:DeleteMessage",
+        without="messages stay in the queue and are read again",
+        level=FindingLevel.WARNING,
+        capability=Capability.INTERRUPTION,
+    ),
+    Permission(
+        action="sqs:ChangeMessageVisibility",
+        without="no notice is read that has no near deadline",
+        capability=Capability.INTERRUPTION,
+    ),
     Permission(action="autoscaling:SetDesiredCapacity", without="no size can be changed", is_write=True),
     Permission(
         action="autoscaling:TerminateInstanceInAutoScalingGroup", without="no instance can be deleted", is_write=True
@@ -103,7 +129,7 @@ def needed_permissions(options: Options) -> list[Permission]:
 
 def minimal_policy(options: Options) -> str:
     """Return an IAM policy document. If a cluster is named, writes are allowed only on groups with its tag."""
-    needed = [one for one in needed_permissions(options) if one.action not in _FOR_CREATING]
+    needed = [one for one in needed_permissions(options) if one.action not in _FOR_CREATING and not one.is_of_queue]
     reads = [one.action for one in needed if not one.is_write]
     tag = cluster_tag(options.cluster or "<cluster name>")
     writes = {
@@ -114,9 +140,17 @@ def minimal_policy(options: Options) -> str:
         "Condition": {"StringEquals": {f"aws:ResourceTag/{tag}": OWNED}},
     }
     statements = [{"Sid": "NodewrightReads", "Effect": "Allow", "Action": reads, "Resource": "*"}, writes]
+    if options.interruption_queue:
+        statements.append(_queue_statement(options))
     if options.autoprovisioning is not None:
         statements += _creating_statements(tag)
     return json.dumps({"Version": "2012-10-17", "Statement": statements}, indent=2)
+
+
+def _queue_statement(options: Options) -> dict[str, object]:
+    actions = [one.action for one in needed_permissions(options) if one.is_of_queue]
+    resource = f"arn:aws:sqs:*:*:{options.interruption_queue}"
+    return {"Sid": "NodewrightQueue", "Effect": "Allow", "Action": actions, "Resource": resource}
 
 
 def _creating_statements(tag: str) -> list[dict[str, object]]:
@@ -146,6 +180,8 @@ def _is_needed(one: Permission, options: Options) -> bool:
         return options.detect_failures
     if one.capability is Capability.PRICING:
         return options.refresh_prices
+    if one.capability is Capability.INTERRUPTION:
+        return bool(options.interruption_queue)
     if one.capability is Capability.AUTOPROVISIONING:
         return options.autoprovisioning is not None
     return not (one.action == "ec2:DescribeInstanceTypes" and options.use_static_instance_list)

@@ -10,6 +10,7 @@ from nodewright_aws.catalogue import Catalogue, Launch
 from nodewright_aws.discovery import select
 from nodewright_aws.doctor import Doctor
 from nodewright_aws.fleet import Fleet
+from nodewright_aws.interruptions import Notices
 from nodewright_aws.making import Maker
 from nodewright_aws.options import load_options
 from nodewright_aws.policy import minimal_policy
@@ -53,12 +54,15 @@ class AwsProvider:
         self._catalogue = Catalogue(self._api, self._options, context.clock, context.random)
         self._writer = Writer(self._api, self._fleet)
         self._prices = Prices(self._api, self._options, context.clock)
+        self._notices = Notices(self._api, self._options, context.clock)
+        self._notices_error: spec.ProviderError | None = None
         self._maker = Maker(self._api, self._fleet, self._catalogue, self._prices, self._options, self._selection)
 
     @hookimpl
     def provider_info(self) -> spec.ProviderInfo:
         optional = {
             _FAST: self._options.detect_failures,
+            Capability.INTERRUPTION: bool(self._options.interruption_queue),
             Capability.AUTOPROVISIONING: self._options.autoprovisioning is not None,
         }
         capabilities = _ALWAYS | {capability for capability, holds in optional.items() if holds}
@@ -73,6 +77,9 @@ class AwsProvider:
         if making is not None:
             self._catalogue.load_model(making.like, making.instance_types)
         self._prices.load_missing(self._launched(), making.instance_types if making is not None else ())
+        if self._options.interruption_queue:
+            # Without notices the groups are still read and written.
+            self._notices_error = attempt(lambda: self._notices.refresh(self._machines()))
         return True
 
     @hookimpl
@@ -157,6 +164,16 @@ class AwsProvider:
         return ()
 
     @hookimpl
+    def interruptions(self) -> Sequence[spec.Interruption]:
+        if self._notices_error is not None:
+            raise self._notices_error
+        return self._notices.told(self._machines())
+
+    @hookimpl
+    def await_interruption(self, timeout: float) -> bool:
+        return self._notices.wait(timeout)
+
+    @hookimpl
     def diagnose(self) -> Sequence[spec.Finding]:
         doctor = Doctor(self._api, self._options, self._selection)
         return (*doctor.examine(self._fleet), *self._maker.problems(), *self._prices.problems(), *self._templateless())
@@ -168,6 +185,11 @@ class AwsProvider:
     @hookimpl
     def api_calls(self) -> Sequence[spec.ApiCalls]:
         return self._api.made()
+
+    def _machines(self) -> dict[str, str]:
+        """Return the provider ids of the instances that stay, by instance id."""
+        instances = (one for group in self._fleet.groups.values() for one in group.instances)
+        return {one.instance_id: one.provider_id for one in instances if not one.is_leaving}
 
     def _templateless(self) -> Iterator[spec.Finding]:
         """Yield a finding for each group whose template cannot be made."""

@@ -20,8 +20,10 @@ from nodewright_aws.shapes import (
     InstanceTypeInfo,
     LaunchConfiguration,
     LaunchTemplateData,
+    Message,
     NewGroup,
     Raw,
+    ScheduledEvent,
     SpotPrice,
     TemplateSpec,
 )
@@ -32,6 +34,8 @@ _GROUPS_A_CALL = 100
 _CONFIGURATIONS_A_CALL = 50
 _INSTANCES_A_CALL = 50
 _TYPES_A_CALL = 100
+_MESSAGES_A_CALL = 10
+_EVENT_CODES = ("instance-reboot", "system-reboot", "system-maintenance", "instance-retirement", "instance-stop")
 # Which entry of the price list is that of a plain Linux machine.
 _ON_DEMAND_LINUX = {
     "operatingSystem": "Linux",
@@ -197,6 +201,41 @@ class Sdk:
                 found += convert(answer["SpotPriceHistory"], list[SpotPrice])
         if not all(_is_amount(one.spot_price) for one in found):
             raise ProviderUnavailable("unexpected response from AWS: a spot price that is no amount")
+        return found
+
+    # Interruptions
+
+    def queue_url(self, name: str) -> str:
+        return str(self._calls.call("sqs", "GetQueueUrl", urgent=True, QueueName=name)["QueueUrl"])
+
+    def receive_messages(self, url: str, wait_seconds: int, hidden_seconds: int) -> Sequence[Message]:
+        answer = self._calls.call(
+            "sqs",
+            "ReceiveMessage",
+            urgent=True,
+            QueueUrl=url,
+            MaxNumberOfMessages=_MESSAGES_A_CALL,
+            WaitTimeSeconds=wait_seconds,
+            VisibilityTimeout=hidden_seconds,
+        )
+        return convert(answer.get("Messages", []), list[Message])
+
+    def delete_messages(self, url: str, receipts: Sequence[str]) -> None:
+        for batch in _batches(receipts, _MESSAGES_A_CALL):
+            entries = [{"Id": str(number), "ReceiptHandle": receipt} for number, receipt in enumerate(batch)]
+            self._calls.call("sqs", "DeleteMessageBatch", QueueUrl=url, Entries=entries)
+
+    def hide_message(self, url: str, receipt: str, seconds: int) -> None:
+        hidden: Raw = {"ReceiptHandle": receipt, "VisibilityTimeout": seconds}
+        self._calls.call("sqs", "ChangeMessageVisibility", QueueUrl=url, **hidden)
+
+    def scheduled_events(self) -> Sequence[ScheduledEvent]:
+        wanted = [{"Name": "event.code", "Values": list(_EVENT_CODES)}]
+        found: list[ScheduledEvent] = []
+        for answer in self._calls.pages("ec2", "DescribeInstanceStatus", Filters=wanted):
+            for status in answer["InstanceStatuses"]:
+                of_instance = {"InstanceId": status["InstanceId"]}
+                found += convert([{**of_instance, **event} for event in status.get("Events", [])], list[ScheduledEvent])
         return found
 
     # Permissions and other writers

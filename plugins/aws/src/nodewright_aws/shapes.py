@@ -192,6 +192,24 @@ class SpotPrice(Shape, frozen=True, kw_only=True):
         return float(self.spot_price)
 
 
+class Message(Shape, frozen=True, kw_only=True):
+    """A message of SQS."""
+
+    message_id: str
+    receipt_handle: str
+    body: str = ""
+
+
+class ScheduledEvent(Shape, frozen=True, kw_only=True):
+    """A scheduled event of one instance, of DescribeInstanceStatus."""
+
+    instance_id: str
+    code: str = ""
+    description: str = ""
+    instance_event_id: str = ""
+    not_before: datetime | None = None
+
+
 class Image(Shape, frozen=True, kw_only=True):
     architecture: str = "x86_64"
     virtualization_type: str = "hvm"

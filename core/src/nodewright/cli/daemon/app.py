@@ -366,6 +366,7 @@ def log_unreadable(conditions: ConditionLog, seen: Observation) -> None:
     failing = {name: provider.problem for name, provider in seen.providers.items()}
     for name, problem in failing.items():
         conditions.see(f"provider {name}", problem)
+        conditions.see(f"notices of {name}", "" if problem else seen.providers[name].notice_problem)
     for ref, group in seen.groups.items():
         conditions.see(f"group {ref}", "" if failing.get(ref.provider) else group.problem)
         conditions.see(f"price of group {ref}", group.price_problem)

@@ -107,7 +107,7 @@ def build_daemon(source: SettingsSource, settings: Settings, options: DaemonOpti
     notices = NoticeWatch(
         () if options.only_looks else providers,
         process.alarm.ring_urgently,
-        lambda name, problem: process.conditions.see(f"notices of {name}", problem),
+        lambda name, problem: process.conditions.see(f"waiting for notices of {name}", problem),
     )
     engine = EngineParts(ports=ports, dry_run=planning, once=options.once, shadows=options.shadow, notices=notices)
     return DaemonApp(process, cluster, report, engine)
