@@ -2,6 +2,7 @@
 
 from capacity_requests import REQUESTS
 from cold_start import COLD_START
+from decisions import DECISIONS
 from estimates import ESTIMATES
 from large import LARGE
 from loops import LOOPS
@@ -17,6 +18,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     **LOOPS,
     **MIXES,
     **NOTICES,
+    **DECISIONS,
     **LARGE,
     **SLOW_GROUPS,
     **COLD_START,

@@ -6,7 +6,7 @@ there is time.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -15,16 +15,20 @@ import numpy as np
 from nodewright.optimizer.bound import find_values, undominated
 from nodewright.optimizer.highs import Programme, is_installed
 from nodewright.optimizer.mix import QuickBuyer, find_mix
-from nodewright.optimizer.problem import Bools, Floats, Ints, IsOver, Mix, Problem
+from nodewright.optimizer.problem import Bools, Floats, Ints, Mix, Problem
 
 # With more pairs of a class and a node, the programme counts the room of the nodes of a kind together.
 _MOST_PAIRS = 30_000
 # How many beginnings of the order are tried.
 _PREFIXES = 24
-# Changes end after this number of tries in a row that find nothing better.
-_VAIN_TRIES = 400
+# So many changes are tried at most. At first a set may be worse by this part of the price of all nodes.
+_MOST_CHANGES, _TOLERATED = 2000, 0.004
+# Sets are not changed if they can gain no more than this part of the price of all nodes.
+_SMALL = 0.002
 # So many sets are tried even if time is up.
 _LEAST_TRIES = 3
+# Planning new nodes for the best set takes at most so much time, in parts of that of the search.
+_PART_OF_MIX = 0.2
 _EPSILON = 1e-9
 
 
@@ -65,11 +69,14 @@ class Closing:
     saved: float
 
 
-def find_closing(problem: ClosingProblem, is_over: IsOver, random: Random) -> Closing | None:
-    """Return the best set of nodes to close that is found in time; None if none is worth it."""
+def find_closing(problem: ClosingProblem, used: Callable[[], float], random: Random) -> Closing | None:
+    """Return the best set of nodes to close that is found until ``used()`` is 1; None if none is worth it.
+
+    Deterministic as long as time does not run out.
+    """
     if not problem.may_close.any() or not problem.most:
         return None
-    search = _ClosingSearch(_with_last_resort(problem), is_over, random)
+    search = _ClosingSearch(_with_last_resort(problem), used, random)
     search.run()
     return search.result()
 
@@ -106,8 +113,8 @@ def _with_last_resort(problem: ClosingProblem) -> ClosingProblem:
 
 
 class _ClosingSearch:
-    def __init__(self, problem: ClosingProblem, is_over: IsOver, random: Random) -> None:
-        self._problem, self._is_over, self._random = problem, is_over, random
+    def __init__(self, problem: ClosingProblem, used: Callable[[], float], random: Random) -> None:
+        self._problem, self._used, self._random = problem, used, random
         buying = problem.buying
         self._values = find_values(buying)
         self._buyer = QuickBuyer(buying, self._values)
@@ -136,9 +143,12 @@ class _ClosingSearch:
 
     def run(self) -> None:
         """Try beginnings of the programme's order, then change the best set."""
-        shares = self._relaxed()
+        shares, bound = self._relaxed()
+        if bound <= _EPSILON:
+            return
         self._try_beginnings(shares)
-        self._change(shares)
+        if bound > _SMALL * float(self._problem.prices.sum()):
+            self._change(shares)
 
     def _try_beginnings(self, shares: Floats) -> None:
         """Close so many of the nodes, in the order in which the programme wants it."""
@@ -147,10 +157,12 @@ class _ClosingSearch:
         whole = sum(shares[n] > 1 - 1e-6 for n in sure)
         sizes = sorted({max(1, round(len(sure) * (k + 1) / _PREFIXES)) for k in range(_PREFIXES)}) if sure else []
         for number, size in enumerate(dict.fromkeys([whole, len(sure), *reversed(sizes)])):
-            if number > _LEAST_TRIES and self._is_over():
+            if number > _LEAST_TRIES and self._used() >= 1.0:
                 return
             if size:
-                self._consider(np.array(sure[:size]))
+                closed = np.zeros(len(self._problem.prices), dtype=bool)
+                closed[sure[:size]] = True
+                self._evaluated(closed, 0.0)
 
     def _within_limits(self, order: Sequence[int]) -> list[int]:
         problem = self._problem
@@ -162,47 +174,42 @@ class _ClosingSearch:
                 found.append(node)
         return found
 
-    def _relaxed(self) -> Floats:
-        """Return which part of each node the linear programme closes."""
+    def _relaxed(self) -> tuple[Floats, float]:
+        """Return which part of each node the linear programme closes, and a bound of the gain."""
         found = _solve_relaxed(self._problem) if is_installed() else None
         if found is not None:
             return found
         worth = self._values.of_pods @ self._problem.pods
         gain = self._problem.prices - worth - self._problem.costs
-        return np.where(self._problem.may_close & (gain > 0), gain / np.maximum(self._problem.prices, _EPSILON), 0.0)
+        shares = gain / np.maximum(self._problem.prices, _EPSILON)
+        return np.where(self._problem.may_close & (gain > 0), shares, 0.0), math.inf
 
-    def _consider(self, nodes: Ints) -> bool:
-        closed = np.zeros(len(self._problem.prices), dtype=bool)
-        closed[nodes] = True
-        return self._consider_mask(closed)
-
-    def _consider_mask(self, closed: Bools) -> bool:
+    def _evaluated(self, closed: Bools, least: float) -> float:
+        """Return the gain of a set; minus infinity if it is not allowed, or surely below ``least``."""
         problem = self._problem
         if int(closed.sum()) > problem.most:
-            return False
-        if (np.bincount(problem.kinds[closed], minlength=len(problem.most_of_kind)) > problem.most_of_kind).any():
-            return False
-        key = np.packbits(closed).tobytes()
-        if key in self._known:
-            return False
-        gain = self._known[key] = self._gain(closed)
-        if gain <= self._best_gain + _EPSILON:
-            return False
-        self._best, self._best_gain = closed, gain
-        return True
-
-    def _gain(self, closed: Bools) -> float:
-        problem = self._problem
-        worth = float((problem.prices - problem.costs)[closed].sum())
-        if worth <= self._best_gain:
             return -math.inf
-        best = -math.inf
+        if (np.bincount(problem.kinds[closed], minlength=len(problem.most_of_kind)) > problem.most_of_kind).any():
+            return -math.inf
+        key = np.packbits(closed).tobytes()
+        gain = self._known.get(key)
+        if gain is None:
+            worth = float((problem.prices - problem.costs)[closed].sum())
+            if worth <= least:
+                return -math.inf
+            gain = self._known[key] = worth - self._price_elsewhere(closed)
+        if gain > self._best_gain + _EPSILON:
+            self._best, self._best_gain = closed.copy(), gain
+        return gain
+
+    def _price_elsewhere(self, closed: Bools) -> float:
+        """Return what nodes for the pods cost that find no room on the nodes that stay."""
+        best = math.inf
         for order in self._orders:
             left, _ = self._fill(closed, order)
             if not left.any():
-                return worth
-            price = self._buyer.price(left)
-            best = max(best, worth - price)
+                return 0.0
+            best = min(best, self._buyer.price(left))
         return best
 
     def _fill(self, closed: Bools, order: Ints) -> tuple[Ints, list[tuple[int, Ints, Ints]]]:
@@ -228,21 +235,26 @@ class _ClosingSearch:
         return left, placed
 
     def _change(self, shares: Floats) -> None:
-        """Close or keep one or a few nodes more or less, until nothing better is found."""
+        """Close or keep one or a few nodes more or less. Sets that are a little worse are gone on from, less and less so."""
         problem, random = self._problem, self._random
         may = np.flatnonzero(problem.may_close)
         chance = np.clip(shares[may], 0.02, 0.98)
         worth = problem.prices[may] - problem.costs[may] - self._values.of_pods @ problem.pods[:, may]
         opening = np.exp(-np.argsort(np.argsort(-worth)) / max(1.0, len(may) / 4)) + 0.05
-        vain = 0
-        while vain < _VAIN_TRIES and not self._is_over():
-            closed = self._best.copy()
-            flips = random.choice((1, 1, 1, 2, 2, 3, 4))
-            now = closed[may]
-            weights = np.where(now, 1.05 - chance, opening * (0.05 + chance))
-            for at in random.choices(range(len(may)), weights.tolist(), k=flips):
+        current, gain = self._best.copy(), self._best_gain
+        tolerance = _TOLERATED * float(problem.prices.sum())
+        for step in range(_MOST_CHANGES):
+            used = max(self._used(), step / _MOST_CHANGES)
+            if used >= 1.0:
+                return
+            least = gain - tolerance * (1.0 - used) ** 2 * random.random()
+            closed = current.copy()
+            weights = np.where(closed[may], 1.05 - chance, opening * (0.05 + chance)).tolist()
+            for at in random.choices(range(len(may)), weights, k=random.choice((1, 1, 2, 2, 3, 4))):
                 closed[may[at]] = not closed[may[at]]
-            vain = 0 if self._consider_mask(closed) else vain + 1
+            found = self._evaluated(closed, least)
+            if found >= least:
+                current, gain = closed, found
 
     def result(self) -> Closing | None:
         problem, closed = self._problem, self._best
@@ -266,12 +278,13 @@ class _ClosingSearch:
         if rest is None:
             return Mix((), tuple(left.tolist()), 0.0)
         sub, classes = rest
-        mix = find_mix(sub, find_values(sub), lambda: 1.0 if self._is_over() else 0.0)
+        began = self._used()
+        mix = find_mix(sub, find_values(sub), lambda: (self._used() - began) / _PART_OF_MIX)
         return self._buyer.restored(mix, classes)
 
 
-def _solve_relaxed(problem: ClosingProblem) -> Floats | None:
-    """Solve the programme; return which part of each node is closed. None: there is no result.
+def _solve_relaxed(problem: ClosingProblem) -> tuple[Floats, float] | None:
+    """Solve the programme; return which part of each node is closed, and its gain. None: there is no result.
 
     Columns: nodes to close, new nodes of a kind, then pods of a class on a kept place or a kind. Rows: classes, then resources
     of places, then resources of kinds. A place is a node, or all nodes of a kind in a large cluster.
@@ -325,4 +338,7 @@ def _solve_relaxed(problem: ClosingProblem) -> Floats | None:
         [[(c, -1.0), *((row + int(r), float(asked[c, r])) for r in np.flatnonzero(asked[c]))] for c, row in pairs],
     )
     found = programme.solve()
-    return None if found is None else found.values[:nodes]
+    if found is None:
+        return None
+    shares, bought = found.values[:nodes], found.values[nodes : nodes + len(kinds)]
+    return shares, float((problem.prices - problem.costs) @ shares - buying.prices[kinds] @ bought)

@@ -11,7 +11,7 @@ from nodewright.planner.consolidation.placing import MovePlaces, place
 from nodewright.planner.consolidation.problem import GroupsToGrow, make_problem
 from nodewright.planner.consolidation.score import LEAST_SCORE, LEAST_SHARE, PoolTotals
 from nodewright.planner.consolidation.sources import NodePool, PoolNode, find_sources
-from nodewright.planner.context import PlanningContext, deadline
+from nodewright.planner.context import PlanningContext
 from nodewright.snapshot.pod_class import PodClass
 
 # How much a disruption counts while nodes are chosen, in the price of the pool for each disruption. Below LEAST_SCORE: a few large
@@ -87,7 +87,7 @@ class _MoveSearch:
         self._context, self._settings, self._sources, self._most = context, settings, sources, most
         self._random = random
         self._growing = GroupsToGrow(context)
-        self._is_over = deadline(context.state.elapsed, settings.consolidation_budget)
+        self._began = context.state.elapsed()
         self._stuck = frozenset[PodClass]()
 
     def find(self, weight: float) -> Proposal | None:
@@ -96,7 +96,7 @@ class _MoveSearch:
             plan = make_problem(self._context, self._sources, self._growing, weight, self._most, self._stuck)
             if plan is None:
                 return None
-            closing = find_closing(plan.problem, self._is_over, self._random)
+            closing = find_closing(plan.problem, self._used, self._random)
             if closing is None or any(closing.bought.left):
                 return None
             going = [self._sources.nodes[at] for at in closing.closed.tolist()]
@@ -107,6 +107,11 @@ class _MoveSearch:
                 return self._accepted(going, placement)
             self._stuck |= placement.misplaced
         return None
+
+    def _used(self) -> float:
+        """Return which part of the time for the search is used up."""
+        budget = self._settings.consolidation_budget
+        return (self._context.state.elapsed() - self._began) / budget if budget else 0.0
 
     def _accepted(self, going: Sequence[PoolNode], placement: MovePlaces) -> Proposal | None:
         """Return the move if its score, and its savings over the life of the new nodes, are high enough."""
