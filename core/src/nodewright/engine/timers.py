@@ -18,6 +18,7 @@ from nodewright.model.policy import Policy
 from nodewright.model.reason import ScaleUpResult
 from nodewright.model.settings import Settings
 from nodewright.planner.growth import YOUNG_SECONDS
+from nodewright.planner.interruptions import SCOPE_SECONDS
 from nodewright.planner.registration_deadline import registration_deadlines, startup_deadlines
 from nodewright.planner.scale_up.pending_pods import DELAY_ANNOTATION
 from nodewright.planner.silent_groups import silence_deadlines
@@ -74,6 +75,7 @@ def _growth_moments(state: ClusterState, plan: Plan, settings: Settings) -> Iter
     """Yield when groups may grow again for pods, or other groups in place of those that did not deliver."""
     yield from _pod_moments(plan.waiting, settings.pods.new_pod_scale_up_delay)
     yield plan.room_by
+    yield from (notice.since + SCOPE_SECONDS for held in state.memory.notices.values() for notice in held)
     yield from silence_deadlines(state, settings.failures, settings.policy)
     if state.is_halted and state.memory.unhealthy is not None:
         yield state.memory.unhealthy.resumes_at

@@ -33,7 +33,7 @@ class PlanningContext:
     machines may be bought twice. ``growth_limit``: how many nodes may be added at most (None: no limit besides the
     others). ``room_by``: when preempted pods whose room is counted on must have ended (epoch seconds). ``barred``:
     groups that are not grown for a class of pods, because their nodes did not take such pods. ``at_risk``: groups whose
-    machines the cloud takes away; true: such a group does not grow now, false: only where no other group helps.
+    machines the cloud takes away: they grow only where no other group helps.
     """
 
     state: ClusterState
@@ -50,7 +50,7 @@ class PlanningContext:
     growth_limit: int | None = None
     room_by: float = math.inf
     barred: Mapping[PodClass, Mapping[GroupRef, SkipReason]] = field(default_factory=dict)
-    at_risk: Mapping[GroupRef, bool] = field(default_factory=dict)
+    at_risk: frozenset[GroupRef] = frozenset()
 
     @property
     def node_count(self) -> int:

@@ -16,36 +16,40 @@ from msgspec.structs import replace
 from nodewright.clusterstate.backoff import sharing_scope
 from nodewright.clusterstate.memory import HeldNotice
 from nodewright.clusterstate.state import ClusterState
-from nodewright.model.group import FailureScope, GroupRef
+from nodewright.model.group import GroupRef
 from nodewright.model.interruption import InterruptionKind
 from nodewright.model.plan import LeavingNode
 from nodewright.model.pod import Pod
+from nodewright.model.reason import SkipCode, SkipReason
 from nodewright.model.removal import LAST_SECONDS, NodeRemoval, RemovalReason
 from nodewright.model.settings import DrainSettings, PodSettings
 from nodewright.planner.scale_down.pod_index import owner_key
 from nodewright.planner.scale_up.pending_pods import Hints, hint_key, returns
 from nodewright.snapshot.observation import GroupSeen
+from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.snapshot import Snapshot
 
 # If the notice is shorter than this, the node is drained at once.
 AT_ONCE_SECONDS = 60.0
 # For so many seconds after a notice other groups than those of its scope are preferred.
 SCOPE_SECONDS = 300.0
+_AT_RISK = SkipReason(code=SkipCode.BACKOFF, message="the cloud recommends to leave machines of its kind")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Interruptions:
     """The nodes that leave: their notice, all their pods, and those of the pods that need another place.
 
-    ``at_risk`` are the groups in the scope of a fresh notice: the value is true if they must not grow at all, and false
-    if they may where no other group helps. For pods in ``modest`` (by identity) nothing is bought: the cloud recommended
-    to replace their nodes, and no other group was found in time.
+    ``at_risk`` are the groups in the scope of a fresh notice: they grow only where no other group helps. Pods in
+    ``recommended`` (by identity) are of nodes that the cloud only recommends to replace: none of these groups grows for
+    them. For those in ``modest`` no group grows any more.
     """
 
     notices: Mapping[str, HeldNotice] = field(default_factory=dict)
     pods: Mapping[str, tuple[Pod, ...]] = field(default_factory=dict)
     homeless: Mapping[str, tuple[Pod, ...]] = field(default_factory=dict)
-    at_risk: Mapping[GroupRef, bool] = field(default_factory=dict)
+    at_risk: frozenset[GroupRef] = frozenset()
+    recommended: frozenset[int] = frozenset()
     modest: frozenset[int] = frozenset()
 
     @property
@@ -75,13 +79,40 @@ def find_interruptions(state: ClusterState, settings: PodSettings) -> Interrupti
         if name not in removing
     }
     notices = {name: state.interrupted[name] for name in pods}
-    modest = frozenset(
-        id(pod)
+    recommended = {
+        id(pod): state.now >= notices[name].since + SCOPE_SECONDS
         for name, moved in homeless.items()
-        if notices[name].kind == InterruptionKind.REBALANCE and state.now >= notices[name].since + SCOPE_SECONDS
+        if notices[name].kind == InterruptionKind.REBALANCE
         for pod in moved
+    }
+    return Interruptions(
+        notices=notices,
+        pods=pods,
+        homeless=homeless,
+        at_risk=_find_at_risk(state),
+        recommended=frozenset(recommended),
+        modest=frozenset(pod for pod, is_late in recommended.items() if is_late),
     )
-    return Interruptions(notices=notices, pods=pods, homeless=homeless, at_risk=_find_at_risk(state), modest=modest)
+
+
+def bar_own_pools(
+    found: Interruptions, snapshot: Snapshot, left: Sequence[Pod]
+) -> tuple[list[Pod], dict[PodClass, dict[GroupRef, SkipReason]]]:
+    """Return the pods to grow for, and the groups that do not grow for a class of pods: never back to the same pool.
+
+    Pods that wait may go anywhere. If there are such of one class, the others of that class wait for the next loop.
+    """
+    if not found.recommended:
+        return list(left), {}
+    barred: dict[PodClass, dict[GroupRef, SkipReason]] = {}
+    dropped = set[int](found.modest)
+    for pod_class, pods in snapshot.vocabulary.classes.sort(left).items():
+        ours = found.recommended.intersection(map(id, pods))
+        if ours and len(ours) < len(pods):
+            dropped |= ours
+        elif ours:
+            barred[pod_class] = dict.fromkeys(found.at_risk, _AT_RISK)
+    return [pod for pod in left if id(pod) not in dropped], barred
 
 
 def drop_leaving(snapshot: Snapshot, found: Interruptions) -> None:
@@ -105,7 +136,7 @@ def plan_drains(
     for name, notice in found.notices.items():
         ref, is_draining = state.group_of_node[name], name in under_way or name in taken
         moved, pods = found.homeless.get(name, ()), found.pods[name]
-        places = None if _loses_pods(pods) else _places(moved, hints, snapshot)
+        places = None if _loses_pods(pods, notice) else _places(moved, hints, snapshot)
         drain_by = drain_at(notice, pods, drain)
         is_due = places is not None or drain_by <= state.now
         deletes = _may_shrink(state.observation.groups.get(ref), leaving[ref])
@@ -160,9 +191,16 @@ def longest_grace(pods: Sequence[Pod], drain: DrainSettings) -> int:
     return min(longest, most) if most > 0 else longest
 
 
-def _loses_pods(pods: Sequence[Pod]) -> bool:
-    """Return whether the node runs pods that no controller would create again: they run until the last moment."""
-    return any(pod.metadata.controller is None and not pod.is_mirror for pod in pods)
+def _loses_pods(pods: Sequence[Pod], notice: HeldNotice) -> bool:
+    """Return whether the node runs pods that no controller would create again: they run until the last moment.
+
+    If there is no deadline, pods that are ending are waited for, too.
+    """
+    return any(
+        (pod.metadata.controller is None and not pod.is_mirror)
+        or (notice.deadline is None and pod.metadata.deletion_timestamp is not None)
+        for pod in pods
+    )
 
 
 def _places(pods: Sequence[Pod], hints: Hints, snapshot: Snapshot) -> dict[str, str] | None:
@@ -197,17 +235,16 @@ def _removal(
     )
 
 
-def _find_at_risk(state: ClusterState) -> dict[GroupRef, bool]:
-    """Return the groups in the scope of notices of late."""
-    found: dict[GroupRef, bool] = {}
+def _find_at_risk(state: ClusterState) -> frozenset[GroupRef]:
+    """Return the groups in the scope of notices of late. A recommendation that is not followed does not count."""
     groups = {ref: group.seen for ref, group in state.groups.items()}
-    for ref, notices in state.memory.notices.items():
-        scopes: dict[FailureScope, bool] = {}
-        for notice in notices:
-            if notice.scope is not None and state.now < notice.since + SCOPE_SECONDS:
-                is_hard = notice.kind == InterruptionKind.REBALANCE
-                scopes[notice.scope] = scopes.get(notice.scope, False) or is_hard
-        for scope, is_hard in scopes.items():
-            for other in (ref, *sharing_scope(ref, scope, groups)):
-                found[other] = found.get(other, False) or is_hard
-    return found
+    follows = any(notice.kind == InterruptionKind.REBALANCE for notice in state.interrupted.values())
+    scopes = {
+        (ref, notice.scope)
+        for ref, notices in state.memory.notices.items()
+        for notice in notices
+        if notice.scope is not None and state.now < notice.since + SCOPE_SECONDS
+        if follows or notice.kind != InterruptionKind.REBALANCE
+    }
+    found = {ref for ref, _ in scopes}
+    return frozenset(found.union(*(sharing_scope(ref, scope, groups) for ref, scope in scopes)))

@@ -21,7 +21,7 @@ from nodewright.planner.capacity_buffers.controller import CapacityBufferState
 from nodewright.planner.capacity_buffers.fill import fill_buffers
 from nodewright.planner.context import PlanningContext
 from nodewright.planner.growth import Growth, count_ready_nodes, grow, grow_as_ca, grow_fairly, plan_min_sizes
-from nodewright.planner.interruptions import Interruptions, drop_leaving, find_interruptions, plan_drains
+from nodewright.planner.interruptions import Interruptions, bar_own_pools, drop_leaving, find_interruptions, plan_drains
 from nodewright.planner.limits import NodeQuota, Quota, ReadQuota, read_quotas, with_status
 from nodewright.planner.provisioning_requests.ca import choose_request, reserve_room
 from nodewright.planner.provisioning_requests.expiry import expire_requests
@@ -301,23 +301,25 @@ def _place_fitting_pods(draft: _Growing) -> _Growing:
         requests = requests.apply(keep_room(context.snapshot, context.state, requests))
     in_doubt = uncertain_rows(context)
     fitting, left = take_fitting_classes(context.snapshot, by_class, draft.hints, find_bought(context, by_class))
-    uncertain = find_uncertain_placements(context, in_doubt)
-    unbought = draft.waiting.daemons | draft.interruptions.modest
-    left = [pod for pod in left if id(pod) not in unbought] if unbought else left
+    uncertain, daemons = find_uncertain_placements(context, in_doubt), draft.waiting.daemons
+    left = [pod for pod in left if id(pod) not in daemons] if daemons else left
     plan = replace(draft.plan, fitting=tuple(fitting))
     return replace(draft, plan=plan, requests=requests, left=left, uncertain=uncertain)
 
 
 def _evaluate_purchases(draft: _Growing) -> _Growing:
-    """Bar groups for pods that their new nodes did not take."""
+    """Bar groups for pods that their new nodes did not take, and for those that a cloud recommends to move away."""
     context, memory = draft.context, draft.memory
     templates, policy = context.settings.templates, context.settings.policy
     found = evaluate_purchases(context.state, templates, policy, draft.left)
+    left, own_pools = bar_own_pools(draft.interruptions, context.snapshot, draft.left)
+    barred = {**found.barred, **{held: {**found.barred.get(held, {}), **own} for held, own in own_pools.items()}}
     return replace(
         draft,
         plan=replace(draft.plan, misfits=found.misfits),
         memory=replace(memory, purchases=found.purchases or memory.purchases),
-        context=replace(context, barred=found.barred),
+        context=replace(context, barred=barred),
+        left=left,
     )
 
 

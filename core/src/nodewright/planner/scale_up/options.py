@@ -51,8 +51,6 @@ def unsafe_reason(context: PlanningContext, ref: GroupRef) -> SkipReason | None:
         )
     if ref in context.corrected:
         return SkipReason(code=SkipCode.CORRECTED, message="its size is being corrected in this loop")
-    if context.at_risk.get(ref):
-        return SkipReason(code=SkipCode.BACKOFF, message="in backoff: the cloud is about to take machines of its kind")
     return _reason_to_rest(group, state.now)
 
 
