@@ -5,7 +5,7 @@ from hypothesis import given
 
 from nodewright.clusterstate.clock_skew import without_future_times
 from nodewright.clusterstate.deletions import QUARANTINE_SECONDS
-from nodewright.clusterstate.memory import Backoff, Memory, Moves, ScaleDownMemory, ScaleUpRequest
+from nodewright.clusterstate.memory import Backoff, Memory, MovedPods, ScaleDownMemory, ScaleUpRequest
 from nodewright.model.group import GroupRef
 from nodewright.testkit.world import World, ref
 
@@ -56,11 +56,11 @@ def test_what_scale_down_remembers_does_not_lie_in_the_future_either() -> None:
             removal_started_at=later,
             marking_failed_at=later,
             quarantined_until={group: later},
-            moves={"apps/web": (Moves(later, 3), Moves(NOW - 10, 2))},
+            moved_pods={"apps/web": (MovedPods(later, 3), MovedPods(NOW - 10, 2))},
         )
     )
     found = world.state().memory.scale_down
     assert {*found.grown_at.values(), *found.shrunk_at.values(), *found.failed_at.values()} == {NOW}
     assert (found.removal_started_at, found.marking_failed_at) == (NOW, NOW)
     assert found.quarantined_until == {group: NOW + QUARANTINE_SECONDS}
-    assert found.moves == {"apps/web": (Moves(NOW, 3), Moves(NOW - 10, 2))}
+    assert found.moved_pods == {"apps/web": (MovedPods(NOW, 3), MovedPods(NOW - 10, 2))}

@@ -2,7 +2,7 @@
 
 from dataclasses import fields, replace
 
-from nodewright.clusterstate.memory import Memory, PlanMemory, ProvisioningMemory, ScaleDownMemory
+from nodewright.clusterstate.memory import Memory, MoveMemory, PlanMemory, ProvisioningMemory, ScaleDownMemory
 from nodewright.model.action import IncreaseSize
 from nodewright.model.group import GroupRef
 from nodewright.model.plan import Plan, ScaleDownReport, ScaleUpReport
@@ -61,6 +61,7 @@ def test_memory_is_put_into_that_of_the_loop() -> None:
         provisioning=ProvisioningMemory(retries={"r": Retry(at=9.0, wait=60.0)}),
         planned_pods={},
         purchases={A: {}},
+        moves=MoveMemory(searched_at=9.0),
     )
     after = fresh.put_into(memory)
     assert PlanMemory.of(after) == fresh

@@ -15,7 +15,8 @@ from nodewright.clusterstate.memory import (
     HeldNotice,
     IncorrectSize,
     Memory,
-    Moves,
+    MovedPods,
+    MoveMemory,
     PlannedPods,
     ProvisioningMemory,
     Purchase,
@@ -40,6 +41,7 @@ from nodewright.model.group import (
     Price,
 )
 from nodewright.model.interruption import InterruptionKind
+from nodewright.model.move import Addition, Move, MovePause, MoveReason, MoveStage
 from nodewright.model.provisioning_request import Retry
 from nodewright.snapshot.observation import GroupSeen
 from nodewright.testkit import build_node
@@ -73,6 +75,7 @@ def fields_of_memory(refs: Sequence[GroupRef] = REFS, ids: Sequence[str] = IDS) 
         "deferrals": _few(groups, _deferrals),
         "writes_in_flight": _few(groups, _writes),
         "notices": _few(groups, st.lists(_notices, min_size=1, max_size=2).map(tuple)),
+        "moves": st.builds(MoveMemory, under_way=_few(names, _moves(groups)), pauses=_few(names, _pauses)),
         "planned_pods": _few(groups, st.lists(_planned_pods, min_size=1, max_size=2).map(tuple)),
         "purchases": _few(groups, st.dictionaries(names, _purchases, min_size=1, max_size=2)),
         "given_up": _few(groups, st.integers(1, 1000)),
@@ -111,7 +114,7 @@ def _scale_downs(groups: st.SearchStrategy[GroupRef]) -> st.SearchStrategy[Scale
         failed_at=positive,
         quarantined_until=positive,
         flapping=_few(groups, st.builds(Flapping, turns=st.integers(1, 9), last=moments, until=moments)),
-        moves=_few(names, st.lists(st.builds(Moves, moments, st.integers(1, 99)), max_size=2).map(tuple)),
+        moved_pods=_few(names, st.lists(st.builds(MovedPods, moments, st.integers(1, 99)), max_size=2).map(tuple)),
         removal_failures=_few(
             names, st.builds(RemovalFailure, times=st.integers(0, 9), at=moments, until=moments, message=names)
         ),
@@ -167,6 +170,27 @@ _notices = st.builds(
     deadline=st.none() | moments,
     scope=st.none() | st.sampled_from(FailureScope),
 )
+_pauses = st.builds(MovePause, until=moments, times=st.integers(0, 9), why=names)
+
+
+def _moves(groups: st.SearchStrategy[GroupRef]) -> st.SearchStrategy[Move]:
+    return st.builds(
+        Move,
+        id=names,
+        reason=st.sampled_from(MoveReason),
+        stage=st.sampled_from(MoveStage),
+        sources=st.lists(names, max_size=2).map(tuple),
+        removed=st.lists(names, max_size=2).map(tuple),
+        added=st.lists(st.builds(Addition, group=groups, nodes=st.integers(1, 9)), max_size=2).map(tuple),
+        started=moments,
+        deadline=moments,
+        savings=moments,
+        disruption=moments,
+        score=moments,
+        why=names,
+    )
+
+
 _planned_pods = st.builds(
     PlannedPods,
     asked=moments,

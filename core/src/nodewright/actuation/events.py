@@ -28,6 +28,7 @@ from nodewright.model.action import (
 from nodewright.model.capacity_buffer import KIND as BUFFER_KIND
 from nodewright.model.duration import format_duration, format_moment
 from nodewright.model.group import GroupRef
+from nodewright.model.move import Move, MoveStage
 from nodewright.model.plan import Expansion, MisfitNode, Plan, ScaleUpReport
 from nodewright.model.pod import Pod
 from nodewright.model.reason import ScaleUpResult, Unhelped
@@ -48,6 +49,8 @@ def loop_events(state: ClusterState, plan: Plan, outcomes: Sequence[WriteOutcome
         yield _of_status("ClusterUnhealthy", describe_unhealthy(state.memory.unhealthy, state.now), WARNING)
     for misfit in plan.misfits:
         yield _misfit_event(misfit)
+    for move in plan.moves:
+        yield from _move_events(move)
     yield from _waiting_events(plan)
     reports = [
         report for report in (plan.scale_up, *plan.salvo, *plan.spare, plan.hedge, plan.min_size) if report is not None
@@ -128,6 +131,21 @@ def _waiting_events(plan: Plan) -> Iterator[Event]:
             count, group = len(held.action.instance_ids), held.action.group
             message = f"{count} machines of group {group} are not deleted: {held.reason}"
             yield _of_status(held.event, message, WARNING)
+
+
+def _move_events(move: Move) -> Iterator[Event]:
+    nodes = f"{len(move.sources)} nodes" if len(move.sources) > 1 else f"node {move.sources[0]}"
+    match move.stage:
+        case MoveStage.PROPOSED:
+            new = ", ".join(f"{one.nodes} of group {one.group}" for one in move.added)
+            room = f"for new nodes ({new})" if new else "for room on other nodes"
+            yield _of_status(
+                "MoveStarted", f"Move {move.id} gives up {nodes} {room}; it saves ${move.savings:.4f} an hour"
+            )
+        case MoveStage.DONE:
+            yield _of_status("MoveDone", f"Move {move.id} gave up {nodes}")
+        case MoveStage.ABANDONED:
+            yield _of_status("MoveAbandoned", f"Move {move.id} of {nodes} was abandoned: {move.why}", WARNING)
 
 
 def _misfit_event(misfit: MisfitNode) -> Event:

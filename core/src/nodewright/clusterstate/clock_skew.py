@@ -7,9 +7,10 @@ from typing import TypeVar
 from msgspec.structs import replace as changed
 
 from nodewright.clusterstate.backoff import deferral_no_later
-from nodewright.clusterstate.memory import Backoff, Memory, ProvisioningMemory, Reservation, ScaleUpRequest
+from nodewright.clusterstate.memory import Backoff, Memory, MoveMemory, ProvisioningMemory, Reservation, ScaleUpRequest
 from nodewright.clusterstate.purchases import purchase_no_later as purchased
 from nodewright.model.group import Machine
+from nodewright.model.move import LONGEST_PAUSE, Move
 
 T = TypeVar("T", ScaleUpRequest, Reservation)
 
@@ -41,10 +42,27 @@ def without_future_times(memory: Memory, now: float) -> Memory:
         notices={
             ref: tuple(changed(one, since=min(one.since, now)) for one in held) for ref, held in memory.notices.items()
         },
+        moves=_moves(memory.moves, now),
         writes_in_flight={
             ref: changed(write, until=min(write.until, now + write.seconds))
             for ref, write in memory.writes_in_flight.items()
         },
+    )
+
+
+def _move(held: Move, now: float) -> Move:
+    late = max(0.0, held.started - now)
+    return changed(held, started=held.started - late, deadline=held.deadline - late) if late else held
+
+
+def _moves(held: MoveMemory, now: float) -> MoveMemory:
+    return replace(
+        held,
+        under_way={name: _move(move, now) for name, move in held.under_way.items()},
+        pauses={
+            name: changed(pause, until=min(pause.until, now + LONGEST_PAUSE)) for name, pause in held.pauses.items()
+        },
+        searched_at=min(held.searched_at, now),
     )
 
 

@@ -254,6 +254,7 @@ def _remember(found: _Findings, backoffs: Mapping[GroupRef, Backoff], memory: Me
         writes_in_flight=memory.writes_in_flight,
         purchases=without_old(memory.purchases, found.seen.now),
         planned_pods=memory.planned_pods,
+        moves=memory.moves,
     )
 
 

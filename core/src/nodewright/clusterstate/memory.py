@@ -10,7 +10,9 @@ import msgspec
 from nodewright.clusterstate.membership import Membership
 from nodewright.model.group import ErrorClass, FailureScope, GroupRef, Machine
 from nodewright.model.interruption import InterruptionKind
+from nodewright.model.move import Move, MovePause
 from nodewright.model.node import Node
+from nodewright.model.plan import PlannedNode
 from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import Retry
 from nodewright.model.reason import Unremovable
@@ -300,7 +302,7 @@ class RemovalFailure(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
-class Moves(NamedTuple):
+class MovedPods(NamedTuple):
     """How many pods of one controller removals moved ``at`` one time (epoch seconds)."""
 
     at: float
@@ -332,7 +334,7 @@ class ScaleDownMemory:
     Kept over a restart: ``unneeded_since``: unneeded nodes. ``grown_at``, ``shrunk_at``, ``failed_at``: when each group
     last grew, lost a node by scale-down, or failed to delete one. ``removal_started_at``: when a removal last began.
     ``marking_failed_at``: when tainting a node last failed. ``quarantined_until``: groups in which other machines went
-    with a deletion. ``flapping``: groups that grow and shrink in turn. ``moves``: pods moved within an hour, by
+    with a deletion. ``flapping``: groups that grow and shrink in turn. ``moved_pods``: pods moved within an hour, by
     controller. ``removal_failures``: nodes whose removal failed.
 
     Not kept: ``room_found_at``: when room was last found for a check-capacity request. ``rechecks``: nodes that could
@@ -351,7 +353,7 @@ class ScaleDownMemory:
     marking_failed_at: float = 0.0
     quarantined_until: Mapping[GroupRef, float] = field(default_factory=dict)
     flapping: Mapping[GroupRef, Flapping] = field(default_factory=dict)
-    moves: Mapping[str, tuple[Moves, ...]] = field(default_factory=dict)
+    moved_pods: Mapping[str, tuple[MovedPods, ...]] = field(default_factory=dict)
     removal_failures: Mapping[str, RemovalFailure] = field(default_factory=dict)
     rechecks: Mapping[str, Recheck] = field(default_factory=dict)
     hints: PodPlaces = field(default_factory=PodPlaces)
@@ -363,6 +365,28 @@ class ScaleDownMemory:
     updated_at: float = 0.0
     interval: float = 0.0
     most_nodes: MostNodes = _NO_NODES
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedPlaces:
+    """Where the pods of a move are to go: to nodes that are there (``existing``, by ``namespace/name``), or to new ones."""
+
+    existing: Mapping[str, str]
+    new_nodes: tuple[PlannedNode, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MoveMemory:
+    """What is remembered of moves: those ``under_way``, by their ids, and the ``pauses`` of nodes, by name.
+
+    Not kept over a restart: the ``places`` of pods, by the move's id, and when moves were last searched for (``searched_at``,
+    epoch seconds).
+    """
+
+    under_way: Mapping[str, Move] = field(default_factory=dict)
+    pauses: Mapping[str, MovePause] = field(default_factory=dict)
+    places: Mapping[str, PlannedPlaces] = field(default_factory=dict)
+    searched_at: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -386,6 +410,7 @@ class Memory:
     ``unhealthy``: why the cluster is not healthy (None: it is). ``deferrals``: groups that wait for a busy cloud.
     ``writes_in_flight``: writes of a former process that may be under way. ``purchases``: for which pods each group
     grew. ``planned_pods``: which pods the machines under way are for. ``notices``: machines that clouds are about to take.
+    ``moves``: nodes that are given up for others.
     """
 
     requests: Mapping[GroupRef, tuple[ScaleUpRequest, ...]] = field(default_factory=dict)
@@ -419,6 +444,7 @@ class Memory:
     purchases: Purchases = field(default_factory=dict)
     planned_pods: PlannedPodsByGroup = field(default_factory=dict)
     notices: Notices = field(default_factory=dict)
+    moves: MoveMemory = field(default_factory=MoveMemory)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -433,6 +459,7 @@ class PlanMemory:
     provisioning: ProvisioningMemory
     purchases: Purchases
     planned_pods: PlannedPodsByGroup
+    moves: MoveMemory
     call_retries: Mapping[str, Retry] = field(default_factory=dict)
 
     @staticmethod
@@ -443,6 +470,7 @@ class PlanMemory:
             provisioning=memory.provisioning,
             purchases=memory.purchases,
             planned_pods=memory.planned_pods,
+            moves=memory.moves,
         )
 
     def with_called(self, called: Iterable[str]) -> "PlanMemory":
@@ -460,4 +488,5 @@ class PlanMemory:
             provisioning=self.provisioning,
             purchases=self.purchases,
             planned_pods=self.planned_pods,
+            moves=self.moves,
         )

@@ -7,7 +7,7 @@ from typing import TypeVar
 from msgspec.structs import replace as changed
 
 from nodewright.clusterstate.deletions import QUARANTINE_SECONDS
-from nodewright.clusterstate.memory import Flapping, Moves, RemovalFailure, ScaleDownMemory
+from nodewright.clusterstate.memory import Flapping, MovedPods, RemovalFailure, ScaleDownMemory
 from nodewright.model.action import Done, Failed, IncreaseSize, Outcome
 from nodewright.model.group import GroupRef
 from nodewright.model.policy import Policy
@@ -124,7 +124,7 @@ def with_activity(
     if not policy.pauses_after_removals:
         return found
     flapping = _flapping(memory, grown, seen)
-    return replace(found, flapping=flapping, moves=_moves(memory.moves, ended, seen.now))
+    return replace(found, flapping=flapping, moved_pods=_moved_pods(memory.moved_pods, ended, seen.now))
 
 
 def _taken_up(memory: ScaleDownMemory, now: float, policy: Policy) -> ScaleDownMemory:
@@ -143,7 +143,9 @@ def _taken_up(memory: ScaleDownMemory, now: float, policy: Policy) -> ScaleDownM
         removal_started_at=min(memory.removal_started_at, now),
         marking_failed_at=min(memory.marking_failed_at, now),
         quarantined_until=_no_later(memory.quarantined_until, now + QUARANTINE_SECONDS),
-        moves={owner: tuple(_move_no_later(move, now) for move in moves) for owner, moves in memory.moves.items()},
+        moved_pods={
+            owner: tuple(_move_no_later(move, now) for move in moves) for owner, moves in memory.moved_pods.items()
+        },
         flapping={ref: _flap_no_later(held, now) for ref, held in memory.flapping.items()},
         removal_failures={name: removal_failure_no_later(held, now) for name, held in memory.removal_failures.items()},
         engine_started=now,
@@ -154,7 +156,7 @@ def _no_later(moments: Mapping[T, float], now: float) -> dict[T, float]:
     return {key: min(at, now) for key, at in moments.items()}
 
 
-def _move_no_later(held: Moves, now: float) -> Moves:
+def _move_no_later(held: MovedPods, now: float) -> MovedPods:
     return held._replace(at=min(held.at, now))
 
 
@@ -220,9 +222,9 @@ def _flapping(
     return found
 
 
-def _moves(
-    held: Mapping[str, tuple[Moves, ...]], ended: Sequence[RemovalEnded], now: float
-) -> Mapping[str, tuple[Moves, ...]]:
+def _moved_pods(
+    held: Mapping[str, tuple[MovedPods, ...]], ended: Sequence[RemovalEnded], now: float
+) -> Mapping[str, tuple[MovedPods, ...]]:
     """Return what removals moved within the window, by controller."""
     found = dict(held)
     for end in ended:
@@ -230,6 +232,6 @@ def _moves(
         owners = [owner for pod, owner in zip(end.removal.pods, end.removal.owners, strict=False) if pod in left]
         for owner in dict.fromkeys(owners):
             if owner:
-                found[owner] = (*found.get(owner, ()), Moves(end.at, owners.count(owner)))
+                found[owner] = (*found.get(owner, ()), MovedPods(end.at, owners.count(owner)))
     recent = {owner: tuple(move for move in moves if move.at + MOVES_WINDOW > now) for owner, moves in found.items()}
     return {owner: moves for owner, moves in recent.items() if moves}

@@ -71,6 +71,7 @@ class DryRunPlanning:
 
     def _plan(self, state: ClusterState, settings: Settings, random: Random) -> tuple[Plan, PlanMemory]:
         plan, memory = make_plan(state, settings, random)
+        memory = replace(memory, moves=state.memory.moves)
         self._planned, self._whole = (plan, memory), plan
         self._withheld = (*plan.actions, *plan.scale_down.removals)
         idle = replace(plan.scale_down, removals=(), mark=(), unmark=())

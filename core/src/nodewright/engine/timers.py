@@ -36,7 +36,8 @@ def next_timer(state: ClusterState, plan: Plan, settings: Settings) -> float:
     """
     moments = [*_growth_moments(state, plan, settings), *(held.until for held in plan.held_back)]
     moments += [leaving.drain_by for leaving in plan.leaving if not leaving.is_draining]
-    moments += [plan.scale_down.next_change, plan.provisioning.next_change]
+    moments += [move.deadline for move in plan.moves]
+    moments += [plan.scale_down.next_change, plan.provisioning.next_change, plan.search_at]
     if plan.partial:
         moments.append(state.now)
     if any(report.result == ScaleUpResult.IN_COOLDOWN for report in (plan.scale_up, *plan.spare)):

@@ -10,6 +10,7 @@ from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.condition import Condition
 from nodewright.model.group import GroupRef
 from nodewright.model.interruption import InterruptionKind
+from nodewright.model.move import Move
 from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import ProvisioningRequest, RequestClass
 from nodewright.model.quantity import Quantity
@@ -276,8 +277,9 @@ class Plan:
     ``halted`` says why only clean-up is planned, ``cut_short`` why the next loop plans all but the size corrections, and
     ``paused`` why all writes wait, and until when; each is empty if this is not so. ``held_back`` actions wait, and are
     not in ``actions``. ``quotas`` have the status that is to be written. ``misfits`` are new nodes that reject the pods
-    they were added for. ``leaving`` are nodes whose machine the cloud is about to take. Room of preempted pods that the plan counts on must be free at ``room_by`` (seconds since the
-    epoch; inf: there is none).
+    they were added for. ``leaving`` are nodes whose machine the cloud is about to take. ``moves`` are those under way
+    and those that end now; ``search_at`` is when the next may begin. Room of preempted pods that the plan counts on must be
+    free at ``room_by``. Both are in seconds since the epoch (inf: never).
     """
 
     actions: tuple[PlannedAction, ...] = ()
@@ -296,6 +298,8 @@ class Plan:
     quotas: tuple[CapacityQuota, ...] = ()
     misfits: tuple[MisfitNode, ...] = ()
     leaving: tuple[LeavingNode, ...] = ()
+    moves: tuple[Move, ...] = ()
+    search_at: float = math.inf
     room_by: float = math.inf
     held_back: tuple[HeldBack, ...] = ()
     paused: str = ""

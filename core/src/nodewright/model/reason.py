@@ -106,6 +106,7 @@ class UnremovableCode(StrEnum):
     NOT_EXAMINED = "NotExaminedYet"
     AWAITS_TURN = "AwaitsItsTurn"
     SWITCHED_OFF = "SwitchedOff"
+    IN_MOVE = "InMove"
 
 
 class BlockingCode(StrEnum):

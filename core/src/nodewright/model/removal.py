@@ -14,6 +14,7 @@ class RemovalReason(StrEnum):
     UNDERUTILIZED = "underutilized"
     UNREADY = "unready"
     INTERRUPTED = "interrupted"
+    REPLACED = "replaced"
 
 
 # So many seconds before the deadline of an interruption pods have ended and the machine is deleted.

@@ -9,7 +9,7 @@ from nodewright.clusterstate.state import ClusterState
 from nodewright.estimator.binpacking import Template
 from nodewright.estimator.limits import IsOver
 from nodewright.model.group import GroupRef, NewNodeGroup
-from nodewright.model.reason import SkipReason
+from nodewright.model.reason import SkipReason, Unremovable
 from nodewright.model.settings import Settings
 from nodewright.planner.limits import Quota
 from nodewright.planner.silent_groups import Silence
@@ -33,7 +33,8 @@ class PlanningContext:
     machines may be bought twice. ``growth_limit``: how many nodes may be added at most (None: no limit besides the
     others). ``room_by``: when preempted pods whose room is counted on must have ended (epoch seconds). ``barred``:
     groups that are not grown for a class of pods, because their nodes did not take such pods. ``at_risk``: groups whose
-    machines the cloud takes away: they grow only where no other group helps.
+    machines the cloud takes away: they grow only where no other group helps. ``in_moves``: nodes that scale-down does not
+    remove because a move concerns them, and why. ``marked``: nodes that carry the soft taint because a move gives them up.
     """
 
     state: ClusterState
@@ -51,6 +52,8 @@ class PlanningContext:
     room_by: float = math.inf
     barred: Mapping[PodClass, Mapping[GroupRef, SkipReason]] = field(default_factory=dict)
     at_risk: frozenset[GroupRef] = frozenset()
+    in_moves: Mapping[str, Unremovable] = field(default_factory=dict)
+    marked: frozenset[str] = frozenset()
 
     @property
     def node_count(self) -> int:

@@ -23,6 +23,7 @@ from nodewright.planner.context import PlanningContext
 from nodewright.planner.growth import Growth, count_ready_nodes, grow, grow_as_ca, grow_fairly, plan_min_sizes
 from nodewright.planner.interruptions import Interruptions, bar_own_pools, drop_leaving, find_interruptions, plan_drains
 from nodewright.planner.limits import NodeQuota, Quota, ReadQuota, read_quotas, with_status
+from nodewright.planner.moves import SEARCH_SECONDS, follow_moves, plan_removals, propose_moves
 from nodewright.planner.provisioning_requests.ca import choose_request, reserve_room
 from nodewright.planner.provisioning_requests.expiry import expire_requests
 from nodewright.planner.provisioning_requests.pods import split_consumers
@@ -160,8 +161,8 @@ def make_plan(state: ClusterState, settings: Settings, random: Random) -> tuple[
         _note_purchases,
     ):
         draft = step(draft)
+    draft = _drain_interrupted(_move_nodes(_remove_nodes(draft)))
     emptied = delete_empty_groups(draft.context, {action.group for action in draft.actions})
-    draft = _drain_interrupted(_remove_nodes(draft))
     return draft.end((*with_creations(draft.actions, draft.context), *emptied))
 
 
@@ -411,9 +412,30 @@ def _remove_nodes(draft: _Growing) -> _Growing:
     _drop_doomed(context, draft.actions)
     seen = context.state.observation.groups
     targets = {action.group: _target_after(action, seen[action.group]) for action in draft.actions}
+    found = follow_moves(context)
+    context = replace(context, in_moves=found.in_moves, marked=found.marked)
     report, memory = plan_scale_down(context, targets, grown, ALL_NEW if growth.is_put_off else "")
     memory = replace(memory, pending_hints=hints.fresh)
-    return replace(draft, plan=replace(draft.plan, scale_down=report), memory=replace(draft.memory, scale_down=memory))
+    if not report.removals:
+        report = replace(report, removals=plan_removals(context, found))
+    return replace(
+        draft,
+        plan=replace(draft.plan, scale_down=report, moves=found.moves),
+        memory=replace(draft.memory, scale_down=memory, moves=found.memory),
+    )
+
+
+def _move_nodes(draft: _Growing) -> _Growing:
+    """Begin moves that pay, in a cluster in which nothing else happens."""
+    settings, held = draft.context.settings, draft.memory.moves
+    if not settings.scale_down.scale_down_enabled or settings.consolidation.consolidation_policy == "off":
+        return draft
+    plan = replace(draft.plan, search_at=max(draft.context.state.now, held.searched_at + SEARCH_SECONDS))
+    if draft.actions or draft.plan.scale_down.removals or draft.left or draft.waiting.young:
+        return replace(draft, plan=plan)
+    held, moves, increases = propose_moves(draft.growth.context, held, settings.consolidation, draft.random)
+    plan = replace(plan, moves=(*plan.moves, *moves), search_at=held.searched_at + SEARCH_SECONDS)
+    return replace(draft, plan=plan, memory=replace(draft.memory, moves=held), actions=(*draft.actions, *increases))
 
 
 def _drain_interrupted(draft: _Growing) -> _Growing:

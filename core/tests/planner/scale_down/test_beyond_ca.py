@@ -7,7 +7,7 @@ import pytest
 from core.tests.planner.scale_down.loops import MINUTE, Loops, codes, gone
 from msgspec.structs import replace as replace_struct
 
-from nodewright.clusterstate.memory import Flapping, Moves, ScaleDownMemory
+from nodewright.clusterstate.memory import Flapping, MovedPods, ScaleDownMemory
 from nodewright.clusterstate.scale_down_activity import with_activity
 from nodewright.model.action import DeleteInstances, Done, IncreaseSize
 from nodewright.model.group import GroupOptions
@@ -93,7 +93,7 @@ def moving_pods(*, moved: int, profile: str = "nodewright", most: int = 6) -> Lo
     loops.world.add_group("room", 1, min_size=1)
     loops.world.controllers = [build_controller("ReplicaSet", "rs", replicas=2)]
     loops.world.running = [build_pod("p", node_name="g-0")]
-    in_memory(loops, ScaleDownMemory(moves={OWNER: (Moves(NOW - 50 * MINUTE, moved),)}))
+    in_memory(loops, ScaleDownMemory(moved_pods={OWNER: (MovedPods(NOW - 50 * MINUTE, moved),)}))
     return loops
 
 
@@ -170,14 +170,14 @@ def test_ca_counts_no_turns() -> None:
 
 def test_what_was_evicted_counts_as_moved_for_an_hour() -> None:
     memory = shrinks(ScaleDownMemory(engine_started=1.0), NOW, evicted=("default/a", "default/b", "default/c"))
-    assert memory.moves == {"one": (Moves(NOW, 2),)}
+    assert memory.moved_pods == {"one": (MovedPods(NOW, 2),)}
     memory = shrinks(memory, NOW + 10, evicted=("default/b",))
-    assert memory.moves == {"one": (Moves(NOW, 2), Moves(NOW + 10, 1))}
-    assert not grows(memory, NOW + 3610).moves
+    assert memory.moved_pods == {"one": (MovedPods(NOW, 2), MovedPods(NOW + 10, 1))}
+    assert not grows(memory, NOW + 3610).moved_pods
 
 
 def test_a_node_is_not_marked_as_moved_from_before_its_pods_left() -> None:
-    assert not shrinks(ScaleDownMemory(engine_started=1.0), NOW).moves
+    assert not shrinks(ScaleDownMemory(engine_started=1.0), NOW).moved_pods
 
 
 @pytest.mark.parametrize(("age", "deleted", "removed"), [(1500, 0, 1), (30_000, 1, 0)])

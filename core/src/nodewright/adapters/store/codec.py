@@ -20,7 +20,8 @@ from nodewright.clusterstate.memory import (
     HeldNotice,
     IncorrectSize,
     Memory,
-    Moves,
+    MovedPods,
+    MoveMemory,
     PlannedPods,
     ProvisioningMemory,
     Purchase,
@@ -34,6 +35,7 @@ from nodewright.clusterstate.memory import (
 from nodewright.model.capability import Capability
 from nodewright.model.decode import decode_quantity
 from nodewright.model.group import FailedInstance, GroupOptions, GroupRef, Instance, Machine, NodeGroup
+from nodewright.model.move import Move, MovePause
 from nodewright.model.node import Node
 from nodewright.model.provisioning_request import Retry
 from nodewright.model.quantity import Quantity
@@ -110,7 +112,7 @@ class SavedScaleDown(Record, frozen=True, kw_only=True):
     """
 
     unneeded: dict[str, Moment] = {}
-    moves: dict[str, tuple[Moves, ...]] = {}
+    moves: dict[str, tuple[MovedPods, ...]] = {}
     setbacks: dict[str, RemovalFailure] = {}
     removal_started_at: Moment | None = None
     marking_failed_at: Moment | None = None
@@ -134,6 +136,8 @@ class Document(Record, frozen=True, kw_only=True):
     empty_deletion_window: Seconds | None = None
     scale_down: SavedScaleDown | None = None
     provisioning: SavedProvisioning | None = None
+    moves: dict[str, Move] = {}
+    move_pauses: dict[str, MovePause] = {}
     unhealthy: UnhealthyCluster | None = None
 
 
@@ -197,6 +201,8 @@ def encode_memory(memory: Memory) -> bytes:
         empty_deletion_window=memory.empty_deletion_window,
         scale_down=scale_down,
         provisioning=requests,
+        moves=dict(sorted(memory.moves.under_way.items())),
+        move_pauses=dict(sorted(memory.moves.pauses.items())),
         unhealthy=memory.unhealthy,
     )
     return _ENCODER.encode(document)
@@ -221,7 +227,8 @@ def decode_memory(raw: bytes) -> Memory:
         memory = replace(memory, deletion_window=found.deletion_window)
     if found.empty_deletion_window is not None:
         memory = replace(memory, empty_deletion_window=found.empty_deletion_window)
-    return replace(memory, provisioning=requests, unhealthy=found.unhealthy)
+    moves = MoveMemory(under_way=found.moves, pauses=found.move_pauses)
+    return replace(memory, provisioning=requests, moves=moves, unhealthy=found.unhealthy)
 
 
 def _by_group(memory: Memory) -> dict[GroupRef, dict[str, Any]]:
@@ -292,7 +299,7 @@ def _scale_down(memory: ScaleDownMemory) -> SavedScaleDown | None:
     """Return the scale-down memory that is saved. Recheck times and places of pods are not: they are worked out again."""
     saved = SavedScaleDown(
         unneeded=dict(sorted(memory.unneeded_since.items())),
-        moves=dict(sorted(memory.moves.items())),
+        moves=dict(sorted(memory.moved_pods.items())),
         setbacks=dict(sorted(memory.removal_failures.items())),
         removal_started_at=memory.removal_started_at or None,
         marking_failed_at=memory.marking_failed_at or None,
@@ -329,7 +336,7 @@ def _memory(groups: dict[GroupRef, SavedGroup], scale_down: SavedScaleDown) -> M
         scale_down=ScaleDownMemory(
             **of_groups,
             unneeded_since=scale_down.unneeded,
-            moves=scale_down.moves,
+            moved_pods=scale_down.moves,
             removal_failures=scale_down.setbacks,
             removal_started_at=scale_down.removal_started_at or 0.0,
             marking_failed_at=scale_down.marking_failed_at or 0.0,

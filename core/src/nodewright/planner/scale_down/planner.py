@@ -118,7 +118,7 @@ def _report(
     else:
         selection = select_removals(context, found, since, ratios, analysis.balance, _simulate_again(context, found))
     most = context.settings.scale_down.max_bulk_soft_taint_count
-    mark, unmark = choose_soft_taints(context.state, since.keys(), context.snapshot, most)
+    mark, unmark = choose_soft_taints(context.state, since.keys() | context.marked, context.snapshot, most)
     report = ScaleDownReport(
         result=_result(selection, analysis, bool(wait)),
         removals=selection.removals,
@@ -150,7 +150,10 @@ def _with_targets(state: ClusterState, targets: Mapping[GroupRef, int], policy: 
 def _analyze_candidates(context: PlanningContext, names: Sequence[str]) -> CandidateAnalysis:
     """Find candidates, measure their utilization, and simulate the removal of those with low utilization."""
     state, settings = context.state, context.settings
-    candidates = find_candidates(state, names, settings.scale_down)
+    in_moves = context.in_moves
+    candidates = find_candidates(state, [name for name in names if name not in in_moves], settings.scale_down)
+    if in_moves:
+        candidates = replace(candidates, passed_over={**candidates.passed_over, **in_moves})
     eligible = find_eligible(context, candidates.names)
     balance = None
     if settings.policy.balances_removals:
@@ -255,7 +258,7 @@ def _moments_of_expiry(
     yield from memory.quarantined_until.values()
     yield from (held.until for held in memory.flapping.values())
     yield from (held.until for held in memory.removal_failures.values())
-    yield from (move.at + MOVES_WINDOW for moves in memory.moves.values() for move in moves)
+    yield from (move.at + MOVES_WINDOW for moves in memory.moved_pods.values() for move in moves)
     if settings.scale_down_delay_type_local:
         yield from (at + settings.scale_down_delay_after_add for at in memory.grown_at.values())
         yield from (at + settings.scale_down_delay_after_delete for at in memory.shrunk_at.values())

@@ -345,7 +345,7 @@ def _moved_too_often(state: ClusterState, moving: PodSubset, most: int) -> Unrem
 
     Else None.
     """
-    held = state.memory.scale_down.moves
+    held = state.memory.scale_down.moved_pods
     if not most or not held:
         return None
     count = Counter([kind.owner for kind in moving.kinds])

@@ -1,0 +1,85 @@
+"""Moves: nodes that are given up for others, from the decision to its end."""
+
+from enum import StrEnum
+
+import msgspec
+
+from nodewright.model.group import GroupRef
+
+
+class MoveReason(StrEnum):
+    """Why nodes are given up; disruption budgets name these reasons.
+
+    ``UNDERUSED``: their pods fit on nodes that are there. ``REPLACED``: their pods cost less on new nodes. ``EXPIRED``: the
+    nodes are too old. ``DRIFTED``: they are no longer what new nodes of their group are.
+    """
+
+    UNDERUSED = "underused"
+    REPLACED = "replaced"
+    EXPIRED = "expired"
+    DRIFTED = "drifted"
+
+
+class MoveStage(StrEnum):
+    """How far a move has come.
+
+    ``LAUNCHING``: its new nodes are asked for. ``READY``: all pods have places on nodes that are ready. ``DRAINING``: the
+    first of its sources is being removed.
+    """
+
+    PROPOSED = "proposed"
+    LAUNCHING = "launching"
+    READY = "ready"
+    DRAINING = "draining"
+    DONE = "done"
+    ABANDONED = "abandoned"
+
+    @property
+    def is_over(self) -> bool:
+        return self in (MoveStage.DONE, MoveStage.ABANDONED)
+
+
+class Addition(msgspec.Struct, frozen=True, kw_only=True):
+    """So many new nodes of a group."""
+
+    group: GroupRef
+    nodes: int
+
+
+class Move(msgspec.Struct, frozen=True, kw_only=True):
+    """A decision to give up the nodes in ``sources`` once the new nodes of ``added`` are ready; times in epoch seconds.
+
+    ``removed`` are the sources that are gone. If not all pods have places on ready nodes by ``deadline``, the move is
+    abandoned; ``why`` says why it was. ``savings`` are in USD an hour, ``disruption`` in evictions of ordinary pods, ``score``
+    is the share of the savings over that of the disruption.
+    """
+
+    id: str
+    reason: MoveReason
+    stage: MoveStage = MoveStage.PROPOSED
+    sources: tuple[str, ...]
+    removed: tuple[str, ...] = ()
+    added: tuple[Addition, ...] = ()
+    started: float
+    deadline: float
+    savings: float = 0.0
+    disruption: float = 0.0
+    score: float = 0.0
+    why: str = ""
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """Return the sources that are not gone."""
+        return tuple(name for name in self.sources if name not in self.removed)
+
+
+# No pause of a node is longer, in seconds.
+LONGEST_PAUSE = 86400.0
+
+
+class MovePause(msgspec.Struct, frozen=True, kw_only=True):
+    """A node that no new move gives up before ``until`` (epoch seconds); ``times`` it was in an abandoned move in a row."""
+
+    until: float
+    times: int = 0
+    why: str = ""

@@ -1,0 +1,299 @@
+"""Moves: give up nodes for others. New nodes come first, and only when all pods have places on ready nodes is anything drained.
+
+A move under way is looked at in each loop. Its new nodes are ordinary requests of its groups; what it needs is asked for
+once, when it begins, and a new process goes on from what was saved. If the pods of its sources find no places, the move is
+abandoned: the sources stay, and what was bought is unneeded like any other node.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from random import Random
+
+from msgspec.structs import replace as changed
+
+from nodewright.clusterstate.memory import MoveMemory, PlannedPlaces
+from nodewright.clusterstate.state import ClusterState
+from nodewright.model.action import IncreaseSize
+from nodewright.model.duration import format_duration
+from nodewright.model.group import GroupRef
+from nodewright.model.move import LONGEST_PAUSE, Addition, Move, MovePause, MoveReason, MoveStage
+from nodewright.model.node import Node
+from nodewright.model.reason import Unremovable, UnremovableCode
+from nodewright.model.removal import NodeRemoval, RemovalReason
+from nodewright.model.settings import ConsolidationSettings
+from nodewright.planner.consolidation import find_moves
+from nodewright.planner.consolidation.find_moves import Proposal
+from nodewright.planner.consolidation.sources import DO_NOT_DISRUPT
+from nodewright.planner.context import PlanningContext
+from nodewright.planner.scale_down.eligibility import SCALE_DOWN_DISABLED, find_candidates
+from nodewright.planner.scale_down.node_removal import RemovalSimulator, SimulatedRemovals, destination_rows
+from nodewright.planner.scale_down.selection import select_removals
+from nodewright.planner.scale_down.simulation import DrainSimulation
+from nodewright.planner.scale_down.unneeded import is_ready_node
+from nodewright.snapshot.node_pods import NodePods, find_node_pods
+from nodewright.snapshot.pod_places import PodPlaces
+
+# New nodes may come so long after the provision time of their group, in seconds, before the move is abandoned.
+_LATE_SECONDS = 300.0
+# If no source has gone for so long although all pods have places, the move is abandoned.
+_DRAIN_SECONDS = 3600.0
+# A source of an abandoned move stays for so long, twice as long after each further one.
+_FIRST_PAUSE = 1800.0
+# Nodes that replaced others are not replaced for so long.
+_SETTLED_SECONDS = 10800.0
+# Moves are searched for so often.
+SEARCH_SECONDS = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class MovesUnderWay:
+    """The moves after this loop has looked at them. ``ready``: the simulated removals of those whose pods all have places.
+
+    ``in_moves`` says for each source and each new node why scale-down does not remove it. ``marked`` are the sources that
+    wait: they carry the soft taint.
+    """
+
+    memory: MoveMemory
+    moves: tuple[Move, ...] = ()
+    ready: Mapping[str, SimulatedRemovals] = field(default_factory=dict)
+    in_moves: Mapping[str, Unremovable] = field(default_factory=dict)
+    marked: frozenset[str] = frozenset()
+
+
+def follow_moves(context: PlanningContext) -> MovesUnderWay:
+    """Return how far each move under way has come. ``context``: the cluster with pending pods that fit, and upcoming nodes."""
+    state, held = context.state, context.state.memory.moves
+    pauses = dict(_live_pauses(held, state))
+    if not held.under_way:
+        return MovesUnderWay(memory=replace(held, pauses=pauses))
+    moves, ready = list[Move](), dict[str, SimulatedRemovals]()
+    in_moves, marked = dict[str, Unremovable](), set[str]()
+    for before in held.under_way.values():
+        fresh = {node.name: node for node in _fresh_nodes(before, state)}
+        move, found = _follow(context, before, held.places.get(before.id), fresh.values())
+        moves.append(move)
+        if move.stage == MoveStage.ABANDONED:
+            pauses |= {name: _paused(pauses.get(name), move, state.now) for name in move.left}
+        if found is not None:
+            ready[move.id] = found
+            until = state.now + _SETTLED_SECONDS
+            pauses |= {
+                name: MovePause(until=until, why="it replaced other nodes") for name in fresh if name not in pauses
+            }
+        if not move.stage.is_over:
+            text = f"it is part of move {move.id} ({move.stage})"
+            reason = Unremovable(code=UnremovableCode.IN_MOVE, message=text)
+            in_moves |= dict.fromkeys((*move.left, *fresh), reason)
+            marked.update(name for name in move.left if name not in state.observation.removing)
+    live = {move.id: move for move in moves if not move.stage.is_over}
+    places = {name: kept for name, kept in held.places.items() if name in live}
+    return MovesUnderWay(
+        memory=replace(held, under_way=live, pauses=pauses, places=places),
+        moves=tuple(moves),
+        ready=ready,
+        in_moves=in_moves,
+        marked=frozenset(marked),
+    )
+
+
+def plan_removals(context: PlanningContext, found: MovesUnderWay) -> tuple[NodeRemoval, ...]:
+    """Return the sources of ready moves that are removed now: as many as budgets allow."""
+    removals = list[NodeRemoval]()
+    for move in found.moves:
+        simulated = found.ready.get(move.id)
+        if simulated is None or removals:
+            continue
+        selection = select_removals(
+            context,
+            simulated,
+            {node.name: 0.0 for node in simulated.removable},
+            {},
+            None,
+            lambda names, move=move, hints=simulated.hints: _simulate(context, move, names, hints),  # type: ignore[misc]
+        )
+        removals += [
+            changed(removal, reason=RemovalReason.REPLACED) if removal.drains and move.added else removal
+            for removal in selection.removals
+        ]
+    return tuple(removals)
+
+
+def propose_moves(
+    context: PlanningContext, held: MoveMemory, settings: ConsolidationSettings, random: Random
+) -> tuple[MoveMemory, tuple[Move, ...], tuple[IncreaseSize, ...]]:
+    """Return the moves that begin now, what to remember of them, and the growth that they need.
+
+    Begin none while another one is under way, while nodes come or go, or if the last search was too short a time ago.
+    """
+    state = context.state
+    is_busy = held.under_way or state.observation.removing or any(context.coming.values())
+    if settings.consolidation_policy == "off" or is_busy or state.now < held.searched_at + SEARCH_SECONDS:
+        return held, (), ()
+    settled = {name: pause.why for name, pause in held.pauses.items() if pause.until > state.now}
+    found = find_moves(context, settings, random, settled=settled)
+    under_way, places, increases = dict(held.under_way), dict(held.places), list[IncreaseSize]()
+    for proposal in found.proposals:
+        move = _begun(proposal, state)
+        under_way[move.id] = move
+        places[move.id] = PlannedPlaces(existing=proposal.places, new_nodes=proposal.new_nodes)
+        increases += _increases(move, proposal, state)
+    moves = tuple(move for name, move in under_way.items() if name not in held.under_way)
+    memory = replace(held, under_way=under_way, places=places, searched_at=state.now)
+    return memory, moves, tuple(increases)
+
+
+def _begun(proposal: Proposal, state: ClusterState) -> Move:
+    counts = dict[GroupRef, int]()
+    for node in proposal.new_nodes:
+        counts[node.group] = counts.get(node.group, 0) + 1
+    added = tuple(Addition(group=ref, nodes=count) for ref, count in sorted(counts.items()))
+    waits = [state.groups[ref].seen.options.max_node_provision_seconds + _LATE_SECONDS for ref in counts]
+    reason = MoveReason.REPLACED if added else MoveReason.UNDERUSED
+    return Move(
+        id=f"{reason}-{proposal.sources[0]}-{state.now:.0f}",
+        reason=reason,
+        sources=proposal.sources,
+        added=added,
+        started=state.now,
+        deadline=state.now + max(waits, default=_DRAIN_SECONDS),
+        savings=proposal.savings,
+        disruption=proposal.disruption,
+        score=proposal.score,
+    )
+
+
+def _increases(move: Move, proposal: Proposal, state: ClusterState) -> Iterator[IncreaseSize]:
+    for one in move.added:
+        current = state.groups[one.group].seen.target or 0
+        moved = [pod.key for node in proposal.new_nodes if node.group == one.group for pod in node.pods]
+        yield IncreaseSize(
+            group=one.group,
+            expected_target=current,
+            target=current + one.nodes,
+            pod_count=len(moved),
+            reason=f"move {move.id}",
+        )
+
+
+def _follow(
+    context: PlanningContext, move: Move, places: PlannedPlaces | None, fresh: Iterable[Node]
+) -> tuple[Move, SimulatedRemovals | None]:
+    """Return the move as it is now; and the simulated removals of the sources that wait, if all of these may go."""
+    state = context.state
+    gone = tuple(name for name in move.sources if name not in state.observation.snapshot)
+    if len(gone) > len(move.removed):
+        move = changed(move, removed=gone, deadline=state.now + _DRAIN_SECONDS)
+    if not move.left:
+        return changed(move, stage=MoveStage.DONE), None
+    waiting = [name for name in move.left if name not in state.observation.removing]
+    is_draining = bool(move.removed) or len(waiting) < len(move.left)
+    if not waiting:
+        return changed(move, stage=MoveStage.DRAINING), None
+    why = _obstacle(context, move, waiting)
+    if why:
+        return changed(move, stage=MoveStage.ABANDONED, why=why), None
+    hints = _hints(context, waiting, places, fresh)
+    found = _simulate(context, move, waiting, hints)
+    if not found.unremovable:
+        if move.stage in (MoveStage.PROPOSED, MoveStage.LAUNCHING):
+            move = changed(move, deadline=state.now + _DRAIN_SECONDS)
+        return changed(move, stage=MoveStage.DRAINING if is_draining else MoveStage.READY), found
+    if not is_draining and any(state.groups[one.group].upcoming for one in move.added if one.group in state.groups):
+        return changed(move, stage=MoveStage.LAUNCHING), None
+    name, reason = next(iter(found.unremovable.items()))
+    return changed(move, stage=MoveStage.ABANDONED, why=f"node {name}: {reason.message}{_failures(move, state)}"), None
+
+
+def _obstacle(context: PlanningContext, move: Move, waiting: Iterable[str]) -> str:
+    """Return why the move cannot go on, without a look at its pods; empty: nothing is in its way."""
+    state, snapshot = context.state, context.state.observation.snapshot
+    passed_over = find_candidates(state, waiting, context.settings.scale_down).passed_over
+    for name in waiting:
+        if name not in context.snapshot:
+            return f"node {name} is on its way"
+        annotations = snapshot.node(snapshot.row(name)).metadata.annotations
+        pinned = [key for key in (SCALE_DOWN_DISABLED, DO_NOT_DISRUPT) if annotations.get(key) == "true"]
+        if pinned:
+            return f"node {name} is annotated {pinned[0]}"
+        if name in passed_over:
+            return f"node {name}: {passed_over[name].message}"
+        failed = state.memory.scale_down.removal_failures.get(name)
+        if failed is not None and failed.at >= move.started:
+            return f"node {name} could not be removed: {failed.message}"
+    if state.now > move.deadline:
+        waited = format_duration(round(state.now - move.started))
+        return f"it was not carried out within {waited}{_failures(move, state)}"
+    return ""
+
+
+def _failures(move: Move, state: ClusterState) -> str:
+    """Return what failed in the groups of the new nodes since the move began."""
+    for one in move.added:
+        held = state.memory.backoffs.get(one.group)
+        if held is not None and held.last_failure >= move.started:
+            return f"; group {one.group} failed: {held.message or held.code}"
+    return ""
+
+
+def _simulate(context: PlanningContext, move: Move, names: Iterable[str], hints: PodPlaces) -> SimulatedRemovals:
+    """Drain nodes one after the other in a copy of the cluster; no pod goes to a source of a move, or to a node on its way."""
+    state, settings = context.state, context.settings
+    snapshot = context.snapshot.fork()
+    open_rows = destination_rows(snapshot, state)
+    moves = (move, *state.memory.moves.under_way.values())
+    shut = [name for one in moves for name in one.sources]
+    shut += [node.name for node in _fresh_nodes(move, state) if not is_ready_node(state, node.name)]
+    open_rows[[snapshot.row(name) for name in shut if name in snapshot]] = False
+    simulation = DrainSimulation(snapshot, open_rows, hints, state.now)
+    simulator = RemovalSimulator(simulation, state, settings.drain, settings.policy)
+    found = SimulatedRemovals()
+    for name in names:
+        status = simulator.try_removal(name, [name])
+        if isinstance(status, Unremovable):
+            found.unremovable[name] = status
+        else:
+            found.removable.append(status)
+    found.hints = simulator.finish()
+    return found
+
+
+def _hints(
+    context: PlanningContext, names: Iterable[str], places: PlannedPlaces | None, fresh: Iterable[Node]
+) -> PodPlaces:
+    """Return the planned node of each pod, the new nodes taken in the order in which they came."""
+    if places is None:
+        return PodPlaces()
+    by_pod, free = dict(places.existing), sorted(fresh, key=lambda node: (node.created, node.name))
+    for planned in places.new_nodes:
+        node = next((one for one in free if context.state.group_of_node.get(one.name) == planned.group), None)
+        if node is not None:
+            free.remove(node)
+            by_pod |= {pod.key: node.name for pod in planned.pods}
+    found: dict[NodePods, list[str]] = {}
+    for held in find_node_pods(context.snapshot, [context.snapshot.row(name) for name in names]):
+        found[held] = [by_pod.get(key, "") for key in held.keys]
+    return PodPlaces(found)
+
+
+def _fresh_nodes(move: Move, state: ClusterState) -> Iterator[Node]:
+    """Yield the nodes of the groups that the move grew that came since it began."""
+    refs = {one.group for one in move.added}
+    for node in state.observation.snapshot.live_nodes() if refs else ():
+        if node.created >= move.started and state.group_of_node.get(node.name) in refs:
+            yield node
+
+
+def _live_pauses(held: MoveMemory, state: ClusterState) -> Iterator[tuple[str, MovePause]]:
+    """Yield the pauses of nodes that are there. One that is over is kept for as long again, so that the next is longer."""
+    for name, pause in held.pauses.items():
+        if name in state.observation.snapshot and state.now < pause.until + _length(pause.times):
+            yield name, pause
+
+
+def _paused(before: MovePause | None, move: Move, now: float) -> MovePause:
+    times = before.times + 1 if before is not None else 1
+    return MovePause(until=now + _length(times), times=times, why=f"move {move.id} was abandoned: {move.why}")
+
+
+def _length(times: int) -> float:
+    return min(LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** max(0, times - 1))
