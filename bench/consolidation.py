@@ -3,7 +3,7 @@
 ``consolidation.py [FILE…] [--policy NAME] [--output json]`` plays cases of the schema of tests/data/karpenter/README.md (without FILE:
 the 60 there) through the engine's own planning, move by move until no move is left, and checks each move independently. A row of
 the JSON holds ``price_before`` and ``price_at_rest`` per hour, ``commands``, ``evictions``, Karpenter's answers by policy, the ``bound``,
-``seconds_slowest`` of a decision, and the ``trace`` of moves. The table has the sums of each family.
+``seconds_slowest`` (of the processor) of a decision, and the ``trace`` of moves. The table has the sums of each family.
 
 Exit code 1: a move is wrong. 2: a file or a policy cannot be used.
 """

@@ -40,7 +40,11 @@ MOST_MOVES = 200
 
 
 class Market:
-    """A case while it is played. ``places``: the node of each pod; ``machines``: what each node is; ``trace``: the moves so far."""
+    """A case while it is played.
+
+    ``places``: the node of each pod; ``machines``: what each node is; ``trace``: the moves so far; ``seconds`` of the processor
+    that each decision took.
+    """
 
     def __init__(self, case: Cluster, settings: Settings) -> None:
         self.case = case
@@ -71,25 +75,25 @@ class Market:
     def play(self) -> None:
         """Carry out moves until none is found."""
         while len(self.trace) < MOST_MOVES:
-            began = time.perf_counter()
             found = self._decide()
-            self.seconds.append(time.perf_counter() - began)
             if not found:
                 return
             for move in found:
                 self._carry_out(move)
 
     def _decide(self) -> tuple[Proposal, ...]:
-        """Return the moves of one loop; only the decision is timed, not the making of its input."""
+        """Return the moves of one loop. Only the decision with its context is timed, by the processor."""
         seen = self._look()
         state = fold(Memory(), seen, [], self._settings)
-        began = time.perf_counter()
-        state = replace(state, elapsed=lambda: time.perf_counter() - began)
+        began = time.process_time()
+        state = replace(state, elapsed=lambda: time.process_time() - began)
         context = find_growth_context(state, self._settings, self._random)
         if context is None:
             raise AssertionError("there is no context to plan in")
         most = self.case.most_nodes(len(self.machines))
-        return find_moves(context, self._settings.consolidation, self._random, most_nodes=most).proposals
+        found = find_moves(context, self._settings.consolidation, self._random, most_nodes=most).proposals
+        self.seconds.append(time.process_time() - began)
+        return found
 
     def _carry_out(self, move: Proposal) -> None:
         moves: dict[str, dict[str, Counter[str]]] = {}

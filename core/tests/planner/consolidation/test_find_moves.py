@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from nodewright.model.group import GroupOptions
+from nodewright.model.group import GroupOptions, Price
 from nodewright.model.meta import LabelSelector
 from nodewright.model.node import HOSTNAME_LABEL
 from nodewright.model.pod import SAFE_TO_EVICT_ANNOTATION, Affinity, PodAffinity, PodAffinityTerm
@@ -174,6 +174,19 @@ def test_at_most_so_many_nodes_go_together() -> None:
     world = World()
     world.add_group("spare", 5, cpu="4", hourly_price=1.0)
     assert len(move_in(world, most_nodes=2).sources) == 2
+
+
+@pytest.mark.parametrize(("kinds", "price", "moves"), [(1, 0.9, 0), (1, 0.7, 1), (15, 0.9, 1), (14, 0.9, 0)])
+def test_from_spot_to_spot_it_takes_many_cheaper_types_or_a_fifth_of_the_price(
+    kinds: int, price: float, moves: int
+) -> None:
+    world = World()
+    world.add_group("old", 1, cpu="8", memory="16Gi", price=Price(per_hour=1.0, source="the test", spot=True))
+    for kind in range(kinds):
+        spot = Price(per_hour=price, source="the test", spot=True)
+        world.add_group(f"new-{kind}", 0, cpu="8", memory="16Gi", price=spot)
+    add_pods(world, "old-0", 1, "5")
+    assert len(found_in(world, "when-cheaper").proposals) == moves
 
 
 def test_pods_that_repel_each_other_do_not_meet() -> None:

@@ -4,9 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
+from nodewright.clusterstate.backoff import INSTANCE_TYPE_LABEL
+from nodewright.model.group import GroupRef
 from nodewright.model.plan import PlannedNode
 from nodewright.model.settings import ConsolidationSettings
 from nodewright.optimizer.closing import find_closing
+from nodewright.planner.capacity_buffers.pods import is_virtual
 from nodewright.planner.consolidation.placing import MovePlaces, place
 from nodewright.planner.consolidation.problem import GroupsToGrow, make_problem
 from nodewright.planner.consolidation.score import LEAST_SCORE, LEAST_SHARE, PoolTotals
@@ -16,13 +19,17 @@ from nodewright.snapshot.pod_class import PodClass
 
 # How much a disruption counts while nodes are chosen, in the price of the pool for each disruption. Below LEAST_SCORE: a few large
 # moves reach it with ease, and what they leave undone would cost as many evictions later.
-_USUAL_WEIGHT = 0.15
+_USUAL_WEIGHT = 0.18
 _WEIGHTS = {"balanced": (_USUAL_WEIGHT, 0.25, LEAST_SCORE), "when-cheaper": (0.01,), "when-empty": (0.0,)}
 # After this many tries in which a filter kept pods off their places nothing is planned.
 _MOST_TRIES = 4
 # New nodes live at least, and at most, so long, in seconds; until their pods have moved the old ones are paid as well.
 _SHORTEST_LIFE, _LONGEST_LIFE = 3600.0, 86400.0
 _OVERLAP = 600.0
+# From spot to spot a move needs so many cheaper machine types to choose from, or saves this part of the price.
+_SPOT_TYPES, _SPOT_SHARE = 15, 0.2
+# The first weight has this part of the time, the others share the rest.
+_FIRST_PART = 0.7
 _NO_POOL = PoolTotals(0.0, 0.0)
 
 
@@ -73,8 +80,8 @@ def find_moves(
     most = len(sources.nodes) if most_nodes is None else min(most_nodes, len(sources.nodes))
     search = _MoveSearch(context, settings, sources, most, random)
     weights: tuple[float, ...] = _WEIGHTS[settings.consolidation_policy]
-    for weight in weights:
-        proposal = search.find(weight)
+    for number, weight in enumerate(weights):
+        proposal = search.find(weight, _FIRST_PART + (1.0 - _FIRST_PART) * number / max(1, len(weights) - 1))
         if proposal is not None:
             return FoundMoves(proposals=(proposal,), held=found.held, pool=found.pool)
     return found
@@ -88,10 +95,12 @@ class _MoveSearch:
         self._random = random
         self._growing = GroupsToGrow(context)
         self._began = context.state.elapsed()
+        self._part = 1.0
         self._stuck = frozenset[PodClass]()
 
-    def find(self, weight: float) -> Proposal | None:
-        """Return the best move at this weight of disruption; None if it does not pay."""
+    def find(self, weight: float, part: float) -> Proposal | None:
+        """Return the best move at this weight of disruption; None if it does not pay. It takes until this part of the time."""
+        self._part = part
         for _ in range(_MOST_TRIES):
             plan = make_problem(self._context, self._sources, self._growing, weight, self._most, self._stuck)
             if plan is None:
@@ -109,23 +118,23 @@ class _MoveSearch:
         return None
 
     def _used(self) -> float:
-        """Return which part of the time for the search is used up."""
-        budget = self._settings.consolidation_budget
+        """Return which part of the time for this weight is used up."""
+        budget = self._part * self._settings.consolidation_budget
         return (self._context.state.elapsed() - self._began) / budget if budget else 0.0
 
     def _accepted(self, going: Sequence[PoolNode], placement: MovePlaces) -> Proposal | None:
         """Return the move if its score, and its savings over the life of the new nodes, are high enough."""
-        context, pool = self._context, self._sources.pool
-        added = sum(context.state.groups[node.group].seen.hourly_price or 0.0 for node in placement.new_nodes)
+        pool = self._sources.pool
+        added = sum(self._price_of(node.group) for node in placement.new_nodes)
         savings = sum(node.price for node in going) - added
         disruption = sum(node.disruption for node in going)
-        evictions = sum(len(node.moving) for node in going)
+        evictions = sum(not is_virtual(pod) for node in going for pod in node.moving.pods)
         score = pool.score(savings, disruption)
         if savings <= 0 or (evictions and savings < LEAST_SHARE * pool.price):
             return None
         if self._settings.consolidation_policy == "balanced" and score < LEAST_SCORE:
             return None
-        if savings * self._expected_life() <= added * _OVERLAP:
+        if savings * self._expected_life() <= added * _OVERLAP or self._is_idle_spot_move(going, placement, savings):
             return None
         return Proposal(
             sources=tuple(node.name for node in going),
@@ -136,6 +145,22 @@ class _MoveSearch:
             score=score,
             evictions=evictions,
         )
+
+    def _is_idle_spot_move(self, going: Sequence[PoolNode], placement: MovePlaces, savings: float) -> bool:
+        """Return whether a move from spot to spot saves too little for the risk that the next machine is taken sooner."""
+        groups = self._context.state.groups
+        spot = {ref for ref, group in groups.items() if group.seen.price is not None and group.seen.price.spot}
+        before = [node.price for node in going if node.group in spot]
+        if not before or not any(node.group in spot for node in placement.new_nodes):
+            return False
+        cheaper = [ref for ref in self._growing.refs if ref in spot and self._price_of(ref) < min(before)]
+        types = {
+            self._context.templates[ref].node.metadata.labels.get(INSTANCE_TYPE_LABEL, str(ref)) for ref in cheaper
+        }
+        return len(types) < _SPOT_TYPES and savings < _SPOT_SHARE * sum(node.price for node in going)
+
+    def _price_of(self, ref: GroupRef) -> float:
+        return self._context.state.groups[ref].seen.hourly_price or 0.0
 
     def _expected_life(self) -> float:
         """Return how long new nodes probably live, in seconds: as long as half of the present nodes did so far."""

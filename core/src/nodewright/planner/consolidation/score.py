@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from nodewright.model.pod import Pod
+from nodewright.planner.capacity_buffers.pods import is_virtual
 
 DELETION_COST_ANNOTATION = "controller.kubernetes.io/pod-deletion-cost"
 # A move is accepted if its share of the savings is at least so much of its share of the disruption.
@@ -40,8 +41,8 @@ class PoolTotals(NamedTuple):
 
 
 def disruption_of(pods: Iterable[Pod]) -> float:
-    """Return what evicting pods disrupts; DaemonSet pods and static pods are not evicted."""
-    return sum(_eviction_cost(pod) for pod in pods if not (pod.is_daemonset_pod or pod.is_mirror))
+    """Return what evicting pods disrupts; DaemonSet pods, static pods and virtual pods are not evicted."""
+    return sum(_eviction_cost(pod) for pod in pods if not (pod.is_daemonset_pod or pod.is_mirror or is_virtual(pod)))
 
 
 def _eviction_cost(pod: Pod) -> float:
