@@ -1,4 +1,4 @@
-"""JSON Schemas, made from the sources: of a settings file, of a scenario file, of a file of prices, and the chart's part for settings."""
+"""JSON Schemas, made from the sources: of a settings file, of a scenario file, of files of prices and of disruption, and the chart's part for settings."""
 
 from datetime import date
 from enum import Enum
@@ -9,6 +9,7 @@ import msgspec
 
 from nodewright.cli.settings.known_flags import KNOWN, PROVIDER_FIELDS, SECTIONS, SETTINGS
 from nodewright.cli.settings.values import Setting, SettingKind, write_value
+from nodewright.model.disruption import DisruptionConfig
 from nodewright.model.price_book import PriceFile
 from nodewright.model.settings import Settings
 from nodewright.model.settings_base import Help
@@ -115,6 +116,13 @@ def prices_schema() -> dict[str, Any]:
     definitions: dict[str, Any] = {}
     found = _struct_schema(PriceFile, definitions)
     return {"$schema": _DRAFT_7, "title": "nodewright prices", **found, "definitions": definitions}
+
+
+def disruption_schema() -> dict[str, Any]:
+    """Return the schema of a file of ``--disruption-config``."""
+    definitions: dict[str, Any] = {}
+    found = _struct_schema(DisruptionConfig, definitions)
+    return {"$schema": _DRAFT_7, "title": "nodewright disruption", **found, "definitions": definitions}
 
 
 def scenario_schema() -> dict[str, Any]:

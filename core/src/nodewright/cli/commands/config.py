@@ -6,6 +6,7 @@ from typing import Any
 import click
 import msgspec
 
+from nodewright.adapters.disruption_file import DisruptionFile
 from nodewright.cli.daemon.reload import is_safe
 from nodewright.cli.screen import count, make_console, make_table, output_option, safe, write_json
 from nodewright.cli.settings.checks import check_daemon
@@ -40,6 +41,7 @@ def check(source: SettingsSource, file: str, output: str) -> None:
     """
     loaded = SettingsSource(source.flags, file, "FILE").load()
     check_daemon(loaded.settings)
+    DisruptionFile(lambda: loaded.settings.safety).check()
     if output == "json":
         write_json(as_json(loaded))
         return

@@ -331,6 +331,14 @@ class SafetySettings(Section, frozen=True, kw_only=True):
             ca="",
         ),
     ] = 60.0
+    disruption_config: Annotated[
+        str,
+        Help(
+            "A YAML file that says how many nodes may be given up at the same time, when, and for which reasons, and which options of "
+            "groups differ at certain times (docs/disruption.md). It is read again when it changes.",
+            ca="",
+        ),
+    ] = ""
 
 
 class ConsolidationSettings(Section, frozen=True, kw_only=True):
