@@ -54,11 +54,16 @@ class GceWorld(CloudWorld[GceCloud]):
         self._options = options
         self.set_minimum(self.group_id, 0)
 
+    def interrupt(self, group_id: str) -> str:
+        machine = min(self.machines(group_id))
+        self.cloud.preempt(machine)
+        return machine
+
     def set_minimum(self, group_id: str, size: int) -> None:
         context = ProviderContext(
             clock=self.clock,
             random=Random(group_id),  # no two processes send the same request ids
-            options={"endpoints": self.cloud.endpoints, **self._options},
+            options={"endpoints": self.cloud.endpoints, "preemption_interval": 1, **self._options},
             node_group_specs=(f"{size}:10:{group_id}", *(f"0:3:{name}" for name in self._groups[1:])),
         )
         self.client = connect("gce", GceProvider(context, self._sdk), self.clock)

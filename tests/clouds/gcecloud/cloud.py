@@ -6,6 +6,7 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +158,24 @@ class GceCloud:
             }
 
     # What goes wrong with calls
+
+    def preempt(self, provider_id: str) -> None:
+        """Compute Engine begins to preempt a machine."""
+        _, _, project, zone, name = provider_id.split("/")
+        where, number = f"{API}/projects/{project}/zones/{zone}", len(self.state.preemptions)
+        self.state.preemptions.append(
+            {
+                "kind": "compute#operation",
+                "name": f"systemevent-{number}",
+                "operationType": "compute.instances.preempted",
+                "status": "DONE",
+                "progress": 100,
+                "insertTime": datetime.fromtimestamp(self.state.now(), UTC).isoformat(),
+                "zone": where,
+                "targetLink": f"{where}/instances/{name}",
+                "selfLink": f"{where}/operations/systemevent-{number}",
+            }
+        )
 
     def refuse_once(
         self, operation: str, status: int, reason: str, message: str = "said Google", retry_after: str = ""

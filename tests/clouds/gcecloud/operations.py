@@ -48,6 +48,7 @@ class State:
     zones: dict[str, list[str]] = field(default_factory=dict)
     regional: list[Raw] = field(default_factory=list)
     autoscalers: list[Raw] = field(default_factory=list)
+    preemptions: list[Raw] = field(default_factory=list)
     operations: dict[str, Operation] = field(default_factory=dict)
     requests: dict[str, Operation] = field(default_factory=dict)
     operation_seconds: float = 0.0
@@ -107,6 +108,7 @@ class Operations:
                 f"{asked['region']}/{asked['instanceTemplate']}"
             ),
             "regions.get": self._region,
+            "zoneOperations.list": lambda asked: _page(asked, self._in_zone(asked, state.preemptions)),
             "zoneOperations.wait": self._wait,
         }
 

@@ -10,7 +10,7 @@ from nodewright_gce.api import Api
 from nodewright_gce.kube_env import Template, read_template
 from nodewright_gce.provider import GceProvider
 from nodewright_gce.refs import HOST, Place, Ref, TemplateRef
-from nodewright_gce.shapes import Autoscaler, MachineType, Managed, Manager, ResizeRequest, Vm, convert
+from nodewright_gce.shapes import Autoscaler, MachineType, Managed, Manager, Preemption, ResizeRequest, Vm, convert
 
 _TEMPLATE = "the-template"
 
@@ -25,6 +25,9 @@ class AnsweredApi(Api):
 
     def places(self) -> Sequence[Place]:
         return [self.ref.place]
+
+    def preemptions(self, place: Place) -> Sequence[Preemption]:
+        raise NotImplementedError(place)
 
     def managers(self, place: Place) -> Sequence[Manager]:
         return [self.manager(self.ref)] if place == self.ref.place else []

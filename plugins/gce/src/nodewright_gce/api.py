@@ -9,7 +9,7 @@ from typing import Protocol
 from nodewright.spec import ApiCalls
 from nodewright_gce.kube_env import Template
 from nodewright_gce.refs import Place, Ref, TemplateRef
-from nodewright_gce.shapes import Autoscaler, MachineType, Managed, Manager, ResizeRequest, Vm
+from nodewright_gce.shapes import Autoscaler, MachineType, Managed, Manager, Preemption, ResizeRequest, Vm
 
 
 class Api(Protocol):
@@ -59,6 +59,11 @@ class Api(Protocol):
 
     def machine_type(self, place: Place, name: str) -> MachineType:
         """Return the machine type; raise ProviderError if the zone does not have it."""
+
+    # Interruptions
+
+    def preemptions(self, place: Place) -> Sequence[Preemption]:
+        """Return the newest operations of a zone that preempt machines: one page."""
 
     # Permissions and other writers
 

@@ -43,6 +43,7 @@ _METHODS: Mapping[str, _Method] = {
     "regionInstanceGroupManagers.list": _Method("RegionInstanceGroupManagersClient", "list"),
     "regionInstanceTemplates.get": _Method("RegionInstanceTemplatesClient", "get"),
     "regions.get": _Method("RegionsClient", "get"),
+    "zoneOperations.list": _Method("ZoneOperationsClient", "list"),
     "zoneOperations.wait": _Method("ZoneOperationsClient", "wait"),
 }
 

@@ -49,6 +49,12 @@ PERMISSIONS = (
     ),
     Permission(name="compute.zoneOperations.get", without="the results of writes are not known"),
     Permission(
+        name="compute.zoneOperations.list",
+        without="preemptions are not known",
+        level=_WARNING,
+        capability=Capability.INTERRUPTION,
+    ),
+    Permission(
         name="compute.autoscalers.list", without="doctor finds no autoscalers of Compute Engine", level=_WARNING
     ),
     Permission(name="compute.regions.get", without="the zones of the option region are not known"),
@@ -172,6 +178,8 @@ def _targets(place: Place, autoscalers: Iterable[Autoscaler]) -> dict[str, str]:
 
 
 def _is_needed(one: Permission, options: Options) -> bool:
+    if one.capability is Capability.INTERRUPTION:
+        return options.preemption_interval > 0
     return bool(options.region) if one.name == "compute.regions.get" else True
 
 

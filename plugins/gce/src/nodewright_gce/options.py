@@ -49,6 +49,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     atomic_timeout: Seconds = Seconds(30)
     machine_types: dict[str, Machine] = {}
     prices_per_hour: dict[str, OwnPrice] = {}
+    preemption_interval: Seconds = Seconds(0)
 
 
 def load_options(context: ProviderContext) -> Options:

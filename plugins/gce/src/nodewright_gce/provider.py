@@ -15,6 +15,7 @@ from nodewright_gce.failures import Failures
 from nodewright_gce.fleet import Fleet
 from nodewright_gce.kube_env import loose_pairs
 from nodewright_gce.options import load_options
+from nodewright_gce.preemptions import Preemptions
 from nodewright_gce.prices import LIST_PRICES, node_price, why_unpriced
 from nodewright_gce.sdk import Sdk
 from nodewright_gce.states import Machine
@@ -57,11 +58,16 @@ class GceProvider:
         self._failures = Failures()
         self._writer = Writer(self._api, self._fleet, self._failures, context.clock, context.random)
         self._atomic = AtomicWriter(self._api, self._fleet, self._writer, self._options, context.clock)
+        self._preemptions = Preemptions(self._api, self._options, context.clock)
         self._prices = LIST_PRICES.with_own(self._options.prices_per_hour)
 
     @hookimpl
     def provider_info(self) -> spec.ProviderInfo:
-        optional = {_FAST: self._options.detect_failures, _ATOMIC: self._options.atomic_resize}
+        optional = {
+            _FAST: self._options.detect_failures,
+            _ATOMIC: self._options.atomic_resize,
+            Capability.INTERRUPTION: self._options.preemption_interval > 0,
+        }
         capabilities = _ALWAYS | {capability for capability, holds in optional.items() if holds}
         return spec.ProviderInfo(name="gce", spec_version=(1, 0), capabilities=capabilities)
 
@@ -71,6 +77,8 @@ class GceProvider:
         self._writer.settle_moved()
         groups = self._fleet.groups.values()
         self._catalogue.load_missing({group.ref: group.manager for group in groups})
+        if self._options.preemption_interval > 0:
+            self._preemptions.refresh({group.ref.place for group in groups})
         return True
 
     @hookimpl
@@ -147,6 +155,15 @@ class GceProvider:
     @hookimpl
     def same_group_labels(self) -> Sequence[str]:
         return ()
+
+    @hookimpl
+    def interruptions(self) -> Sequence[spec.Interruption]:
+        machines = (one for group in self._fleet.groups.values() for one in group.machines)
+        return self._preemptions.told({one.ref.provider_id for one in machines if one.is_there})
+
+    @hookimpl
+    def await_interruption(self, timeout: float) -> bool:
+        return self._preemptions.wait(timeout)
 
     @hookimpl
     def diagnose(self) -> Sequence[spec.Finding]:

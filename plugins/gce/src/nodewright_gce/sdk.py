@@ -21,6 +21,7 @@ from nodewright_gce.shapes import (
     Managed,
     Manager,
     Operation,
+    Preemption,
     Raw,
     ResizeRequest,
     Vm,
@@ -31,6 +32,7 @@ from nodewright_gce.shapes import (
 T = TypeVar("T")
 
 _PAGE = 500
+_PREEMPTED = 'operationType="compute.instances.preempted"'
 _AT_ONCE = 1000
 _WAIT_SECONDS = 1.0
 # Metadata contain each machine's whole kube-env. A server without field masks sends them; they are dropped then.
@@ -141,6 +143,12 @@ class Sdk:
             if error.code == NOT_FOUND:
                 raise ProviderError(f"{place.zone} has no machine type {name}", code="unknownType") from error
             raise
+
+    # Interruptions
+
+    def preemptions(self, place: Place) -> Sequence[Preemption]:
+        asked = {**place._asdict(), "filter": _PREEMPTED, "order_by": "creationTimestamp desc", "max_results": _PAGE}
+        return [convert(item, Preemption) for item in self._ask("zoneOperations.list", asked).get("items", ())]
 
     # Permissions and other writers
 

@@ -166,6 +166,14 @@ class Operation(Shape, frozen=True, kw_only=True):
         return self.status == "DONE"
 
 
+class Preemption(Shape, frozen=True, kw_only=True):
+    """An operation of the type ``compute.instances.preempted``."""
+
+    name: str
+    target_link: str = ""
+    insert_time: str = ""
+
+
 class Autoscaler(Shape, frozen=True, kw_only=True):
     name: str = ""
     target: str = ""
