@@ -10,6 +10,7 @@ from tests.e2e.farm_files import ENDS_AFTER
 from tests.e2e.rights import Right, find_refused, granted, is_used, read_asked
 from tests.e2e.test_scale_up import PODS, count_running, deploy, find_events
 
+from nodewright.adapters.kube.api import MERGE_PATCH
 from nodewright.adapters.kube.store import MOST_SHARDS, PAUSE_NAME, shard_name
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
@@ -22,9 +23,12 @@ QUICK = (
 )
 CLEANS_UP = "--node-object-cleanup-delay=2s"
 # Rights for what takes longer than a test: the same event again after five minutes (core/tests/kube/test_events.py), and
-# a state that does not fit into one ConfigMap (core/tests/kube/test_store.py); and for who orders a pause (test_orders.py).
+# a state that does not fit into one ConfigMap (core/tests/kube/test_store.py); for who orders a pause (test_orders.py); and
+# for pods that a budget guards on a machine that the cloud takes, which has a test of its own here.
 _SHARDS = ",".join(shard_name(turn, number) for turn in ("a", "b") for number in range(1, MOST_SHARDS))
+DELETES_PODS = Right("", "pods", "delete")
 NOT_USED_HERE = {
+    DELETES_PODS,
     Right("", "events", "patch"),
     *(Right("", "configmaps", verb, _SHARDS) for verb in ("delete", "get", "update")),
     *(Right("", "configmaps", verb, PAUSE_NAME) for verb in ("delete", "get", "update")),
@@ -100,6 +104,29 @@ def test_a_budget_holds_a_node_and_then_lets_it_go(
     asked = read_asked(clean)
     assert not find_refused(asked, granted())
     assert {right for right in granted() if not is_used(right, asked)} <= NOT_USED_HERE
+
+
+def test_a_budget_does_not_hold_pods_on_a_machine_that_the_cloud_takes(
+    clean: ControlPlane, shared: SharedCloud, start: StartDaemon
+) -> None:
+    """The notice is a taint, with too little time to wait for another machine."""
+    shared.leaves_nodes = True
+    daemon = start("--scale-down-enabled=false", "--interruption-signal=taint:example.com/taken=reclaim:20s", CLEANS_UP)
+    deploy(clean, "web", 2, "1500m")
+    wait_until(lambda: count_running(clean) == 2, "two running pods")
+    guard(clean, "web")
+    [taken] = find_nodes(clean)
+    name = taken["metadata"]["name"]
+    taints = {"spec": {"taints": [{"key": "example.com/taken", "effect": "PreferNoSchedule"}]}}
+    clean.request(f"/api/v1/nodes/{name}", method="PATCH", body=taints, content=MERGE_PATCH)
+    wait_until(lambda: name not in {node["metadata"]["name"] for node in find_nodes(clean)}, "removal of the node")
+    wait_until(lambda: count_running(clean) == 2, "the pods elsewhere")
+    [(_, (group, ids, _))] = deletions(shared)
+    assert (group, ids) == ("small", [taken["spec"]["providerID"]])
+    assert daemon.end() == 0
+    asked = read_asked(clean)
+    assert not find_refused(asked, granted())
+    assert is_used(DELETES_PODS, asked)
 
 
 def half_empty_and_guarded(plane: ControlPlane, daemon: DaemonProcess) -> None:

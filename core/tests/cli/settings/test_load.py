@@ -166,6 +166,13 @@ def test_the_short_form_is_stronger_than_the_entry_and_keeps_the_rest() -> None:
             {"bypassed-scheduler-names": "a,b", "allowed-scheduler-names": "b"},
             "--bypassed-scheduler-names: a is not among allowed-scheduler-names",
         ),
+        (
+            {"interruption-signal": ("taint:a=gone",)},
+            (
+                "--interruption-signal: 'taint:a=gone' is not taint:KEY=KIND or condition:TYPE=KIND; kinds are reclaim, "
+                "rebalance, maintenance, unhealthy"
+            ),
+        ),
     ],
 )
 def test_a_wrong_flag_is_one_sentence(flags: Flags, sentence: str) -> None:

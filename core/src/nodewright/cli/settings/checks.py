@@ -8,6 +8,7 @@ from nodewright.adapters.web import is_loopback, parse_address
 from nodewright.cli.settings.known_flags import CA_FLAGS, KNOWN, SETTINGS, Layer
 from nodewright.model.duration import format_duration
 from nodewright.model.errors import ConfigError
+from nodewright.model.interruption import parse_signals
 from nodewright.model.printable import printable
 from nodewright.model.settings import Settings
 
@@ -33,6 +34,7 @@ def check_together(given: Layer, values: Mapping[str, Any]) -> None:
     _check_bounds(given, values)
     _check_rules(given, values)
     _check_graces(given, values)
+    _check_signals(given, values)
 
 
 def _check_ca_flags(given: Layer, values: Mapping[str, Any]) -> None:
@@ -94,6 +96,13 @@ def _check_graces(given: Layer, values: Mapping[str, Any]) -> None:
     if values.get("drain-priority-config") and "max-graceful-termination-sec" in given:
         origin, other = given["drain-priority-config"].origin, given["max-graceful-termination-sec"].origin
         raise ConfigError(f"{origin}: cannot be given together with {other}, which says the same for all pods")
+
+
+def _check_signals(given: Layer, values: Mapping[str, Any]) -> None:
+    try:
+        parse_signals(values.get("interruption-signal", ()))
+    except ConfigError as error:
+        raise ConfigError(f"{given['interruption-signal'].origin}: {error}") from error
 
 
 def check_daemon(settings: Settings) -> None:
