@@ -11,7 +11,7 @@ from nodewright.model.removal import NodeRemoval
 from nodewright.model.settings import Settings
 from nodewright.planner import make_plan
 from nodewright.snapshot.observation import Observation
-from nodewright.validate import PlanViolation, check_actions, check_removals
+from nodewright.validate import PlanViolation, check_actions, check_moves, check_removals
 
 MakePlan = Callable[[ClusterState, Settings, Random], tuple[Plan, PlanMemory]]
 CheckRemovals = Callable[[Observation, Sequence[NodeRemoval], Mapping[str, str], Settings], tuple[PlanViolation, ...]]
@@ -34,8 +34,9 @@ class Planning:
 
     def check(self, seen: Observation, plan: Plan, memory: PlanMemory, settings: Settings) -> tuple[PlanViolation, ...]:
         """Return which cloud writes and removals of a plan break a rule."""
-        violations = self.check_actions(seen, plan.actions, settings)
         removals = plan.scale_down.removals
+        violations = self.check_actions(seen, plan.actions, settings)
+        violations += check_moves(seen, plan.moves, plan.actions, removals) if plan.moves else ()
         if not removals:
             return violations
         return violations + self.check_removals(seen, removals, memory.scale_down.hints, settings)

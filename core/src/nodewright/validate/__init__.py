@@ -2,6 +2,7 @@
 
 from nodewright.validate.actions import PlanViolation, check_actions
 from nodewright.validate.evidence import NodesOfMachines
+from nodewright.validate.moves import check_moves
 from nodewright.validate.removals import check_removals
 
-__all__ = ["NodesOfMachines", "PlanViolation", "check_actions", "check_removals"]
+__all__ = ["NodesOfMachines", "PlanViolation", "check_actions", "check_moves", "check_removals"]
