@@ -87,7 +87,7 @@ class _Group:
 
 
 @dataclass
-class _Budget:
+class _ParallelismLeft:
     """How many more removals and drains may start.
 
     While anything is left, one zero-or-max group that is larger than the budget may go all the same (``overflows``).
@@ -98,9 +98,9 @@ class _Budget:
     overflows: bool = True
 
     @staticmethod
-    def of(under_way: Iterable[Removing], settings: ScaleDownSettings, policy: Policy) -> "_Budget":
+    def of(under_way: Iterable[Removing], settings: ScaleDownSettings, policy: Policy) -> "_ParallelismLeft":
         counted = [held.removal.drains for held in under_way if not _is_free(held.removal, policy)]
-        return _Budget(
+        return _ParallelismLeft(
             settings.max_scale_down_parallelism - len(counted), settings.max_drain_parallelism - sum(counted)
         )
 
@@ -125,7 +125,7 @@ def fit_into_budgets(
     for name in drain:
         ref = state.group_of_node[name]
         groups.setdefault(ref, _Group(ref)).drain.append(name)
-    budget = _Budget.of(state.observation.removing.values(), settings, policy)
+    budget = _ParallelismLeft.of(state.observation.removing.values(), settings, policy)
     whole = [group for group in groups.values() if is_atomic(state, group.ref)]
     chosen = _take_whole(state, whole, budget, incomplete_batches=not policy.completes_atomic_batches)
     if policy.balances_removals:
@@ -149,7 +149,7 @@ def _is_free(removal: NodeRemoval, policy: Policy) -> bool:
 
 
 def _take_whole(
-    state: ClusterState, groups: Iterable[_Group], budget: _Budget, *, incomplete_batches: bool
+    state: ClusterState, groups: Iterable[_Group], budget: _ParallelismLeft, *, incomplete_batches: bool
 ) -> dict[str, int]:
     """Take zero-or-max groups, those with empty nodes first. The first group that does not fit stops all later ones.
 
@@ -177,7 +177,7 @@ def _take_whole(
 
 
 def _accept(
-    state: ClusterState, group: _Group, budget: _Budget, chosen: dict[str, int], *, incomplete_batches: bool
+    state: ClusterState, group: _Group, budget: _ParallelismLeft, chosen: dict[str, int], *, incomplete_batches: bool
 ) -> None:
     """Take a group if all its nodes are removable; else leave it out.
 
