@@ -105,12 +105,14 @@ def test_a_move_that_saves_too_little_for_its_disruption_is_made_only_when_cheap
     assert move_in(world, policy="when-cheaper").savings == pytest.approx(0.3)
 
 
-def test_a_saving_of_less_than_a_hundredth_of_the_pool_evicts_nobody() -> None:
+@pytest.mark.parametrize(("others", "moves"), [(10, 0), (2, 1)])
+def test_a_saving_of_less_than_a_hundredth_of_the_pool_evicts_nobody(others: int, moves: int) -> None:
     world = World()
     world.add_group("old", 1, cpu="8", memory="16Gi", hourly_price=1.0)
-    world.add_group("new", 0, cpu="8", memory="16Gi", hourly_price=0.992)
+    world.add_group("new", 0, cpu="8", memory="16Gi", hourly_price=0.92)
+    world.add_group("other", others, cpu="2", memory="16Gi", hourly_price=1.0, min_size=others)
     add_pods(world, "old-0", 1, "5")
-    assert not found_in(world, "when-cheaper").proposals
+    assert len(found_in(world, "when-cheaper").proposals) == moves
 
 
 @pytest.mark.parametrize(
