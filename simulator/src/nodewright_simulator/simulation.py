@@ -8,6 +8,7 @@ from typing import Protocol
 
 from nodewright.actuation.write_gate import ClusterLimits, cluster_limits
 from nodewright.adapters.clocks import VirtualClock
+from nodewright.adapters.disruption_file import DisruptionFile
 from nodewright.adapters.prices_file import PricesFile
 from nodewright.clusterstate.memory import Memory
 from nodewright.clusterstate.readiness import is_ready
@@ -149,6 +150,8 @@ class Simulation:
         guarded = tuple(self.engine.wire.guard(provider) for provider in providers)
         prices = PricesFile(lambda: options.settings.scale_up)
         prices.check()
+        disruption = DisruptionFile(lambda: options.settings.safety)
+        disruption.check()
         self._world = Ports(
             cluster=self.api_server,
             providers=guarded,
@@ -156,6 +159,7 @@ class Simulation:
             events=self._recorder,
             audit=self._recorder.audit,
             prices=prices,
+            disruption=disruption,
         )
         interval = options.settings.loop.scan_interval
         self._pacing = Pacing(self._start, interval, every_tick=options.every_tick)

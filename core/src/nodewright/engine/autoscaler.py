@@ -90,6 +90,7 @@ class Autoscaler:
             default_options(settings),
             keeps_unlisted=settings.policy.keeps_unlisted_groups,
             prices=ports.prices,
+            disruption=ports.disruption,
         )
         self._write_ahead = WriteAheadLog(ports.store, ports.gate, clock)
         self._cloud_writer = CloudWriter(

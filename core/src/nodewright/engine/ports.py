@@ -18,7 +18,15 @@ from nodewright.actuation import (
 )
 from nodewright.clusterstate.memory import Memory
 from nodewright.model.write_fence import WriteFence
-from nodewright.observe.ports import ClusterObservation, ClusterReader, NoPrices, PriceReader, ProviderReads
+from nodewright.observe.ports import (
+    ClusterObservation,
+    ClusterReader,
+    DisruptionReader,
+    NoDisruption,
+    NoPrices,
+    PriceReader,
+    ProviderReads,
+)
 
 __all__ = [
     "AuditSink",
@@ -78,7 +86,7 @@ class StateStore(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Ports:
-    """All ports of the engine. ``gate`` is asked before each write to a cloud, ``prices`` are the operator's own."""
+    """All ports of the engine. ``gate`` is asked before each write to a cloud. ``prices`` and ``disruption`` are the operator's."""
 
     cluster: ClusterPort
     providers: tuple[ProviderPort, ...]
@@ -87,3 +95,4 @@ class Ports:
     audit: AuditSink
     gate: WriteFence = field(default_factory=WriteFence)
     prices: PriceReader = field(default_factory=NoPrices)
+    disruption: DisruptionReader = field(default_factory=NoDisruption)

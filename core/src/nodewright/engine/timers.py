@@ -37,6 +37,7 @@ def next_timer(state: ClusterState, plan: Plan, settings: Settings) -> float:
     moments = [*_growth_moments(state, plan, settings), *(held.until for held in plan.held_back)]
     moments += [leaving.drain_by for leaving in plan.leaving if not leaving.is_draining]
     moments += [move.deadline for move in plan.moves]
+    moments.append(_edge(state))
     moments += [plan.scale_down.next_change, plan.provisioning.next_change, plan.search_at]
     if plan.partial:
         moments.append(state.now)
@@ -57,15 +58,23 @@ def next_timer(state: ClusterState, plan: Plan, settings: Settings) -> float:
 def next_deadline(state: ClusterState, plan: Plan, settings: Settings) -> float:
     """Return the earliest time (epoch seconds) after which a loop may help pods that wait; infinity: there is none.
 
-    It is one of those of ``next_timer``. Where no pod waits, and no reservation, the next scan comes early enough.
+    It is one of those of ``next_timer``. Where no pod waits, and no reservation, only windows of disruption and
+    schedules count: else the next scan comes early enough.
     """
     is_reserved = any(request.atomic for group in state.groups.values() for request in group.requests)
     drains = [leaving.drain_by for leaving in plan.leaving if not leaving.is_draining]
     if not state.observation.pending and not is_reserved and not drains:
-        return math.inf
+        return _edge(state)
     held = (held.until for held in plan.held_back if isinstance(held.action, (IncreaseSize, CreateNodeGroup)))
     in_flight = (write.until for write in state.memory.writes_in_flight.values())
-    return _earliest([*_growth_moments(state, plan, settings), *held, *in_flight, *drains], state)
+    return _earliest([*_growth_moments(state, plan, settings), *held, *in_flight, *drains, _edge(state)], state)
+
+
+def _edge(state: ClusterState) -> float:
+    """Return the moment before which a window does not open or close; exactly at the edge it does."""
+    return (
+        math.nextafter(state.observation.next_edge, -math.inf) if state.observation.next_edge < math.inf else math.inf
+    )
 
 
 def _earliest(moments: Iterable[float], state: ClusterState) -> float:

@@ -184,11 +184,6 @@ def next_opening(window: Window, now: float) -> float:
     return _fires(window.cron, window.timezone, math.floor(now / 60))[1]
 
 
-def allows_from(budget: Budget, now: float) -> float:
-    """Return when a budget that holds at ``now`` ceases to (epoch seconds; inf: never)."""
-    return opening(budget.when, now).until
-
-
 def next_edge(windows: Iterable[Window | None], now: float) -> float:
     """Return when the first of the windows opens or closes after ``now`` (epoch seconds; inf: none does)."""
     return min((opening(window, now).until for window in windows), default=math.inf)

@@ -107,6 +107,7 @@ class UnremovableCode(StrEnum):
     AWAITS_TURN = "AwaitsItsTurn"
     SWITCHED_OFF = "SwitchedOff"
     IN_MOVE = "InMove"
+    DISRUPTION_BUDGET = "DisruptionBudget"
 
 
 class BlockingCode(StrEnum):

@@ -6,9 +6,17 @@ from nodewright.clusterstate.memory import Memory
 from nodewright.model.action import DeleteNodeGroup, Done, Outcome
 from nodewright.model.group import GroupOptions, GroupRef
 from nodewright.model.removal import Removing
-from nodewright.observe.ports import ClusterReader, NoPrices, PriceReader, ProviderReads
+from nodewright.observe.ports import (
+    ClusterReader,
+    DisruptionReader,
+    NoDisruption,
+    NoPrices,
+    PriceReader,
+    ProviderReads,
+)
 from nodewright.observe.pricing import Pricing, price_types
 from nodewright.observe.provider_watch import KEPT_SECONDS, ProviderWatch
+from nodewright.observe.scheduling import Scheduling
 from nodewright.snapshot.observation import GroupSeen, Observation, ProviderSeen
 
 
@@ -16,7 +24,7 @@ class Observer:
     """Reads the cluster, then each provider in turn.
 
     ``defaults`` are the options of groups for which a provider sets none. With ``keeps_unlisted`` a group that its
-    provider ceases to list is kept for a while. ``prices`` are the operator's own.
+    provider ceases to list is kept for a while. ``prices`` and ``disruption`` are the operator's own.
     """
 
     def __init__(
@@ -27,11 +35,14 @@ class Observer:
         *,
         keeps_unlisted: bool = True,
         prices: PriceReader | None = None,
+        disruption: DisruptionReader | None = None,
     ) -> None:
         self._cluster = cluster
         kept = KEPT_SECONDS if keeps_unlisted else 0.0
         self._prices: PriceReader = prices or NoPrices()
         self._pricing = Pricing()
+        self._disruption: DisruptionReader = disruption or NoDisruption()
+        self._scheduling = Scheduling()
         self._watches = [ProviderWatch(provider, defaults, kept) for provider in providers]
 
     def use(self, defaults: GroupOptions) -> None:
@@ -53,6 +64,8 @@ class Observer:
         """
         observed = self._cluster.read(now)
         providers, groups = self._read_clouds(now, memory, outcomes)
+        disruption = self._disruption.read()
+        groups, edge = self._scheduling.apply(groups, disruption, memory.arrivals, now)
         seen = Observation(
             now=now,
             snapshot=observed.snapshot,
@@ -66,6 +79,8 @@ class Observer:
             provisioning=observed.provisioning,
             quotas=observed.quotas,
             buffers=observed.buffers,
+            disruption=disruption,
+            next_edge=edge,
         )
         return seen, observed.problem
 

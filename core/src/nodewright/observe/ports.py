@@ -7,6 +7,7 @@ from typing import Protocol
 from nodewright.model.capability import Capability
 from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.cluster import DaemonSet
+from nodewright.model.disruption import NO_DISRUPTION_CONFIG, DisruptionConfig
 from nodewright.model.group import (
     FailedInstance,
     GroupOptions,
@@ -58,6 +59,20 @@ class PriceReader(Protocol):
     """Reads the operator's own prices."""
 
     def read(self) -> PriceBook: ...
+
+
+class DisruptionReader(Protocol):
+    """Reads the operator's disruption budgets and schedules."""
+
+    def read(self) -> DisruptionConfig: ...
+
+
+class NoDisruption:
+    """The operator has neither budgets nor schedules."""
+
+    def read(self) -> DisruptionConfig:
+        """Return an empty file."""
+        return NO_DISRUPTION_CONFIG
 
 
 class NoPrices:

@@ -237,13 +237,18 @@ def _oldest(pods: Sequence[Pod]) -> float:
 def plan_min_sizes(context: PlanningContext, grown: Mapping[GroupRef, int]) -> tuple[list[IncreaseSize], ScaleUpReport]:
     """Plan an increase for every group below its minimum size that may grow, within the cluster's limits.
 
+    Without --enforce-node-group-min-size only minimums of schedules count.
+
     ``grown``: the targets of groups that already grow in this loop.
     """
     added = sum(target - (context.state.groups[ref].seen.target or 0) for ref, target in grown.items())
     left = context.nodes_left - added if context.nodes_left is not None else None
     expansions: list[Expansion] = []
     skipped = {}
+    counts_all = context.settings.scale_up.enforce_node_group_min_size
     for ref, group in context.state.groups.items():
+        if not (counts_all or group.seen.is_min_scheduled):
+            continue
         minimum = group.seen.group.min_size
         target = grown.get(ref, group.seen.target)
         if target is None or target >= minimum:

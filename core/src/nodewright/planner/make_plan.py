@@ -119,6 +119,7 @@ class _Start(_Draft):
         settings = self.settings
         always = settings.scale_up.enforce_node_group_min_size or settings.scale_down.scale_down_enabled
         always = always or bool(self.interruptions.notices)
+        always = always or any(group.seen.is_min_scheduled for group in self.state.groups.values())
         return bool(always or self.waiting.old or self.requests.is_enabled or self.buffers.injects)
 
 
@@ -371,7 +372,8 @@ def _hedge(draft: _Growing) -> _Growing:
 
 def _reach_minimum_sizes(draft: _Growing) -> _Growing:
     """Grow the groups that are below their minimum size."""
-    if not draft.context.settings.scale_up.enforce_node_group_min_size:
+    is_scheduled = any(group.seen.is_min_scheduled for group in draft.context.state.groups.values())
+    if not (is_scheduled or draft.context.settings.scale_up.enforce_node_group_min_size):
         return draft
     grown = {expansion.group: expansion.target for report in draft.reports for expansion in report.expansions}
     increases, report = plan_min_sizes(draft.context, grown)

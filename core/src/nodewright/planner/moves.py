@@ -14,6 +14,7 @@ from msgspec.structs import replace as changed
 from nodewright.clusterstate.memory import MoveMemory, PlannedPlaces
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.action import IncreaseSize
+from nodewright.model.disruption import DisruptionReason
 from nodewright.model.duration import format_duration
 from nodewright.model.group import GroupRef
 from nodewright.model.move import LONGEST_PAUSE, Addition, Move, MovePause, MoveReason, MoveStage
@@ -26,6 +27,7 @@ from nodewright.planner.consolidation.find_moves import Proposal
 from nodewright.planner.consolidation.sources import DO_NOT_DISRUPT
 from nodewright.planner.context import PlanningContext
 from nodewright.planner.scale_down.eligibility import SCALE_DOWN_DISABLED, find_candidates
+from nodewright.planner.scale_down.limits import DisruptionLimits
 from nodewright.planner.scale_down.node_removal import RemovalSimulator, SimulatedRemovals, destination_rows
 from nodewright.planner.scale_down.selection import select_removals
 from nodewright.planner.scale_down.simulation import DrainSimulation
@@ -130,6 +132,7 @@ def propose_moves(
     if settings.consolidation_policy == "off" or is_busy or state.now < held.searched_at + SEARCH_SECONDS:
         return held, (), ()
     settled = {name: pause.why for name, pause in held.pauses.items() if pause.until > state.now}
+    settled |= _held_by_budgets(state)
     found = find_moves(context, settings, random, settled=settled)
     under_way, places, increases = dict(held.under_way), dict(held.places), list[IncreaseSize]()
     for proposal in found.proposals:
@@ -140,6 +143,15 @@ def propose_moves(
     moves = tuple(move for name, move in under_way.items() if name not in held.under_way)
     memory = replace(held, under_way=under_way, places=places, searched_at=state.now)
     return memory, moves, tuple(increases)
+
+
+def _held_by_budgets(state: ClusterState) -> dict[str, str]:
+    """Return for each node that a disruption budget keeps from being replaced now, why: nothing is bought for it."""
+    if not state.observation.disruption.disruption:
+        return {}
+    limits = DisruptionLimits(state)
+    reasons = {name: limits.find_obstacle(name, DisruptionReason.REPLACED) for name in state.group_of_node}
+    return {name: reason.message for name, reason in reasons.items() if reason is not None}
 
 
 def _begun(proposal: Proposal, state: ClusterState) -> Move:
@@ -246,7 +258,7 @@ def _simulate(context: PlanningContext, move: Move, names: Iterable[str], hints:
     open_rows[[snapshot.row(name) for name in shut if name in snapshot]] = False
     simulation = DrainSimulation(snapshot, open_rows, hints, state.now)
     simulator = RemovalSimulator(simulation, state, settings.drain, settings.policy)
-    found = SimulatedRemovals()
+    found = SimulatedRemovals(reason=DisruptionReason(move.reason.value))
     for name in names:
         status = simulator.try_removal(name, [name])
         if isinstance(status, Unremovable):

@@ -1,5 +1,6 @@
 """Everything that one loop reads, once: nodes and pods, groups, and custom resources."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -11,6 +12,7 @@ from nodewright.model.cluster import (
     Deployment,
     ResourceQuota,
 )
+from nodewright.model.disruption import NO_DISRUPTION_CONFIG, DisruptionConfig
 from nodewright.model.group import (
     FailedInstance,
     GroupOptions,
@@ -78,6 +80,8 @@ class GroupSeen:
     ``listed_price`` is what the provider says that the next machine costs, and ``price`` what planning reckons with, in USD;
     None: not known, and ``price_problem`` says why a listed price is not used. ``reserved`` are the paid machines that the
     group's machines are among.
+    While schedules change ``group`` or ``options``, ``stated`` are those of the provider; ``is_min_scheduled``: the minimum is
+    that of a schedule, to which the group grows.
     """
 
     ref: GroupRef
@@ -93,6 +97,8 @@ class GroupSeen:
     price: Price | None = None
     price_problem: str = ""
     reserved: ReservedInstances | None = None
+    stated: tuple[NodeGroup, GroupOptions] | None = None
+    is_min_scheduled: bool = False
     problem: str = ""
 
     @property
@@ -149,7 +155,8 @@ class Observation:
 
     ``pending`` are pods without a node, in arrival order. ``priorities`` is the text of the priority expander's
     ConfigMap. ``removing`` are the removals in progress by node name, as of before the reads of this loop. ``quotas``
-    are the CapacityQuotas in the order of the list call.
+    are the CapacityQuotas in the order of the list call. ``disruption`` are the operator's disruption budgets and schedules, of
+    which the next one begins or ends at ``next_edge`` (epoch seconds; inf: none does).
     """
 
     now: float
@@ -164,3 +171,5 @@ class Observation:
     provisioning: Provisioning = field(default_factory=Provisioning)
     quotas: tuple[CapacityQuota, ...] = ()
     buffers: Buffers = field(default_factory=Buffers)
+    disruption: DisruptionConfig = NO_DISRUPTION_CONFIG
+    next_edge: float = math.inf

@@ -282,16 +282,18 @@ def _sketch(seen: GroupSeen | None, *, in_flight: bool) -> dict[str, Any]:
     """Return the group as it was last observed, with its machines only if memory refers to them."""
     if seen is None:
         return {}
+    # What schedules change is worked out again.
+    group, options = seen.stated or (seen.group, seen.options)
     flight = SavedInstances(instances=seen.instances or (), failed=seen.failed, template=seen.template)
     return {
-        "min_size": seen.group.min_size,
-        "max_size": seen.group.max_size,
+        "min_size": group.min_size,
+        "max_size": group.max_size,
         "target": seen.target,
         "capabilities": tuple(sorted(seen.capabilities)),
         "switched_off": dict(sorted(seen.group.switched_off.items())),
         "autoprovisioned": seen.group.autoprovisioned,
         "in_flight": flight if in_flight and seen.instances is not None else None,
-        **msgspec.structs.asdict(seen.options),
+        **msgspec.structs.asdict(options),
     }
 
 

@@ -9,6 +9,7 @@ from typing import Self
 
 from nodewright.actuation import Event, Pause, wall_clock_event
 from nodewright.adapters.clocks import BootClock, SteadyClock, ThreadAlarm
+from nodewright.adapters.disruption_file import DisruptionFile
 from nodewright.adapters.kube.api import GuardedApi, MeteredApi
 from nodewright.adapters.kube.caches import Caches
 from nodewright.adapters.kube.events import KubeEvents, OwnMaps
@@ -85,7 +86,7 @@ class CallMeter:
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessParts:
-    """What belongs to this process: its log, clocks, source of randomness, settings file and file of prices.
+    """What belongs to this process: its log, clocks, source of randomness, settings file, and the files of prices and of disruption.
 
     ``clock`` is steady: decisions and waiting use it. It follows ``wall``, the API server's time, which events and the lease
     show; logs show the ``machine``'s.
@@ -101,6 +102,7 @@ class ProcessParts:
     random: Random
     reloader: Reloader
     prices: PricesFile
+    disruption: DisruptionFile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -321,6 +323,7 @@ class DaemonApp:
         if report.state is not None:
             log_unreadable(self._process.conditions, report.state.observation)
             self._process.conditions.see("prices", self._process.prices.problem)
+            self._process.conditions.see("disruption", self._process.disruption.problem)
         self.log.say(
             report.problem or "loop",
             level="warning" if report.problem else "info",

@@ -13,6 +13,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from nodewright.actuation.ports import STATUS_KIND
 from nodewright.adapters.clocks import BootClock, SteadyClock, SystemClock, ThreadAlarm
+from nodewright.adapters.disruption_file import DisruptionFile
 from nodewright.adapters.kube.api import GuardedApi, MeteredApi
 from nodewright.adapters.kube.caches import CacheOptions, Caches, Listeners, optional_kinds
 from nodewright.adapters.kube.cluster import KubeCluster
@@ -103,6 +104,7 @@ def build_daemon(source: SettingsSource, settings: Settings, options: DaemonOpti
         audit=process.log,
         gate=cluster.fence,
         prices=process.prices,
+        disruption=process.disruption,
     )
     notices = NoticeWatch(
         () if options.only_looks else providers,
@@ -121,6 +123,8 @@ def _build_process(source: SettingsSource, settings: Settings, options: DaemonOp
     reloader = watch_settings(source, settings)
     prices = PricesFile(lambda: reloader.settings.scale_up)
     prices.check()
+    disruption = DisruptionFile(lambda: reloader.settings.safety)
+    disruption.check()
     return ProcessParts(
         log=json_log,
         conditions=ConditionLog(json_log),
@@ -132,6 +136,7 @@ def _build_process(source: SettingsSource, settings: Settings, options: DaemonOp
         random=Random(options.seed),
         reloader=reloader,
         prices=prices,
+        disruption=disruption,
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
+from nodewright.adapters.disruption_file import DisruptionFile
 from nodewright.adapters.prices_file import PricesFile
 from nodewright.clusterstate.fold import fold
 from nodewright.clusterstate.memory import Memory
@@ -44,7 +45,11 @@ def plan_once(
     keeps = settings.policy.keeps_unlisted_groups
     prices = PricesFile(lambda: settings.scale_up)
     prices.check()
-    observer = Observer(cluster, providers, default_options(settings), keeps_unlisted=keeps, prices=prices)
+    disruption = DisruptionFile(lambda: settings.safety)
+    disruption.check()
+    observer = Observer(
+        cluster, providers, default_options(settings), keeps_unlisted=keeps, prices=prices, disruption=disruption
+    )
     seen, _ = observer.observe(now, Memory())
     problems = [f"provider {name}: {held.problem}" for name, held in seen.providers.items() if held.problem]
     if problems and len(problems) == len(seen.providers):

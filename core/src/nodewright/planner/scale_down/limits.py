@@ -1,13 +1,16 @@
-"""Limits on scale-down: minimum sizes and resources, removals and drains at a time, and zero-or-max groups.
+"""Limits on scale-down: disruption budgets, minimum sizes and resources, removals and drains at a time, and zero-or-max groups.
 
 cluster-autoscaler counts empty nodes as removals. Outside profile "ca", empty nodes of ordinary groups are not
 limited here: they disturb no pod and have a deletion budget of their own (actuation/write_gate.py).
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nodewright.clusterstate.state import ClusterState
+from nodewright.model.disruption import Budget, DisruptionReason, opening
+from nodewright.model.duration import format_moment
 from nodewright.model.group import GroupRef
 from nodewright.model.limits import ResourceLimits
 from nodewright.model.node import Node
@@ -75,6 +78,63 @@ class MinimumLimits:
 
     def _amounts(self, node: Node) -> Mapping[str, int]:
         return {name: amount_of(node, name, self._accelerators) for name in self._left}
+
+
+@dataclass
+class _Held:
+    """A disruption budget that holds now: how many of its nodes may go at a time, and how many are going."""
+
+    place: str
+    budget: Budget
+    nodes: int
+    going: int
+
+
+class DisruptionLimits:
+    """What the operator's disruption budgets leave (docs/disruption.md). Of those that match a node, each must allow it."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        self._held = [
+            self._count(f"disruption[{number}]", budget)
+            for number, budget in enumerate(state.observation.disruption.disruption)
+            if opening(budget.when, state.now).is_open
+        ]
+
+    def _count(self, place: str, budget: Budget) -> _Held:
+        snapshot, group_of = self._state.observation.snapshot, self._state.group_of_node
+        covered = [
+            node.name
+            for node in snapshot.live_nodes()
+            if node.name in group_of and budget.match.covers(group_of[node.name], node.metadata.labels)
+        ]
+        going = sum(name in self._state.observation.removing for name in covered)
+        return _Held(place, budget, len(covered), going)
+
+    def find_obstacle(self, name: str, reason: DisruptionReason) -> Unremovable | None:
+        """Return why a node may not be given up now for this reason; None if it may."""
+        for held in self._covering(name):
+            allowed = held.budget.allowed(held.nodes)
+            if held.budget.holds_for(reason) and held.going >= allowed:
+                until = opening(held.budget.when, self._state.now).until
+                end = f", until {format_moment(until)}" if until < math.inf else ""
+                text = (
+                    f"{held.place} lets {allowed} of {held.nodes} nodes go at a time, and {held.going} are going{end}"
+                )
+                return Unremovable(code=UnremovableCode.DISRUPTION_BUDGET, message=text)
+        return None
+
+    def take(self, name: str) -> None:
+        """Count a node as going, for whatever reason."""
+        for held in self._covering(name):
+            held.going += 1
+
+    def _covering(self, name: str) -> list[_Held]:
+        if not self._held:
+            return []
+        snapshot, ref = self._state.observation.snapshot, self._state.group_of_node[name]
+        labels = snapshot.node(snapshot.row(name)).metadata.labels
+        return [held for held in self._held if held.budget.match.covers(ref, labels)]
 
 
 @dataclass

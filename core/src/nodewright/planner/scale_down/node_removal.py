@@ -14,6 +14,7 @@ import numpy as np
 
 from nodewright.clusterstate.state import ClusterState
 from nodewright.estimator.limits import IsOver
+from nodewright.model.disruption import DisruptionReason
 from nodewright.model.pod import Pod
 from nodewright.model.policy import Policy
 from nodewright.model.reason import Unremovable, UnremovableCode
@@ -66,7 +67,7 @@ class SimulatedRemovals:
 
     ``skipped`` candidates were not simulated; ``partial`` says how many because of a lack of time.
 
-    ``hints`` are the places that were found for pods.
+    ``hints`` are the places that were found for pods. ``reason``: why nodes with pods to move are given up.
     """
 
     removable: list[RemovableNode] = field(default_factory=list)
@@ -74,6 +75,7 @@ class SimulatedRemovals:
     skipped: dict[str, Unremovable] = field(default_factory=dict)
     hints: PodPlaces = field(default_factory=PodPlaces)
     partial: str = ""
+    reason: DisruptionReason = DisruptionReason.UNDERUSED
 
 
 def simulate_removals(

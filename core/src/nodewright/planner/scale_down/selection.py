@@ -18,6 +18,7 @@ from nodewright.clusterstate.accelerators import DeviceCounter
 from nodewright.clusterstate.scale_down_activity import MOVES_WINDOW
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.cluster import Job
+from nodewright.model.disruption import DisruptionReason
 from nodewright.model.group import GroupRef
 from nodewright.model.limits import make_resource_limits
 from nodewright.model.meta import OwnerReference
@@ -26,7 +27,7 @@ from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.model.removal import NodeRemoval, RemovalReason
 from nodewright.planner.context import PlanningContext
 from nodewright.planner.scale_down.eligibility import SimilarGroupBalance
-from nodewright.planner.scale_down.limits import MinimumLimits, fit_into_budgets, keep_complete_groups
+from nodewright.planner.scale_down.limits import DisruptionLimits, MinimumLimits, fit_into_budgets, keep_complete_groups
 from nodewright.planner.scale_down.node_removal import RemovableNode, SimulatedRemovals, destination_rows
 from nodewright.planner.scale_down.pod_index import PodSubset
 from nodewright.planner.scale_down.unneeded import is_ready_node, reason_not_old_enough
@@ -94,7 +95,7 @@ def select_removals(
     state, selection = context.state, RemovalSelection()
     by_name = {node.name: node for node in found.removable}
     names, selection.stay = _split_ready(
-        context, [by_name[name] for name in _in_removal_order(found.removable, balance)], since
+        context, [by_name[name] for name in _in_removal_order(found.removable, balance)], since, found.reason
     )
     batches = fit_into_budgets(
         state,
@@ -119,11 +120,14 @@ def select_removals(
 
 
 def _split_ready(
-    context: PlanningContext, found: Sequence[RemovableNode], since: Mapping[str, float]
+    context: PlanningContext, found: Sequence[RemovableNode], since: Mapping[str, float], reason: DisruptionReason
 ) -> tuple[list[str], dict[str, Unremovable]]:
     """Return the nodes that may go except for parallelism, and why the others stay."""
-    minimum_limits = _minimum_limits(context)
-    reasons = {node.name: _reason_to_stay(context, node, since[node.name], minimum_limits) for node in found}
+    minimum_limits, disruption = _minimum_limits(context), DisruptionLimits(context.state)
+    reasons: dict[str, Unremovable | None] = {}
+    for node in found:
+        why = reason if node.moving else DisruptionReason.EMPTY
+        reasons[node.name] = _reason_to_stay(context, node, since[node.name], minimum_limits, disruption, why)
     stay = {name: reason for name, reason in reasons.items() if reason is not None}
     names, incomplete = keep_complete_groups(
         context.state, [name for name, reason in reasons.items() if reason is None]
@@ -172,12 +176,21 @@ def _minimum_limits(context: PlanningContext) -> MinimumLimits:
 
 
 def _reason_to_stay(
-    context: PlanningContext, found: RemovableNode, since: float, minimum_limits: MinimumLimits
+    context: PlanningContext,
+    found: RemovableNode,
+    since: float,
+    minimum_limits: MinimumLimits,
+    disruption: DisruptionLimits,
+    reason: DisruptionReason,
 ) -> Unremovable | None:
     """Return why a removable node stays for now; a node that may go counts as removed."""
     state = context.state
     wait = reason_not_old_enough(state, found.name, since) or reason_for_pause(context, found)
-    return wait or minimum_limits.take(state.group_of_node[found.name], _node(state, found.name))
+    wait = wait or disruption.find_obstacle(found.name, reason)
+    wait = wait or minimum_limits.take(state.group_of_node[found.name], _node(state, found.name))
+    if wait is None:
+        disruption.take(found.name)
+    return wait
 
 
 def _on_completion(pod: str) -> Unremovable:
