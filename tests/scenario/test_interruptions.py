@@ -142,6 +142,20 @@ def test_a_taint_of_a_node_agent_counts_as_a_notice() -> None:
     assert waited(told, 600) == 0
 
 
+def test_a_condition_that_aks_sets_counts_as_a_notice() -> None:
+    told = Story(SPOT, OTHER, settings={"scale-down-enabled": False}, as_daemon=True, minutes=30)
+    told.pods(2, at=5)
+    told.turn("spot-0", at=600, ready=True, condition="PreemptionScheduled")
+    assert bought(told) == {"other": 1}
+    (over,) = told.result.removals
+    assert (over.removal.node, over.result) == ("spot-0", "Ok")
+    # Half a minute is left: its pod does not wait for the new machine.
+    assert over.at <= 600 + 30
+    [(at, message)] = told.events("InterruptionNotice")
+    assert at <= 601
+    assert "PreemptionScheduled of spot-0" in message
+
+
 def test_budgets_hold_until_only_the_time_to_end_is_left() -> None:
     told = story(machines=1, notice="2m")
     selector = LabelSelector(match_labels={"app": "web"})

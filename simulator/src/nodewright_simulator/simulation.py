@@ -19,6 +19,7 @@ from nodewright.engine.planning import Planning
 from nodewright.engine.ports import Pause, Ports, ProviderPort
 from nodewright.engine.report import LoopReport
 from nodewright.engine.status import StatusReport, make_status
+from nodewright.model.interruption import signals_newly
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
 from nodewright.model.settings import Settings
@@ -330,7 +331,7 @@ class Simulation:
         new_nodes = NodesReadyAlarm(rings.ring)
         settings = self._options.settings
         if settings.policy.looks_after_new_nodes and settings.loop.frequent_loops_enabled:
-            self._let_see(new_nodes)
+            self._let_see(new_nodes, rings)
         waits = _WorldAlarm(self._clock, end, self._world_due, self._run_due_happenings, rings)
         Daemon(
             hosted,
@@ -341,11 +342,13 @@ class Simulation:
             before_loop=new_nodes.begin,
         ).run()
 
-    def _let_see(self, new_nodes: NodesReadyAlarm) -> None:
-        """Tell of nodes that become ready, as the watch of the API server does."""
-        templates = self._options.settings.templates
+    def _let_see(self, new_nodes: NodesReadyAlarm, rings: "_Rings") -> None:
+        """Tell of nodes that become ready or are interrupted, as the watch of the API server does."""
+        templates, signals = self._options.settings.templates, self._options.settings.interruptions.interruption_signal
 
         def see_node(known: Node | None, node: Node) -> None:
+            if signals_newly(known, node, signals):
+                rings.ring_urgently()
             if is_ready(node, templates) and (known is None or not is_ready(known, templates)):
                 new_nodes.see_ready()
 
@@ -462,6 +465,10 @@ class _Rings:
 
     def ring(self) -> None:
         self._others += 1
+
+    def ring_urgently(self) -> None:
+        self._others += 1
+        self._has_notice = True
 
     def count(self) -> int:
         """Return how many pods have found no place so far, and how often something else rang."""

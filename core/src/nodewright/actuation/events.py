@@ -49,6 +49,7 @@ def loop_events(state: ClusterState, plan: Plan, outcomes: Sequence[WriteOutcome
         yield _of_status("ClusterUnhealthy", describe_unhealthy(state.memory.unhealthy, state.now), WARNING)
     for misfit in plan.misfits:
         yield _misfit_event(misfit)
+    yield from _notice_events(state, plan)
     for move in plan.moves:
         yield from _move_events(move)
     yield from _waiting_events(plan)
@@ -65,6 +66,16 @@ def loop_events(state: ClusterState, plan: Plan, outcomes: Sequence[WriteOutcome
         yield from _pod_events(report, outcomes)
     if plan.hedge is not None:
         yield from _pod_events(plan.hedge, outcomes)
+
+
+def _notice_events(state: ClusterState, plan: Plan) -> Iterator[Event]:
+    """Yield an event for each node of which a cloud gave notice since the last loop."""
+    for leaving in plan.leaving:
+        notice = state.interrupted[leaving.node]
+        if notice.since == state.now:
+            when = f" at {format_moment(leaving.deadline)}" if leaving.deadline is not None else ""
+            message = f"The cloud interrupts this machine{when} ({leaving.kind}): {notice.id}"
+            yield _of_node(leaving.node, "InterruptionNotice", message, WARNING)
 
 
 def buffer_events(plan: Plan, outcomes: Sequence[WriteOutcome]) -> Iterator[Event]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from enum import StrEnum
+from functools import cache
 from typing import NamedTuple
 
 from nodewright.model.duration import parse_duration
@@ -58,6 +59,16 @@ class NodeSignal(NamedTuple):
 
 def parse_signals(texts: Iterable[str]) -> tuple[NodeSignal, ...]:
     """Return the signals of texts such as ``taint:KEY=reclaim:2m`` and ``condition:TYPE=unhealthy``. Raise ConfigError."""
+    return _parse_all(tuple(texts))
+
+
+def signals_newly(known: Node | None, node: Node, texts: tuple[str, ...]) -> bool:
+    """Return whether a node tells of an interruption, and did not when it was ``known``. Raise ConfigError."""
+    return any(one.is_on(node) and (known is None or not one.is_on(known)) for one in parse_signals(texts))
+
+
+@cache
+def _parse_all(texts: tuple[str, ...]) -> tuple[NodeSignal, ...]:
     return tuple(_parse_signal(text) for text in texts)
 
 

@@ -46,6 +46,7 @@ from nodewright.engine.ports import Ports
 from nodewright.expander.priority import CONFIG_MAP
 from nodewright.model.clock import Clock
 from nodewright.model.errors import ConfigError
+from nodewright.model.interruption import signals_newly
 from nodewright.model.node import Node
 from nodewright.model.settings import Settings
 from nodewright.model.write_fence import WriteFence
@@ -210,7 +211,10 @@ def _make_caches(
             process.alarm.ring()
 
     def see_node(known: Node | None, node: Node) -> None:
-        templates = process.reloader.settings.templates
+        settings = process.reloader.settings
+        templates, signals = settings.templates, settings.interruptions.interruption_signal
+        if settings.interruptions.interruption_handling and signals_newly(known, node, signals):
+            process.alarm.ring_urgently()
         if is_ready(node, templates) and (known is None or not is_ready(known, templates)):
             new_nodes.see_ready()
 
