@@ -380,3 +380,38 @@ def test_groups_without_a_price_are_named_and_without_any_price_there_is_no_tabl
     said = nodewright("plan", dump, "--groups", some)
     assert "not known: a group that takes one of these pods has no price" in said.out
     assert "not counted, since without a price: dump/general" in said.out
+
+
+def test_at_shows_which_budgets_and_schedules_hold_then(
+    nodewright: Nodewright, dump: str, groups: Path, tmp_path: Path
+) -> None:
+    config = tmp_path / "disruption.yaml"
+    config.write_text(
+        """
+disruption: [{nodes: 0, when: {cron: 0 8 * * 1-5, for: 10h, timezone: Europe/Berlin}}]
+schedules: [{match: {groups: [gpu]}, when: {cron: 0 7 * * *, for: 2h}, set: {min: 2}}]
+"""
+    )
+
+    def plan(*at: str) -> Any:
+        args = ("plan", dump, "--groups", str(groups), "--disruption-config", str(config), *at, "--output", "json")
+        return nodewright(*args).document
+
+    found = plan("--at", "2026-12-01T08:00+01:00")
+    assert found["now"] == "2026-12-01T07:00:00Z"
+    held = [(row["entry"], row["holds"], row["until"]) for row in found["disruption"]]
+    assert held == [
+        ("disruption[0]", True, "2026-12-01T17:00:00Z"),
+        ("schedules[0]", True, "2026-12-01T09:00:00Z"),
+    ]
+    assert {group["id"]: group["min"] for group in found["groups"]} == {"general": 0, "gpu": 2}
+    later = plan("--at", "2026-12-01T17:00")
+    assert [row["holds"] for row in later["disruption"]] == [False, False]
+    assert later["disruption"][0]["until"] == "2026-12-02T07:00:00Z"
+
+
+def test_at_is_a_time_and_not_together_with_now(nodewright: Nodewright, dump: str, groups: Path) -> None:
+    both = nodewright("plan", dump, "--groups", str(groups), "--at", "2026-12-01T08:00", "--now", "2026-12-01T08:00")
+    assert (both.code, "--at and --now" in both.err) == (2, True)
+    noon = nodewright("plan", dump, "--groups", str(groups), "--at", "noon")
+    assert (noon.code, "--at: 'noon' is not a time" in noon.err) == (2, True)

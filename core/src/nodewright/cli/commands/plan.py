@@ -21,14 +21,16 @@ from nodewright.cli.capacity_view import (
 )
 from nodewright.cli.cost_view import cost_json, find_cost, print_cost
 from nodewright.cli.dry_run.dry_run import DryRun
-from nodewright.cli.dry_run.dump import DumpSource, dump_options, plan_dump
+from nodewright.cli.dry_run.dump import DumpSource, dump_options, parse_moment, plan_dump
 from nodewright.cli.plan_reasons import PodOutcome, PodVerdict, find_verdicts, rounds, why_group
 from nodewright.cli.screen import count, make_console, make_table, name_some, output_option, safe, write_json
 from nodewright.cli.settings.flags import SettingsCommand, settings_options
 from nodewright.clusterstate.readiness import describe_unhealthy
 from nodewright.clusterstate.state import GroupState
 from nodewright.model.action import IncreaseSize
+from nodewright.model.disruption import Budget, Schedule, opening
 from nodewright.model.duration import format_duration, format_moment
+from nodewright.model.errors import ConfigError
 from nodewright.model.group import GroupRef
 from nodewright.model.plan import Expansion, PlannedAction, ScaleDownReport
 from nodewright.model.pod import Pod
@@ -72,9 +74,16 @@ NOTHING_TO_DO, GROWTH, UNHELPED = 0, 3, 4
 @click.option(
     "--detailed-exitcode", is_flag=True, help="Exit with 3 if the plan has actions, 4 if a pod is not helped."
 )
+@click.option(
+    "--at",
+    metavar="TIME",
+    help="Plan as if it were this time: show which budgets and schedules hold then. UTC by default.",
+)
 @output_option
 @settings_options
-def command(settings: Settings, output: str, all_pods: bool, detailed_exitcode: bool, **given: Any) -> int:
+def command(
+    settings: Settings, output: str, all_pods: bool, detailed_exitcode: bool, at: str | None, **given: Any
+) -> int:
     """Show what nodewright would do to the cluster in DUMP, and a reason for every pod. Write nothing.
 
     DUMP is the output of kubectl get
@@ -85,6 +94,11 @@ def command(settings: Settings, output: str, all_pods: bool, detailed_exitcode: 
     Exit codes: 0 a plan was made, even an empty one; 2 bad input. With --detailed-exitcode: 0 the plan is empty,
     3 it has actions, 4 a pod is not helped, with or without actions.
     """
+    if at is not None:
+        parse_moment(at, "--at")
+        if given["now"] is not None:
+            raise ConfigError("--at and --now: give one of them, not both")
+        given["now"] = at
     dumped = DumpSource(**given)
     dry_run, cluster = plan_dump(settings, dumped)
     if output == "json":
@@ -224,6 +238,7 @@ def print_plan(console: Console, dry_run: DryRun, source: str, strays: Sequence[
     for warning in find_warnings(dry_run, strays):
         console.print(safe(warning, "yellow"))
     _print_groups(console, dry_run)
+    _print_disruption(console, dry_run)
     print_cost(console, find_cost(dry_run))
     _print_other_actions(console, dry_run)
     print_nodes(console, dry_run)
@@ -250,6 +265,36 @@ def _print_groups(console: Console, dry_run: DryRun) -> None:
         console.print(
             safe(f"{count(len(rows) - len(shown), 'group')} that no pending pod needs: see --output json"), end="\n\n"
         )
+
+
+def _print_disruption(console: Console, dry_run: DryRun) -> None:
+    rows = _disruption_json(dry_run)
+    if not rows:
+        return
+    table = make_table("Budgets and schedules", "entry", "holds", "until", "says")
+    for row in rows:
+        said = {key: row[key] for key in ("nodes", "reasons", "set") if row.get(key)}
+        told = ", ".join(f"{key} {msgspec.json.encode(value).decode()}" for key, value in said.items())
+        table.add_row(*map(safe, (row["entry"], "yes" if row["holds"] else "no", row["until"] or "", told)))
+    console.print(table)
+
+
+def _disruption_json(dry_run: DryRun) -> list[dict[str, Any]]:
+    """Return each disruption budget and schedule, and whether it holds at the time of the plan."""
+    config, now = dry_run.state.observation.disruption, dry_run.state.now
+    rows = list[dict[str, Any]]()
+    entries: list[tuple[str, Budget | Schedule]] = [
+        (f"disruption[{n}]", one) for n, one in enumerate(config.disruption)
+    ]
+    entries += [(f"schedules[{n}]", one) for n, one in enumerate(config.schedules)]
+    for name, entry in entries:
+        held = opening(entry.when, now)
+        until = format_moment(held.until) if isfinite(held.until) else None
+        fields = {key: value for key, value in msgspec.to_builtins(entry).items() if key != "when"}
+        if isinstance(entry, Schedule):
+            fields["set"] = entry.set.given()
+        rows.append({"entry": name, "holds": held.is_open, "until": until, **fields})
+    return rows
 
 
 def _by_group(expansions: Iterable[Expansion]) -> dict[GroupRef, Expansion]:
@@ -375,6 +420,7 @@ def as_json(dry_run: DryRun, source: str, strays: Sequence[Pod]) -> dict[str, An
         "cost": cost_json(find_cost(dry_run)),
         "groups": [_group_json(group, dry_run) for group in dry_run.state.groups.values()],
         "providers": [{"name": name, "problem": held.problem or None} for name, held in seen.providers.items()],
+        "disruption": _disruption_json(dry_run),
         "scale_down": nodes_json(plan.scale_down),
         "pods": [_pod_json(verdict) for verdict in find_verdicts(dry_run)],
         "capacity_requests": [request_json(one) for one in requests_planned(dry_run.state, plan)],

@@ -91,12 +91,12 @@ def newest_moment(objects: ClusterObjects) -> float:
     return max((moment.timestamp() for moment in _moments(objects)), default=0.0)
 
 
-def parse_moment(text: str) -> float:
-    """Return the epoch seconds of an RFC 3339 time; raise ConfigError."""
+def parse_moment(text: str, flag: str = "--now") -> float:
+    """Return the epoch seconds of an RFC 3339 time, UTC without an offset; raise ConfigError, which names the flag."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise ConfigError(f"--now: '{text}' is not a time like 2026-01-31T12:00:00Z") from None
+        raise ConfigError(f"{flag}: '{text}' is not a time like 2026-01-31T12:00:00Z") from None
     return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
 
 
