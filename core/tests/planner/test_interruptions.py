@@ -134,3 +134,10 @@ def test_a_deadline_does_not_move_on_when_a_notice_is_told_again() -> None:
 def test_what_is_no_signal_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         parse_signals([text])
+
+
+def test_no_pod_goes_to_a_node_that_leaves() -> None:
+    made = world(notice(0), notice(1), size=2)
+    made.running = [build_pod("small", "1", node_name="spot-0")]
+    made.pending = [build_pod("waits", "1")]
+    assert grown(made.plan(**ON)) == {"other": (0, 1)}
