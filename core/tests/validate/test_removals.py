@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace as changed
 
+from nodewright.model.disruption import Budget, DisruptionConfig
 from nodewright.model.pod import EmptyDir, HostPath, Pod, Toleration, Volume
 from nodewright.model.removal import NodeRemoval, RemovalReason, RemovalStage, Removing
 from nodewright.testkit.builders import build_budget, build_pod, build_taint
@@ -273,3 +274,17 @@ def test_two_budgets_for_one_pod() -> None:
     rule = "pod default/p may not be moved: more than one disruption budget selects it"
     assert moved(pod, given) == [rule]
     assert moved(pod, given, profile="ca") == []
+
+
+def test_a_disruption_budget_counts_what_goes_already() -> None:
+    given = world()
+    seen = replace(given.state().observation, disruption=DisruptionConfig(disruption=(Budget(nodes=1),)))
+
+    def broken(*removals: NodeRemoval) -> list[str]:
+        return [one.rule for one in check_removals(seen, removals, {}, settings_with())]
+
+    assert broken(removal("g-0")) == []
+    assert broken(removal("g-0"), removal("g-1")) == ["a disruption budget allows no more nodes"]
+    going = Removing(removal=removal("g-2"), stage=RemovalStage.DRAINING, started=NOW)
+    seen = replace(seen, removing={"g-2": going})
+    assert broken(removal("g-0")) == ["a disruption budget allows no more nodes"]

@@ -11,12 +11,13 @@ from itertools import chain, zip_longest
 from typing import NamedTuple
 
 from nodewright.model.cluster import PodDisruptionBudget
+from nodewright.model.disruption import DisruptionReason, opening
 from nodewright.model.group import GroupRef
 from nodewright.model.interruption import parse_signals
 from nodewright.model.limits import make_resource_limits
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
-from nodewright.model.removal import NodeRemoval
+from nodewright.model.removal import NodeRemoval, RemovalReason
 from nodewright.model.settings import LimitSettings, Settings
 from nodewright.snapshot.observation import Observation
 from nodewright.validate.actions import PlanViolation
@@ -40,8 +41,33 @@ def check_removals(
     sequence = _RemovalSequence(seen, removals, places, settings)
     found = [(removal, rule) for removal in removals for rule in sequence.follow(removal)]
     found += sequence.without_place()
+    found += _broken_disruption_budgets(seen, removals)
     found += sequence.broken_anti_affinity(removals)
     return tuple(PlanViolation(removal, rule) for removal, rule in found)
+
+
+_REASONS = {
+    RemovalReason.EMPTY: DisruptionReason.EMPTY,
+    RemovalReason.UNDERUTILIZED: DisruptionReason.UNDERUSED,
+    RemovalReason.REPLACED: DisruptionReason.REPLACED,
+}
+
+
+def _broken_disruption_budgets(seen: Observation, removals: Sequence[NodeRemoval]) -> Iterator[tuple[NodeRemoval, str]]:
+    """Yield each removal beyond what an open disruption budget lets go; drains before an interruption ask none."""
+    nodes = {node.name: node for node in seen.snapshot.live_nodes()} if seen.disruption.disruption else {}
+    for budget in seen.disruption.disruption if removals else ():
+        if not opening(budget.when, seen.now).is_open:
+            continue
+        going = [held.removal for held in seen.removing.values()]
+        asking = [one for one in removals if one.reason in _REASONS and budget.holds_for(_REASONS[one.reason])]
+        covered = [
+            one
+            for one in (*going, *asking)
+            if one.node in nodes and budget.match.covers(one.group, nodes[one.node].metadata.labels)
+        ]
+        most = budget.allowed(len(nodes))  # nodes of other groups included: never less than what the budget counts
+        yield from ((one, "a disruption budget allows no more nodes") for one in covered[most:] if one in asking)
 
 
 class _PlannedMoves(NamedTuple):
