@@ -20,7 +20,7 @@ class Agenda:
         heapq.heappush(self._heap, (moment, next(self._order), happening))
 
     def next_due(self) -> float:
-        """When something happens next; infinity if nothing will."""
+        """Return when something happens next; infinity if nothing will."""
         return self._heap[0][0] if self._heap else math.inf
 
     def run_next(self) -> float:

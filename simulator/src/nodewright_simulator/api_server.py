@@ -108,7 +108,7 @@ def as_object(rule: BudgetRule, pods: Iterable[SimulatedPod]) -> PodDisruptionBu
 
 
 def _count(amount: IntOrPercent, expected: int) -> int:
-    """Pods; a share is rounded up, as Kubernetes does in both directions."""
+    """Return a number of pods; a share is rounded up, as Kubernetes does in both directions."""
     return amount if isinstance(amount, int) else -(-expected * int(amount.removesuffix("%")) // 100)
 
 

@@ -23,7 +23,7 @@ class TimeAxis:
 
     @staticmethod
     def spanning(start: float, end: float) -> "TimeAxis":
-        """Minutes up to two hours, hours up to three days, then days."""
+        """Return an axis in minutes up to two hours, in hours up to three days, else in days."""
         span = end - start
         if span <= 2 * _HOUR:
             return TimeAxis(start, "minutes", _MINUTE)
@@ -33,7 +33,7 @@ class TimeAxis:
         return round((at - self.start) / self.seconds, 4)
 
     def say(self, at: float) -> str:
-        """``2d 03:04:05`` since the start."""
+        """Return the time since the start as ``2d 03:04:05``."""
         seconds = round(at - self.start)
         days, rest = divmod(seconds, int(_DAY))
         hours, rest = divmod(rest, 3600)

@@ -36,11 +36,11 @@ class Tally:
         self._pods_on: Counter[str] = Counter()
 
     def nodes(self) -> Mapping[str, int]:
-        """Nodes per group."""
+        """Return the number of nodes in each group."""
         return self._nodes
 
     def busy(self) -> dict[str, int]:
-        """Nodes with pods, per group."""
+        """Return the number of nodes with pods in each group."""
         return dict(self._busy)
 
     def add_node(self, node: Node, group: str) -> None:
@@ -142,7 +142,7 @@ class SimulatedCluster:
         return self._live
 
     def pending(self) -> tuple[SimulatedPod, ...]:
-        """Pods without a node, in arrival order."""
+        """Return the pods without a node, in arrival order."""
         return tuple(self._pending.values())
 
     @property
@@ -169,7 +169,7 @@ class SimulatedCluster:
         return self._room_grew or bool(self._untried)
 
     def pods(self) -> tuple[SimulatedPod, ...]:
-        """All pods, those without a node first."""
+        """Return all pods, those without a node first."""
         return (*self._pending.values(), *(held for pods in self._on_node.values() for held in pods.values()))
 
     def count_pending(self) -> int:

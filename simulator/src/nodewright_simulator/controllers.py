@@ -170,7 +170,7 @@ def named(pod: Pod, name: str, at: float) -> Pod:
 
 
 def _retried(name: str) -> str:
-    """``job-3`` → ``job-3-r1`` → ``job-3-r2``."""
+    """Return the name of the next try: ``job-3`` → ``job-3-r1`` → ``job-3-r2``."""
     stem, mark, number = name.rpartition("-r")
     return f"{stem}-r{int(number) + 1}" if mark and number.isdecimal() else f"{name}-r1"
 

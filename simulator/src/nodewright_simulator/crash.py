@@ -42,12 +42,12 @@ class Tripwire:
         self._counts: Callable[[Boundary], bool] = _any
 
     def arm(self, countdown: int = 1, *, after_effect: bool = False) -> None:
-        """Death at the ``countdown``-th write to a cloud from now, before the call or right after its effect."""
+        """Crash at the ``countdown``-th write to a cloud from now, before the call or right after its effect."""
         side = AFTER if after_effect else BEFORE
         self._countdown, self._counts = countdown, lambda reached: reached.call in WRITE_HOOKS and reached.side == side
 
     def arm_boundary(self, number: int) -> None:
-        """Death at the boundary of that number from now, counted from 1."""
+        """Crash at the boundary of that number from now, counted from 1."""
         self._countdown, self._counts = number, _any
 
     def guard(self, provider: ProviderPort) -> ProviderPort:

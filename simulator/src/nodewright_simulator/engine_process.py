@@ -73,12 +73,12 @@ class EngineLife:
         self._agenda.at(at, arm)
 
     def kill(self, boundary: int, *, down_seconds: float, keeps_memory: bool) -> None:
-        """As ``crash``, at the boundary of that number from the beginning, counted from 1."""
+        """Do as ``crash`` does, at the boundary of that number from the beginning, counted from 1."""
         self._death = _Death(down_seconds=down_seconds, keeps_memory=keeps_memory)
         self.wire.arm_boundary(boundary)
 
     def kill_after(self, at: float, step: int, *, down_seconds: float, keeps_memory: bool) -> None:
-        """As ``kill``, at the boundary of that number from ``at``."""
+        """Do as ``kill`` does, at the boundary of that number from ``at``."""
         self._agenda.at(at, lambda _: self.kill(step, down_seconds=down_seconds, keeps_memory=keeps_memory))
 
     def restart(self, at: float, *, down_seconds: float = 0.0, keeps_memory: bool = True, saved: str = "kept") -> None:
@@ -117,13 +117,13 @@ class EngineLife:
             self._is_working = False
 
     def move_in(self, at: float) -> None:
-        """Its pod runs; if it was waiting for that, it starts."""
+        """Give the engine's pod a node. If it waited for one, it starts."""
         if self._is_homeless:
             self._is_homeless = False
             self._agenda.at(at + _START_SECONDS, self.start)
 
     def move_out(self, at: float) -> None:
-        """Its pod is told to end: it ends at once between two loops, else after what it is doing."""
+        """Evict the engine's pod: it ends at once between two loops, else after the current one."""
         self._is_leaving = True
         if not self._is_working:
             self.end_if_leaving(at)
@@ -182,7 +182,7 @@ class EngineClock:
         self._ours: Clock = true
 
     def expect_jumps(self, *, has_dates: bool) -> None:
-        """Before the first engine starts; without jumps its time is exactly the true one."""
+        """Prepare for clock jumps, before the first engine starts. Without jumps its time is exactly the true one."""
         self._jumps = True
         self._has_dates &= has_dates
 

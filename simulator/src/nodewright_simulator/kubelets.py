@@ -52,11 +52,11 @@ class Kubelets:
         self._waiting: list[tuple[GroupRef, NodeStart]] = []
 
     def next_change(self) -> float:
-        """When a cloud changes next by itself; infinity if none will."""
+        """Return when a cloud changes next by itself; infinity if none will."""
         return min((source.next_change() for source in self._sources), default=float("inf"))
 
     def machine_counts(self) -> dict[GroupRef, int]:
-        """How many machines of each group run."""
+        """Return how many machines of each group run."""
         return {ref: len(machines) for ref, machines in self._machines.items()}
 
     def set_templates(self, templates: Mapping[GroupRef, Node], at: float) -> None:
@@ -144,7 +144,7 @@ class Kubelets:
         return name is not None and self._cluster.live.find_row(name) is not None
 
     def _as_it_is(self, start: NodeStart) -> Node:
-        """Others have written to the node since it registered."""
+        """Return the node as it is now: others have written to it since it registered."""
         live = self._cluster.live
         return live.node(live.row(self._nodes[start.instance_id]))
 

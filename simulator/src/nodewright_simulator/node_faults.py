@@ -17,7 +17,7 @@ NOT_READY = Taint(key="node.kubernetes.io/not-ready", effect="NoSchedule")
 
 
 def ready_nodes(cluster: SimulatedCluster, settings: TemplateSettings) -> list[str]:
-    """Names of the nodes that are ready, the oldest first."""
+    """Return the names of the nodes that are ready, the oldest first."""
     nodes = [node for _, node in cluster.live.nodes() if is_ready(node, settings)]
     return [node.name for node in sorted(nodes, key=_age)]
 

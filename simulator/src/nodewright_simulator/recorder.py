@@ -111,7 +111,7 @@ class UsageMeter:
         )
 
     def _sample_nodes(self) -> None:
-        """Every group's list is as long as ``times``; a group that appears starts with zeros."""
+        """Count nodes. Every group's list is as long as ``times``; a group that appears starts with zeros."""
         counts = self._cluster.tally.nodes()
         for group in counts.keys() - self._nodes.keys():
             self._nodes[group] = [0] * (len(self._times) - 1)
@@ -190,7 +190,7 @@ class Recorder:
         self._told = len(self.audit)
 
     def take_removals(self, ended: Iterable[RemovalEnded]) -> None:
-        """How removals ended."""
+        """Record removals that have ended."""
         self._removals += ended
 
     def take_interrupted(self, under_way: Iterable[Removing], at: float) -> None:
@@ -318,7 +318,7 @@ def _from_audit(record: AuditRecord, accepted: int, outcome: str, message: str) 
 
 
 def find_waits(journal: Journal) -> Mapping[str, float]:
-    """Seconds that each pod waited which started; DaemonSet pods come with their node and do not count."""
+    """Return the seconds that each started pod waited. DaemonSet pods come with their node and do not count."""
     arrived: dict[str, float] = {}
     waits: dict[str, float] = {}
     for fact in journal.facts():

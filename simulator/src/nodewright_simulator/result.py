@@ -87,7 +87,7 @@ class WaitingTimes:
 
     @staticmethod
     def of(seconds: Sequence[float]) -> "WaitingTimes":
-        """Percentiles by nearest rank."""
+        """Return percentiles by nearest rank."""
         if not seconds:
             return WaitingTimes()
         ranked = sorted(seconds)

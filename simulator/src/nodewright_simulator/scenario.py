@@ -342,5 +342,5 @@ class Scenario(Strict, frozen=True, kw_only=True):
 
 
 def amounts_of(pod: PodShape) -> Mapping[str, Amount]:
-    """Everything that the pod requests, by resource name."""
+    """Return all that the pod requests, by resource name."""
     return {"cpu": pod.cpu, "memory": pod.memory, **pod.resources}

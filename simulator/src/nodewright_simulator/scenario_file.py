@@ -39,7 +39,7 @@ def load_scenario(path: Path) -> Scenario:
 
 
 def read_scenario(text: bytes | str, source: str) -> Scenario:
-    """As ``load_scenario``, from the text itself; ``source`` names it in messages."""
+    """Do as ``load_scenario`` does, from the text itself; ``source`` names it in messages."""
     documents = load_yaml(text, source)
     if len(documents) != 1 or not isinstance(documents[0], dict):
         raise ConfigError(f"{source}: a scenario is one mapping of keys to values")
@@ -148,7 +148,7 @@ def _flags(section: msgspec.structs.FieldInfo) -> tuple[msgspec.structs.FieldInf
 
 
 def _read(kind: Any, value: Any, where: str) -> Any:
-    """Durations may be Go-style text; what is repeated on a command line may stand alone."""
+    """Read a value: durations may be Go-style text, and a flag that may be repeated may have a single value."""
     info = msgspec.inspect.type_info(kind)
     choices = info.types if isinstance(info, msgspec.inspect.UnionType) else (info,)
     words = [word for choice in choices if isinstance(choice, msgspec.inspect.LiteralType) for word in choice.values]

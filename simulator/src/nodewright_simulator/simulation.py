@@ -63,7 +63,7 @@ class Pacing:
         self._timer = timer
 
     def next_loop(self) -> float:
-        """When the engine runs next, unless the world changes before; infinity: only if it does."""
+        """Return when the engine runs next, unless the cluster or a cloud changes before; infinity: only then."""
         if self._every_tick:
             return self._due
         wake = math.inf
@@ -281,7 +281,7 @@ class Simulation:
         return min(self.agenda.next_due(), self._cloud_due)
 
     def _run_due_happenings(self, at: float) -> None:
-        """All that the clouds and the cluster do at one moment, then the scheduler."""
+        """Let clouds and cluster do all that is due, then the scheduler."""
         self._meter.advance(at)
         if self._cloud_due <= at:
             self.kubelets.sync(at)
@@ -381,7 +381,7 @@ class Simulation:
             self._cloud_due = min(self._cloud_due, self._clock.now())
 
     def _update_templates(self, report: LoopReport) -> None:
-        """Nodes look as their group's template, and cost what the provider says."""
+        """Give nodes the shape of their group's template and the price of the provider."""
         if report.state is None:
             return
         seen = report.state.observation.groups
@@ -403,7 +403,7 @@ class Simulation:
         )
 
     def _finish(self, moment: float) -> SimulationResult:
-        """Time runs on to the end, unless the run stopped because nothing was left to happen."""
+        """Run to the end, unless the run stopped because nothing was left to happen."""
         stopped_early = self._options.stops_idle and self._is_idle(moment)
         end = self._clock.now() if stopped_early else max(self._options.end, self._clock.now())
         self._meter.advance(end)
@@ -422,7 +422,7 @@ class Simulation:
         return replace(result, status=self._status(end))
 
     def _status(self, at: float) -> StatusReport:
-        """How the engine sees things, as a running one would tell."""
+        """Return the status as a running engine would report it."""
         state, limits = self._recorder.state, self._options.settings.deletion_limits
         status = make_status(
             state.memory if state is not None else Memory(),

@@ -29,7 +29,7 @@ class SteadyClock:
             self._last = (self._wall(), self._elapsed())
 
     def now(self) -> float:
-        """Seconds since the Unix epoch; never less than before."""
+        """Return the seconds since the Unix epoch; never less than before."""
         with self._lock:
             told, at = self._last
             elapsed = self._elapsed()
@@ -45,7 +45,7 @@ class SteadyClock:
         self._sleep(max(0.0, seconds))
 
     def behind(self) -> float:
-        """Seconds by which the wall clock is ahead of this one; negative: this one is ahead."""
+        """Return by how many seconds the wall clock is ahead of this one; negative: this one is ahead."""
         return self._wall() - self.now()
 
 
@@ -53,7 +53,7 @@ class SystemClock:
     """Real time, for what is no simulation."""
 
     def now(self) -> float:
-        """Seconds since the Unix epoch."""
+        """Return the seconds since the Unix epoch."""
         return time.time()  # noqa: TID251 - this is the clock that everything else takes as an argument
 
     def sleep(self, seconds: float) -> None:
@@ -130,7 +130,7 @@ class VirtualClock:
         self.sleep(instant - self._now)
 
     def deadline(self, instant: float) -> "Deadline":
-        """Within the block no sleep goes past ``instant``. Blocks nest: the earliest deadline holds."""
+        """Let no sleep within the block go past ``instant``. Blocks nest: the earliest deadline holds."""
         return Deadline(self._deadlines, instant)
 
 

@@ -60,7 +60,7 @@ class ConditionLog:
         self._wrong: set[str] = set()
 
     def see(self, what: str, problem: str) -> None:
-        """``problem`` is empty while all is well."""
+        """Log a new problem of ``what`` once; ``problem`` is empty while there is none."""
         if not problem:
             self._wrong.discard(what)
         elif what not in self._wrong:

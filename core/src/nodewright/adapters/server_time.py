@@ -37,7 +37,7 @@ class ServerTime:
         self._absurd: float | None = None
 
     def now(self) -> float:
-        """Seconds since the Unix epoch."""
+        """Return the seconds since the Unix epoch."""
         apart = self._apart
         return self._machine.now() if apart is None else self._elapsed() + apart
 

@@ -103,7 +103,7 @@ class Shadow:
         ]
 
     def _plan_instead(self, before: _Loop, loop: _Loop, settings: Settings) -> Plan:
-        """Our plan for what is seen now, in groups that are as they were."""
+        """Return our plan for what is seen now, in groups as they were before."""
         seen, old = loop.state.observation, before.state.observation.groups
         groups = {
             ref: replace(group, target=old[ref].target, instances=old[ref].instances, failed=old[ref].failed)
@@ -209,7 +209,7 @@ class HealthShadow:
         self._told: set[tuple[str, str, str, str]] = set()
 
     def compare(self, text: str | None, ours: Mapping[str, Any], now: float) -> tuple[Comparison, ...]:
-        """``text`` is theirs, None if there is none; ``ours`` is the same document as we would write it."""
+        """Compare CA's document ``text`` (None: there is none) with ``ours``, the same document as nodewright writes it."""
         said, own = read_health(text), _flatten(ours)
         differences = {(*key, said[key], own[key]) for key in said.keys() & own.keys() if said[key] != own[key]}
         self._since = {key: self._since.get(key, now) for key in differences}
@@ -225,7 +225,7 @@ class HealthShadow:
 
 
 def read_health(text: str | None) -> Said:
-    """By group (or ``cluster``) and by what is said of it; nothing from a text that cannot be read."""
+    """Return the health by group (or ``cluster``) and field; nothing if the text cannot be read."""
     if text is None:
         return {}
     try:

@@ -110,14 +110,14 @@ class _Server(ThreadingHTTPServer):
     block_on_close = False
 
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
-        """Without a host every address of the machine, of both versions of IP: a pod may have one of either."""
+        """Listen on the host of ``address``; without one on every IPv4 and IPv6 address, since a pod may have either."""
         host = address[0]
         if ":" in host or (not host and socket.has_dualstack_ipv6()):
             self.address_family = socket.AF_INET6
         super().__init__(address, handler)
 
     def server_bind(self) -> None:
-        """Past HTTPServer's own, which asks DNS for this machine's name and never uses it."""
+        """Bind without the method of HTTPServer, which asks DNS for a name of this machine that is never used."""
         if self.address_family == socket.AF_INET6:
             self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         TCPServer.server_bind(self)
@@ -127,7 +127,7 @@ class _Server(ThreadingHTTPServer):
 
 
 def parse_address(flag: str, address: str) -> tuple[str, int]:
-    """``host:port`` or, for every address of the machine, ``:port``; raises ConfigError."""
+    """Parse ``host:port`` or ``:port`` (every address of the machine); raise ConfigError."""
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535:
         raise ConfigError(f"{flag}: '{address}' is no address like 127.0.0.1:8085 or :8085")
@@ -135,7 +135,7 @@ def parse_address(flag: str, address: str) -> tuple[str, int]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine, or this pod, can reach it."""
+    """Return whether only this machine, or this pod, can reach the address."""
     try:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:

@@ -68,7 +68,7 @@ def write_json(document: dict[str, Any]) -> None:
 
 
 def count(number: int, noun: str) -> str:
-    """``1 pod``, ``2,000 pods``."""
+    """Return a number with its noun: ``1 pod``, ``2,000 pods``."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 

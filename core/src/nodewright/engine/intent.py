@@ -151,7 +151,7 @@ class WriteAheadLog:
         self._save(self._saved, [action], settings)
 
     def _names(self, action: Action) -> bool:
-        """Whether what was saved names the machines that the action deletes."""
+        """Return whether what was saved names the machines that the action deletes."""
         saved = self._saved.writes_in_flight.get(action.group)
         if not isinstance(action, DeleteInstances) or saved is None:
             return saved is not None

@@ -246,7 +246,7 @@ def delete_empty_groups(context: PlanningContext, busy: Collection[GroupRef]) ->
 
 
 def _reason(spec: NewNodeGroup) -> str:
-    """``machine type big; labels team=a; taints team=a:NoSchedule``."""
+    """Return the reason of a new group: ``machine type big; labels team=a; taints team=a:NoSchedule``."""
     said = [f"machine type {spec.machine_type}"]
     said += (
         [f"labels {', '.join(f'{key}={value}' for key, value in sorted(spec.labels.items()))}"] if spec.labels else []

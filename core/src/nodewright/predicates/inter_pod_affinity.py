@@ -96,13 +96,13 @@ def _any_of(key: str, terms: tuple[Term, ...]) -> DomainQuery:
 
 
 def _shortlist(terms: tuple[Term, ...]) -> Shortlist | None:
-    """How pods are found which these terms are about, where there is but one term."""
+    """Return what finds the pods that a single term is about; None for several terms."""
     selector = terms[0].selector if len(terms) == 1 else None
     return selector.shortlist if selector is not None else None
 
 
 def _guards(snapshot: Snapshot, pod: PodClass) -> tuple[Counted, ...]:
-    """Per topology key, what counts the pods whose anti-affinity is about this class; only keys that have some."""
+    """Return for each topology key the counts of pods whose anti-affinity is about this class, without empty ones."""
     index = snapshot.placed_by(marks_of_guard)
     if not index:
         return ()

@@ -96,7 +96,7 @@ class DomainCounts:
             self.total += weight
 
     def add_many(self, domains: Ids, weights: Ints) -> None:
-        """``add_pods`` on many nodes at once."""
+        """Do as ``add_pods`` does, on many nodes at once."""
         counted = domains >= 0
         joining = domains[counted]
         if len(joining):

@@ -35,7 +35,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     discoveries: tuple[Discovery, ...] = ()
 
     def limits(self, tags: Mapping[str, str | None] | None) -> Limits | str | None:
-        """Those of a set with these tags; None: it is not meant; a text: it is, and why it cannot be used."""
+        """Return the limits of a set with these tags; None: the set is not selected; a text: why its limits cannot be used."""
         if not tags or not self.discoveries or not all(_fits(one, tags) for one in self.discoveries):
             return None
         lowest = max((one.min_size for one in self.discoveries if one.min_size is not None), default=None)

@@ -139,7 +139,7 @@ class Writer:
         self._open.pop(group_id, None)
 
     def settle_moved(self) -> None:
-        """After a refresh, forget writes to groups whose size has changed: they are not repeated."""
+        """Forget, after a refresh, writes to groups whose size has changed: they are not repeated."""
         groups = self._fleet.groups
         for group_id, pending in list(self._open.items()):
             if group_id not in groups or groups[group_id].manager.target != pending.expected:

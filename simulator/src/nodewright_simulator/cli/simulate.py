@@ -83,7 +83,7 @@ def save_report(page: str, path: Path) -> Path:
 
 
 def save_report_somewhere(page: str, wanted: Path) -> Path:
-    """As ``save_report``; if that fails, write to the folder for temporary files."""
+    """Do as ``save_report`` does; if that fails, write to the folder for temporary files."""
     try:
         return save_report(page, wanted)
     except ConfigError:

@@ -18,7 +18,7 @@ from nodewright_simulator.result import OTHER_TROUBLES, SCALE_UP_FAILURES, Decis
 
 
 def scale_down_in_words(result: SimulationResult) -> str:
-    """``4 nodes removed (3 empty, 1 underutilized), 5 pods evicted; 1 given back: FailedToEvictPods``."""
+    """Return ``4 nodes removed (3 empty, 1 underutilized), 5 pods evicted; 1 given back: FailedToEvictPods``."""
     removed = [over for over in result.removals if over.result == RemovalResult.OK]
     reasons = ", ".join(f"{number} {reason}" for reason, number in _reasons(removed).items())
     said = f"{count(len(removed), 'node')} removed{f' ({reasons})' if reasons else ''}, "
@@ -29,7 +29,7 @@ def scale_down_in_words(result: SimulationResult) -> str:
 
 
 def scale_down_json(result: SimulationResult) -> dict[str, Any]:
-    """As part of ``--output json``."""
+    """Return the part about scale-down of ``--output json``."""
     removed = [over for over in result.removals if over.result == RemovalResult.OK]
     return {
         "removed": dict(_reasons(removed)),
@@ -113,7 +113,7 @@ class Trouble:
 
 
 def sum_interruptions(result: SimulationResult) -> Interruptions:
-    """Totals of the run."""
+    """Return the totals of the run."""
     facts = Counter(fact.what for fact in result.journal)
     refused = sum(d.what == "delete" and d.outcome in ("refused", "unknown") for d in result.decisions)
     return Interruptions(
@@ -126,7 +126,7 @@ def sum_interruptions(result: SimulationResult) -> Interruptions:
 
 
 def find_troubles(result: SimulationResult) -> Iterator[Trouble]:
-    """Each kind once, in order of when it was first met. What was planned in a pause is told by the engine's events."""
+    """Yield each kind of trouble once, in the order of first sight. Events of the engine tell what a pause held back."""
     met = [(held.at, held.event.reason, held.event.message) for held in result.events if held.event.reason in _TOLD]
     met += [(fact.at, _INTERRUPTIONS[fact.what], _back(result, fact.at)) for fact in _deaths(result)]
     times = Counter(what for _, what, _ in met)
@@ -142,7 +142,7 @@ def _deaths(result: SimulationResult) -> Iterator[Fact]:
 
 
 def _back(result: SimulationResult, died: float) -> str:
-    """When an engine that is gone was there again."""
+    """Return in words how long after its end the engine ran again."""
     starts = (fact.at for fact in result.journal if fact.what == What.ENGINE_STARTED and fact.at >= died)
     back = next(starts, None)
     return f"there again {back - died:,.0f} s later" if back is not None else "not there again"
@@ -345,7 +345,7 @@ def _hours_in_words(used: float, busy: float, oracle: float) -> str:
 
 
 def format_span(seconds: float) -> str:
-    """``45 s``, ``3.5 min``, ``149.3 d``."""
+    """Return ``45 s``, ``3.5 min``, ``149.3 d``."""
     for size, unit in _UNITS:
         if seconds >= size:
             return f"{seconds / size:,.1f} {unit}"
@@ -376,7 +376,7 @@ class Setback:
 
 
 def find_setbacks(result: SimulationResult) -> Iterator[Setback]:
-    """Every failed scale-up that can be told as a story, in order of time."""
+    """Yield every failed scale-up whose course is known, in order of time."""
     grown = list(increases(result))
     asked = [step for step in result.decisions if step.what == "increase"]
     for at, message in failures(result, *SCALE_UP_FAILURES):
@@ -387,7 +387,7 @@ def find_setbacks(result: SimulationResult) -> Iterator[Setback]:
 
 
 def _is_befallen(step: Decision, at: float, message: str) -> bool:
-    """May that failure be one of this call? One that the cloud did not follow fails at once, in the words of its answer."""
+    """Return whether the failure may be that of this call. A refused call fails at once, with the cloud's message."""
     if not any(f"group {step.group}{after}" in message for after in " :"):
         return False
     return step.at < at if step.after > step.before else step.at <= at and message.endswith(step.message or NO_MACHINE)

@@ -80,7 +80,7 @@ def get(api: Api, path: str, query: Query | None = None) -> bytes:
 
 
 def find(api: Api, path: str) -> bytes | None:
-    """None: there is nothing at that path."""
+    """Return what is at the path; None if there is nothing."""
     try:
         return get(api, path)
     except ApiError as error:

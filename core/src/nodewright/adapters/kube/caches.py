@@ -137,16 +137,16 @@ class Caches:
         self._threads.clear()
 
     def wait_synced(self, seconds: float) -> bool:
-        """Whether everything was listed within that time."""
+        """Return whether everything was listed within that time."""
         deadline = self._clock.now() + seconds
         return all(r.cache.wait_synced(max(0.0, deadline - self._clock.now())) for r in self._reflectors.values())
 
     def missing(self) -> dict[str, str]:
-        """Kinds that were not listed yet, each with what went wrong."""
+        """Return the kinds that were not listed yet, each with its error."""
         return {name: r.cache.problem for name, r in self._reflectors.items() if not r.cache.is_synced}
 
     def describe_missing(self) -> str:
-        """One sentence for all that was not listed: most often one reason holds for every kind."""
+        """Return one sentence for all kinds that were not listed: most often they have the same reason."""
         missing = self.missing()
         kind, why = next(((kind, why) for kind, why in missing.items() if why), ("", "no answer yet"))
         others = [other for other in missing if other != kind]
@@ -154,7 +154,7 @@ class Caches:
         return f"the cluster cannot be read: {why}{also}"
 
     def ages(self) -> dict[str, float]:
-        """Seconds since the API server last said anything of each kind."""
+        """Return for each kind the seconds since the API server last sent something of it."""
         now = self._clock.now()
         return {name: now - reflector.cache.heard_at for name, reflector in self._reflectors.items()}
 
@@ -163,7 +163,7 @@ class Caches:
         return {name: r.cache.problem for name, r in self._reflectors.items() if r.cache.problem}
 
     def lists(self) -> dict[str, int]:
-        """How often each kind had to be listed."""
+        """Return how often each kind had to be listed."""
         return {name: reflector.lists for name, reflector in self._reflectors.items()}
 
     def _see_pod(self, _: Pod | None, pod: Pod) -> None:

@@ -44,7 +44,7 @@ class ConfigMaps:
         self._path = collection_path("", "configmaps", namespace)
 
     def read(self, name: str) -> StoredMap | None:
-        """None: there is none of that name."""
+        """Return the ConfigMap; None if there is none of that name."""
         raw = find(self._api, f"{self._path}/{name}")
         return _decode(raw) if raw is not None else None
 
@@ -65,7 +65,7 @@ class ConfigMaps:
         return _decode(self._api.send(Request(method=method, path=path, body=msgspec.json.encode(body))))
 
     def delete(self, name: str) -> None:
-        """One that is not there is as good as deleted."""
+        """Delete the ConfigMap, if it exists."""
         try:
             self._api.send(Request(method="DELETE", path=f"{self._path}/{name}"))
         except ApiError as error:

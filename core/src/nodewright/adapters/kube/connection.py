@@ -91,7 +91,7 @@ class Credentials:
         return str(settings[_BEARER]["value"] or "").strip() if _BEARER in settings else ""
 
     def proof(self) -> tuple[str, bytes]:
-        """All that says who we are: the token and the certificate."""
+        """Return the token and the certificate, by which the API server knows this process."""
         return self.header(), self._certificate
 
 
@@ -120,7 +120,7 @@ def _load(kubeconfig: str, pod: PodEnvironment) -> Credentials:
 
 
 def _new_configuration() -> Configuration:
-    """By the constructor, past a module-wide default that some other code may have set."""
+    """Return a new configuration, without a module-wide default that other code may have set."""
     made: Configuration = type.__call__(Configuration)
     return made
 

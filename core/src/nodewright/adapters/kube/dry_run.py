@@ -34,16 +34,16 @@ class DryCluster(KubeCluster):
     def write_conditions(
         self, request: ProvisioningRequest, conditions: Sequence[Condition], *, is_apply: bool
     ) -> None:
-        """Nothing is written."""
+        """Write nothing."""
 
     def delete_request(self, request: ProvisioningRequest) -> None:
-        """Nothing is deleted."""
+        """Delete nothing."""
 
     def write_buffer_status(self, buffer: CapacityBuffer) -> None:
-        """Nothing is written."""
+        """Write nothing."""
 
     def write_quota_status(self, quota: CapacityQuota) -> None:
-        """Nothing is written."""
+        """Write nothing."""
 
 
 class DryStore:
@@ -59,4 +59,4 @@ class DryStore:
         return self._store.load_pause()
 
     def save_if_changed(self, memory: Memory) -> None:
-        """Memory lasts as long as the process."""
+        """Save nothing: memory lasts as long as the process."""

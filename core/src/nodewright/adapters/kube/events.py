@@ -111,7 +111,7 @@ class KubeEvents:
         self._remember(kind, name, 1)
 
     def _combined(self, event: Event) -> tuple[Event, Event]:
-        """Which event to count up, if it is known, and what to write: that of all similar ones once there are many."""
+        """Return the event to count up, if it is known, and the event to write: one for all similar ones once there are many."""
         alike, now = msgspec.structs.replace(event, message=""), self._clock.now()
         held = self._similar.pop(alike, None)
         if held is None or held.last + _SIMILAR_SECONDS < now:
@@ -126,7 +126,7 @@ class KubeEvents:
         return alike, msgspec.structs.replace(event, message=f"{_COMBINED}{event.message}")
 
     def _count_up(self, kind: Event, event: Event, name: str, times: int) -> bool:
-        """Whether the event was still there to be counted up."""
+        """Count the event up; return whether it still existed."""
         namespace, _ = _place(event)
         patch = {"count": times + 1, "lastTimestamp": format_moment(self._clock.now()), **_new_message(kind, event)}
         path = f"{collection_path('', 'events', namespace)}/{name}"
@@ -199,6 +199,6 @@ def _api_version(kind: str) -> str:
 
 
 def _place(event: Event) -> tuple[str, str]:
-    """Namespace and bare name; events of what has no namespace are kept in ``default``."""
+    """Return namespace and bare name. Events about objects without a namespace are kept in ``default``."""
     namespace, _, name = event.name.rpartition("/")
     return namespace or "default", name

@@ -129,7 +129,7 @@ class Leadership:
         return not self._stop.is_set()
 
     def stop(self) -> None:
-        """Neither try nor renew any more; from any thread."""
+        """Stop taking and renewing the lease. Any thread may call this."""
         self._stop.set()
 
     def release(self) -> None:
@@ -265,7 +265,7 @@ class Leadership:
 
 
 def _is_good_bye(spec: _Spec) -> bool:
-    """Whether a holder gave the lease up. Where an editor took its name out, the rest is as it was."""
+    """Return whether the holder gave the lease up. An editor that removes its name leaves the other fields as they were."""
     is_ended = spec.lease_duration_seconds == _GOOD_BYE_SECONDS and spec.acquire_time == spec.renew_time
     return is_ended and not spec.holder_identity
 

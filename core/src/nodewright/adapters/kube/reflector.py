@@ -89,7 +89,7 @@ class ObjectCache(Generic[T]):
 
 
 def is_same(known: T | None, held: T) -> bool:
-    """Whether nothing that nodewright reads has changed: most updates are about something else."""
+    """Return whether no field that nodewright reads has changed: most updates change others."""
     return known is not None and _bare(known) == _bare(held)
 
 
@@ -153,7 +153,7 @@ class Reflector(Generic[T]):
                 self._stop.wait(self._random.uniform(0, _FIRST_WAIT if error.is_expired else _LONGEST_WAIT))
 
     def stop(self) -> None:
-        """From another thread; an open watch ends at once."""
+        """Stop. Another thread may call this; an open watch ends at once."""
         self._stop.set()
         lines = self._lines
         if lines is not None:
@@ -205,7 +205,7 @@ class Reflector(Generic[T]):
         self.cache.heard(self._clock.now())
 
     def _pages(self, limit: int = PAGE) -> tuple[list[T], str]:
-        """Everything, and the version as of which it is."""
+        """Return all objects, and the resource version of the list."""
         found: list[T] = []
         version = ""
         for page in read_pages(self._api, self.resource, limit):
@@ -216,7 +216,7 @@ class Reflector(Generic[T]):
         return found, version
 
     def _watch(self) -> None:
-        """One watch, until it ends by itself; the next goes on where it ended."""
+        """Watch until the watch ends by itself; the next one continues there."""
         query = {
             **self.resource.query,
             "watch": "true",

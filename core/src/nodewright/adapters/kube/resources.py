@@ -113,7 +113,7 @@ class _RawPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def object_path(kind: str, meta: ObjectMeta) -> str:
-    """Where the API server keeps one object."""
+    """Return the path of one object on the API server."""
     known = KINDS[kind]
     return f"{collection_path(known.api_group, _plural(kind), meta.namespace, known.version)}/{meta.name}"
 

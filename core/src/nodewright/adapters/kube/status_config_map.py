@@ -41,7 +41,7 @@ def starting_document() -> dict[str, Any]:
 
 
 def make_document(state: ClusterState, plan: Plan, transitions: Transitions) -> dict[str, Any]:
-    """All of it but ``time``."""
+    """Return the document without ``time``."""
     if plan.halted == NO_READY_NODES:
         return {**starting_document(), "message": plan.halted}
     now = state.now
@@ -99,7 +99,7 @@ def _group_part(group: GroupState, candidates: int, held: GroupStatus | None, pa
 
 
 def _failures(held: GroupStatus | None) -> dict[str, Any]:
-    """How failures of a group are found, and when the next machine that it waits for is given up."""
+    """Return how failures of a group are found, and when the next machine that it waits for is given up."""
     if held is None or held.detection is None:
         return {}
     found = held.detection
@@ -110,7 +110,7 @@ def _failures(held: GroupStatus | None) -> dict[str, Any]:
 
 
 def _scale_up(group: GroupState, *, is_backed_off: bool) -> tuple[str, dict[str, str]]:
-    """CA's order: what is under way, then what keeps it from growing."""
+    """Return the state of scale-up in CA's order: what is under way, then what keeps the group from growing."""
     if group.requests or group.upcoming:
         return "InProgress", {}
     if not group.healthy:
@@ -129,7 +129,7 @@ def _more(candidates: int) -> dict[str, int]:
 
 
 def _candidates(state: ClusterState, plan: Plan) -> Mapping[str, int]:
-    """Unneeded nodes of each group."""
+    """Count the unneeded nodes of each group."""
     counts: dict[str, int] = {}
     for node in plan.scale_down.unneeded:
         ref = str(state.group_of_node.get(node, ""))
@@ -215,7 +215,7 @@ class StatusMap:
         self._show(make_document(state, plan, self._transitions), state.now)
 
     def remove(self) -> None:
-        """At the end of an orderly process."""
+        """Delete the ConfigMap when the process ends in order."""
         try:
             self._maps.delete(self._name)
         except ApiError as error:

@@ -161,7 +161,7 @@ class ConfigMapStore:
         self._is_unsure = False
 
     def _is_whole(self, head: StoredMap) -> bool:
-        """Whether it is what a leader would write, and not what an editor left."""
+        """Return whether all parts are as a leader writes them; an editor may have changed them."""
         try:
             self._gather(head)
         except UnreadableState:
@@ -185,7 +185,7 @@ class ConfigMapStore:
         return raw
 
     def _write_shard(self, name: str, shard: bytes) -> None:
-        """One that a crash left behind is overwritten: no head names it."""
+        """Write a part of the state. A part that a crash left behind is overwritten: no head names it."""
         held = self._maps.read(name)
         version = held.version if held is not None else ""
         self._maps.write(name, StoredMap(binary_data={_SHARD_KEY: shard}, version=version))

@@ -63,7 +63,7 @@ class NodeMetrics:
 
 
 def taint_type(key: str, settings: TemplateSettings) -> str:
-    """Keys of Kubernetes and of autoscalers as they are; of all others only what they mean, for there may be many."""
+    """Return the key of a taint of Kubernetes or an autoscaler, else only its type: there may be many keys."""
     if key in _OWN_KEYS or key.startswith(_SYSTEM_PREFIX):
         return key
     if is_startup_taint(key, settings):
@@ -95,7 +95,7 @@ class GroupMetrics:
         self._each = _Each(registry) if each else None
 
     def observe(self, state: ClusterState, max_nodes_total: int) -> None:
-        """``max_nodes_total`` as in the settings: 0 is no limit."""
+        """Set the metrics of groups and nodes. ``max_nodes_total`` is as in the settings: 0 is no limit."""
         groups = tuple(state.groups.values())
         made = sum(bool(group.seen.group.autoprovisioned) for group in groups)
         self._groups.labels("autoscaled").set(len(groups) - made)

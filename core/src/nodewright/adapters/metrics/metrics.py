@@ -61,12 +61,12 @@ class Metrics:
         return generate_latest(self.registry)
 
     def use(self, settings: Settings) -> None:
-        """Other settings, while the process runs."""
+        """Use other settings from now on."""
         self._settings = settings
         self._set_limits()
 
     def observe(self, report: LoopReport) -> None:
-        """One loop."""
+        """Count one loop."""
         self._duration.labels("main").observe(report.finished - report.started)
         self._activity.labels("main").set(report.finished)
         if report.problem:
@@ -286,7 +286,7 @@ class Metrics:
 
 
 def _node_counts(groups: Iterable[GroupState]) -> dict[str, int]:
-    """By CA's names of the states."""
+    """Count nodes by CA's names of their states."""
     counts = dict.fromkeys(("ready", "unready", "notStarted", "suspended", "longUnregistered", "unregistered"), 0)
     for group in groups:
         ready = group.readiness

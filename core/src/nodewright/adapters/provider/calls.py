@@ -180,7 +180,7 @@ class HookCaller:
         return checked
 
     def stats(self) -> Mapping[str, HookStats]:
-        """Per hook what has been called so far."""
+        """Return for each hook what has been called so far."""
         with self._lock:
             return dict(self._stats)
 
@@ -288,7 +288,7 @@ def _make_fit(error: ProviderError) -> None:
 
 
 def _is_passing(error: BaseException) -> bool:
-    """Worth another try: not an abandoned call, which would soon use up the workers."""
+    """Return whether another try may succeed. An abandoned call is not repeated: repeats would soon use up the workers."""
     return isinstance(error, (CloudBusy, ProviderUnavailable)) and not isinstance(error, (UnansweredCall, NotStarted))
 
 

@@ -65,7 +65,7 @@ class Unfit(ValueError):
 
 
 def a(kind: type[T]) -> Callable[[Any], T]:
-    """Exactly one value of that kind."""
+    """Return a check that the answer is exactly one value of that kind."""
 
     def check(answer: Any) -> T:
         if not isinstance(answer, kind):
@@ -112,7 +112,7 @@ def size(answer: Any) -> int:
 
 
 def size_up_to(most: int) -> Callable[[Any], int]:
-    """How many machines of ``most`` asked for were accepted."""
+    """Return a check that the answer is a number of accepted machines, at most ``most``."""
 
     def check(answer: Any) -> int:
         if size(answer) > most:
@@ -204,7 +204,7 @@ def made_group(spec: NewNodeGroup) -> Callable[[Any], NodeGroup]:
 
 
 def instances(*, ignores_case: bool) -> Callable[[Any], tuple[Instance, ...]]:
-    """Instances whose ids are unique, the way this provider compares ids."""
+    """Return a check that the answer has instances with unique ids, in the way in which this provider compares ids."""
 
     def check(answer: Any) -> tuple[Instance, ...]:
         found = several(Instance)(answer)
@@ -257,7 +257,7 @@ def template(answer: Any) -> NodeTemplate:
 
 
 def group_options(answer: Any) -> GroupOptions:
-    """With plain numbers: what a plugin calculates with may be of a type of its own, and this is saved."""
+    """Return the options with plain numbers: a plugin may use number types of its own, and options are saved."""
     found = a(GroupOptions)(answer)
     return msgspec.structs.replace(
         found,
@@ -267,7 +267,7 @@ def group_options(answer: Any) -> GroupOptions:
 
 
 def verdict(answer: Any) -> ProvisioningVerdict:
-    """With a reason that the API server takes as a condition's."""
+    """Return the verdict; the API server must accept its reason as that of a condition."""
     found = a(ProvisioningVerdict)(answer)
     if not _REASON.fullmatch(name(found.reason)):
         raise Unfit(f"a verdict with the reason {_shown(found.reason)}, not letters, digits and underscores")

@@ -120,7 +120,7 @@ class ProviderClient:
         return self._resize("increase_size", group_id, expected_target, target)
 
     def atomic_increase_size(self, group_id: str, expected_target: int, target: int) -> int:
-        """As ``increase_size``, all or nothing."""
+        """Do as ``increase_size`` does, all or nothing."""
         _demand(0 <= expected_target < target, f"increase of {group_id} from {expected_target} to {target}")
         self._require(Capability.ATOMIC_RESIZE, group_id)
         return self._resize("atomic_increase_size", group_id, expected_target, target)
@@ -143,14 +143,14 @@ class ProviderClient:
     def force_delete_instances(
         self, group_id: str, instance_ids: Sequence[str], expected_target: int
     ) -> tuple[str, ...]:
-        """As ``delete_instances``, without the minimum-size check and without waiting."""
+        """Do as ``delete_instances`` does, without the minimum-size check and without waiting."""
         self._require(Capability.FORCE_DELETE, group_id)
         return self._delete("force_delete_instances", group_id, instance_ids, expected_target)
 
     # Optional reads: None where the capability does not hold
 
     def failed_instances(self, group_id: str) -> tuple[FailedInstance, ...] | None:
-        """Failures not yet deleted; None: this cloud does not say, which is not "nothing failed"."""
+        """Return failures that are not yet deleted; None: this cloud does not report failures, so there may be some."""
         return self._optional(Capability.FAST_FAILURE_DETECTION, "failed_instances", checks.failures, group_id=group_id)
 
     def group_options(self, group_id: str, defaults: GroupOptions) -> GroupOptions:

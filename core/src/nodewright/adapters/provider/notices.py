@@ -25,7 +25,7 @@ class NoticeWatch:
     def __init__(
         self, providers: Iterable[WaitsForNotices], ring: Callable[[], None], say: Callable[[str, str], object]
     ) -> None:
-        """``say`` is told the name of a provider, and what is wrong (empty: nothing)."""
+        """Call ``say`` with the name of a provider, and with its problem (empty: it has none)."""
         self._providers = tuple(providers)
         self._ring = ring
         self._say = say

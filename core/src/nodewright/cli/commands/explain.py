@@ -243,7 +243,7 @@ def _outlook_line(pod: PodAfterDrain) -> str:
 
 
 def refusals_line(refusals: Iterable[NodeRejections]) -> str:
-    """``3 nodes: Insufficient cpu; n-4: taint dedicated=db:NoSchedule``."""
+    """Return the rejections as ``3 nodes: Insufficient cpu; n-4: taint dedicated=db:NoSchedule``."""
     return "; ".join(f"{_which(refusal)}: {refusal.reason}" for refusal in refusals)
 
 
@@ -360,5 +360,5 @@ def _moment(at: float | None) -> str | None:
 
 
 def _plain(value: object) -> Any:
-    """Structs as mappings."""
+    """Return structs as mappings."""
     return msgspec.to_builtins(value)

@@ -75,7 +75,7 @@ def read_groups_file(source: bytes, name: str) -> tuple[GroupEntry, ...]:
 
 
 def group_by_label(nodes: Sequence[Node], label: str, max_size: int) -> tuple[GroupEntry, ...]:
-    """One group per value of a label; raises ConfigError where no node has it."""
+    """Return one group for each value of a label; raise ConfigError if no node has the label."""
     values = {node.metadata.labels[label]: None for node in nodes if node.metadata.labels.get(label)}
     if not values:
         keys = {key for node in nodes for key in node.metadata.labels}

@@ -27,7 +27,7 @@ _NAMES = {
 
 
 def check_together(given: Layer, values: Mapping[str, Any]) -> None:
-    """``values`` are those of the flags that are ``given``."""
+    """Check settings that depend on each other. ``values`` are those of the flags that are ``given``."""
     _check_ca_flags(given, values)
     _check_names(given, values)
     _check_schedulers(given, values)
@@ -53,7 +53,7 @@ def _check_names(given: Layer, values: Mapping[str, Any]) -> None:
 
 
 def _check_schedulers(given: Layer, values: Mapping[str, Any]) -> None:
-    """Pods of a bypassed scheduler are acted on, so they must be among those looked at (CA's start-up check)."""
+    """Check that bypassed schedulers are allowed ones: their pods are acted on (CA's start-up check)."""
     allowed = values.get("allowed-scheduler-names", ())
     outside = [name for name in values.get("bypassed-scheduler-names", ()) if allowed and name not in allowed]
     if outside:
@@ -92,7 +92,7 @@ def _check_rules(given: Layer, values: Mapping[str, Any]) -> None:
 
 
 def _check_graces(given: Layer, values: Mapping[str, Any]) -> None:
-    """Each says how long evicted pods may take to end (CA's start-up check)."""
+    """Refuse two flags that both say how long evicted pods may take to end (CA's start-up check)."""
     if values.get("drain-priority-config") and "max-graceful-termination-sec" in given:
         origin, other = given["drain-priority-config"].origin, given["max-graceful-termination-sec"].origin
         raise ConfigError(f"{origin}: cannot be given together with {other}, which says the same for all pods")
@@ -188,7 +188,7 @@ NOT_OF_CA = frozenset(
 
 
 def find_idle(given: Layer, values: Mapping[str, Any]) -> Iterator[str]:
-    """One sentence for each; ``values`` are those of the flags that are ``given``. A default asks for nothing."""
+    """Yield a sentence for each given flag without effect; a default value is none. ``values`` are those of the flags."""
     for flag, place in given.items():
         why = "" if values[flag] == KNOWN[flag].default else _why_idle(flag, values)
         if why:
@@ -196,7 +196,7 @@ def find_idle(given: Layer, values: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _why_idle(flag: str, values: Mapping[str, Any]) -> str:
-    """Empty: it has an effect."""
+    """Return why the flag has no effect; empty if it has one."""
     if flag in CA_FLAGS:
         return CA_FLAGS[flag].why
     if flag in NOT_OF_CA and values.get("profile") == "ca":

@@ -123,7 +123,7 @@ def source_options(command: F) -> F:
 
 
 def settings_options(command: F) -> F:
-    """As source_options, for a function that only wants the argument ``settings``. A wrong value raises ConfigError."""
+    """Do as source_options does, for a command that takes only ``settings``. Raise ConfigError for a wrong value."""
 
     @functools.wraps(command)
     def with_settings(*args: Any, source: SettingsSource, **kwargs: Any) -> Any:
@@ -133,7 +133,7 @@ def settings_options(command: F) -> F:
 
 
 def _dashed(arg: str) -> str:
-    """CA takes underscores in the names of flags, too, and one dash for the shortest."""
+    """Replace underscores in the name of a flag, and the single dash of ``-v``: CA takes both."""
     name, equals, value = arg.partition("=")
     if name == "-v":
         return f"-{arg}"
@@ -141,7 +141,7 @@ def _dashed(arg: str) -> str:
 
 
 def _switch(arg: str) -> str:
-    """``--flag=false`` as click knows it: ``--no-flag``."""
+    """Replace ``--flag=false`` by ``--no-flag``, as click has it."""
     found = _ASSIGNED.fullmatch(arg)
     if found is None or found["flag"] not in _BOOLEANS:
         return arg

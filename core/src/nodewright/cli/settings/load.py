@@ -66,7 +66,7 @@ def load_settings(
 def load(
     flags: Flags, env: Mapping[str, str], file_text: str | bytes | None = None, file_name: str = "config file"
 ) -> LoadedSettings:
-    """As load_settings, with where everything comes from."""
+    """Do as load_settings does, and say where each value comes from."""
     document = _read_document(file_text, file_name) if file_text is not None else {}
     given = _read_file(document, file_name) | _read_env(env) | _read_flags(flags)
     values = {flag: _read_value(KNOWN[flag], place) for flag, place in given.items()}
@@ -180,7 +180,7 @@ def _read_section(section: str, value: object, origin: str) -> Layer:
 
 
 def _known_items(value: object, known: Sequence[str], origin: str) -> dict[str, Any]:
-    """``value`` if it is a mapping that has known keys only."""
+    """Return ``value`` if it is a mapping that has known keys only."""
     if value is None:
         return {}
     if not isinstance(value, dict):

@@ -114,7 +114,7 @@ def _find_kind(wanted: Any) -> SettingKind:
 
 
 def parse_bool(text: str) -> bool:
-    """Go's spellings of a boolean."""
+    """Parse Go's spellings of a boolean."""
     if text in _TRUE or text in _FALSE:
         return text in _TRUE
     raise ValueError(f"must be true or false, not '{printable(text)}'")
