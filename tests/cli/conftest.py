@@ -26,7 +26,7 @@ def site(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def command(tmp_path: Path, site: Path) -> Command:
-    """``command("plan", "-", stdin=…)`` in an empty directory; no run hangs for ever."""
+    """``command("plan", "-", stdin=…)`` in an empty directory; no run hangs forever."""
     home = tmp_path / "home"
     home.mkdir()
 

@@ -20,7 +20,7 @@ class ListsAGhost(FakeProvider):
 
 
 class KeepsDeletedMachines(FakeProvider):
-    """A group that was listed once is listed for ever."""
+    """A group that was listed once is listed forever."""
 
     def __init__(self, context: spec.ProviderContext) -> None:
         super().__init__(context)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-# Node annotations: a Go duration until the fake kubelet is ready, and one whose presence keeps it from it for ever.
+# Node annotations: a Go duration until the fake kubelet is ready, and one whose presence keeps it from it forever.
 READY_AFTER = "farm/ready-after"
 NEVER_READY = "farm/never-ready"
 # Pod annotation: a Go duration for which the pod goes on after it was told to end.

@@ -218,7 +218,7 @@ def test_a_group_that_cannot_be_written_to_is_left_alone_and_another_is_asked(ki
 
 
 def test_a_group_whose_size_is_read_wrong_is_left_alone_and_another_is_asked() -> None:
-    """The cloud refuses every write, because the size is not what we think: that must not go round for ever."""
+    """The cloud refuses every write, because the size is not what we think: that must not go round forever."""
     story = Story(A, C, faults=[{"kind": "wrong_size", "group": "a", "off_by": 1}], minutes=40)
     story.pods(6, at=5)
     assert len(story.asked("a")) <= 2

@@ -92,7 +92,7 @@ def test_uc5_machines_that_failed_to_register_are_removed_one_by_one() -> None:
 
 
 def test_uc5_machines_that_never_ran_go_below_the_minimum_too() -> None:
-    """The minimum would keep a dead machine for ever; min-size enforcement and pods fill the group up again (ADR 7)."""
+    """The minimum would keep a dead machine forever; min-size enforcement and pods fill the group up again (ADR 7)."""
     story = Story({**A, "never_registers": 1.0, "min_size": 1}, B, minutes=60)
     story.pods(3, at=5)
     assert [write[2:] for write in story.writes("delete")] == [("a", 3, 2), ("a", 2, 1), ("a", 1, 0)]

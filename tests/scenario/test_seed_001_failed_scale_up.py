@@ -121,7 +121,7 @@ def test_a_refused_call_is_told_and_the_next_loop_starts_at_once() -> None:
 
 
 def test_an_increase_that_is_accepted_for_no_machine_counts_as_refused() -> None:
-    """Otherwise the same group would be asked in every loop, for ever."""
+    """Otherwise the same group would be asked in every loop, forever."""
     story = Story(A, B, faults=[{"kind": "partial", "hook": "increase_size", "group": "a", "at_most": 0}])
     story.pods(2, at=5)
     assert len(story.events("FailedToScaleUpGroup")) == 1

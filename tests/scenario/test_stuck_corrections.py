@@ -115,7 +115,7 @@ def test_a_deletion_that_hangs_delays_no_pods_and_is_not_repeated_at_once() -> N
 
 
 def test_machines_below_the_minimum_that_never_joined_are_removed_and_the_group_is_filled_up_again() -> None:
-    """A group at its minimum would keep them for ever."""
+    """A group at its minimum would keep them forever."""
     settings = {"enforce-node-group-min-size": True}
     story = Story({**A, "min_size": 2}, settings=settings, dead_boots=[{"group": "a", "end": "1m"}], minutes=60)
     assert story.writes()[0] == (0.0, "increase", "a", 0, 2)

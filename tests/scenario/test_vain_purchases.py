@@ -56,7 +56,7 @@ def test_a_group_that_is_made_anew_with_smaller_machines_is_asked_once() -> None
 
 @pytest.mark.parametrize("restarts", [False, True])
 def test_no_pod_causes_more_than_three_machines_in_a_day_that_it_does_not_use(restarts: bool) -> None:
-    """The cloud's template says two cpus for ever; what real nodes showed is lost with each restart, and pauses are not."""
+    """The cloud's template says two cpus forever; what real nodes showed is lost with each restart, and pauses are not."""
     story = Story(A, settings={**SOON, "scan-interval": "1m"}, small_machines=[SMALL], minutes=3 * 24 * 60)
     story.pods(1, at=5 * MINUTE, cpu="1900m")
     for hour in range(1, 72, 5) if restarts else ():

@@ -69,7 +69,7 @@ def test_a_plan_for_programs(nodewright: Nodewright, dump: str) -> None:
 
 
 def test_where_buffers_are_off_the_plan_says_so(nodewright: Nodewright, dump: str) -> None:
-    assert "3 buffers of spare capacity are left alone: --capacity-buffer-controller-enabled is off." in (
+    assert "3 buffers of spare capacity are ignored: --capacity-buffer-controller-enabled is off." in (
         nodewright("plan", dump, *GROUPS).out
     )
 
@@ -77,8 +77,8 @@ def test_where_buffers_are_off_the_plan_says_so(nodewright: Nodewright, dump: st
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        ((), "buffers are left alone: --capacity-buffer-controller-enabled is off"),
-        (ON, "buffer shop/other is left alone: its provisioningStrategy"),
+        ((), "buffers are not filled: --capacity-buffer-controller-enabled is off"),
+        (ON, "buffer shop/other is not filled: its provisioningStrategy"),
     ],
 )
 def test_a_buffer_that_is_left_alone_is_not_said_to_be_missing(

@@ -46,7 +46,7 @@ def test_one_that_is_wrong_is_told(nodewright: Nodewright, dump: str) -> None:
 
 def test_where_they_are_off_the_plan_says_so(nodewright: Nodewright, dump: str) -> None:
     said = " ".join(nodewright("plan", dump, *GROUPS).out.split())
-    assert "2 quotas of capacity are left alone: --capacity-quotas-enabled is off." in said
+    assert "2 quotas of capacity are ignored: --capacity-quotas-enabled is off." in said
     assert "Plan: 1 more node in 1 group" in said
 
 
@@ -59,7 +59,7 @@ def test_where_classes_are_off_the_plan_says_so(nodewright: Nodewright, write_du
         return found
 
     classes, requests = "--enable-provisioning-classes", "--enable-provisioning-requests"
-    alone = "1 definition of request classes is left alone:"
+    alone = "1 definition of request classes is ignored:"
     assert warnings() == warnings(requests) == [f"{alone} {classes} is off."]
     assert warnings(classes) == [f"{alone} {requests} is off."]
     assert warnings(classes, requests) == []

@@ -88,13 +88,13 @@ def test_a_plan_for_programs(nodewright: Nodewright, dump: str) -> None:
 
 
 def test_where_requests_are_off_the_plan_says_so(nodewright: Nodewright, dump: str) -> None:
-    assert "4 requests for capacity are left alone: --enable-provisioning-requests is off." in (
+    assert "4 requests for capacity are ignored: --enable-provisioning-requests is off." in (
         nodewright("plan", dump, "--group-by", "pool").out
     )
 
 
 def test_where_requests_are_off_one_of_them_says_so(nodewright: Nodewright, dump: str) -> None:
-    off = "requests are left alone: --enable-provisioning-requests is off"
+    off = "requests are not served: --enable-provisioning-requests is off"
     assert off in " ".join(nodewright("explain", "request", "ml/train", dump, "--group-by", "pool").out.split())
     assert off in nodewright("explain", "request", "ml/none", dump, "--group-by", "pool").err
 

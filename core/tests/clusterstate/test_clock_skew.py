@@ -1,4 +1,4 @@
-"""After the clock was set back, or with a state file of another machine, nothing waits for ever."""
+"""After the clock was set back, or with a state file of another machine, nothing waits forever."""
 
 from core.tests.store.memories import memories
 from hypothesis import given

@@ -55,7 +55,7 @@ class CostMeter:
             self.bound, self._bound_at = cluster_bound(state, settings), state.now
 
     def use(self, machines: Mapping[GroupRef, int]) -> None:
-        """Pay for so many machines of each group from now on."""
+        """Pay for these numbers of machines of each group from now on."""
         self._machines = machines
         self._update_rate()
 

@@ -41,7 +41,7 @@ from nodewright.model.plan import ScaleDownReport
 from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalResult, RemovalStage, Removing
 from nodewright.model.settings import RemovalSettings
 
-# A look at a node's pods serves a deletion that begins within so many seconds. Later the pods are read again.
+# Seconds for which a read of a node's pods serves its deletion. Later the pods are read again.
 LOOK_SECONDS = 2.0
 _GROUP_INCOMPLETE = Finish(
     result=RemovalResult.FAILED_TO_DELETE, message="another node of its zero-or-max group could not be removed"

@@ -38,7 +38,7 @@ EVICTION_HEADROOM_SECONDS = 30.0
 DELAY_DELETION_PREFIX = "delay-deletion.cluster-autoscaler.kubernetes.io/"
 # Prefix of the reason of a DeleteInstances that removes drained or empty nodes.
 REMOVAL_REASON_PREFIX = "scale-down: "
-# A forced drain looks again after so many seconds at the latest, and deletes its machine so long before the deadline.
+# Seconds after which a forced drain looks again at the latest, and before the deadline at which it deletes its machine.
 _FORCED_RETRY_SECONDS = 2.0
 _DELETE_SECONDS = 2.0
 _DAEMON_EVICTION_ANNOTATION = "cluster-autoscaler.kubernetes.io/enable-ds-eviction"

@@ -37,7 +37,7 @@ _NAMED = 3
 _NAMESPACED = frozenset({"pod", "request", "buffer"})
 _DEFAULT_NAMESPACE = "default"
 RUNS = "runs"
-_REQUESTS_OFF = "requests are left alone: --enable-provisioning-requests is off"
+_REQUESTS_OFF = "requests are not served: --enable-provisioning-requests is off"
 
 
 class PodExplanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,10 +138,10 @@ def _why_left_alone(dry_run: DryRun, kind: str, name: str) -> str:
     if kind == "request" and not dry_run.settings.provisioning.enable_provisioning_requests:
         return _REQUESTS_OFF
     if kind == "buffer" and not dry_run.settings.buffers.are_read:
-        return "buffers are left alone: --capacity-buffer-controller-enabled is off"
+        return "buffers are not filled: --capacity-buffer-controller-enabled is off"
     if kind == "buffer" and any(one.key == name for one in dry_run.state.observation.buffers.buffers):
         strategy = "provisioningStrategy (without the controller, that of its status)"
-        return f"buffer {printable(name)} is left alone: its {strategy} is not {ACTIVE_CAPACITY}"
+        return f"buffer {printable(name)} is not filled: its {strategy} is not {ACTIVE_CAPACITY}"
     return ""
 
 

@@ -101,7 +101,7 @@ def _consumers(report: ProvisioningReport) -> Iterator[PodVerdict]:
     events = {event.pod.key: event for event in report.events if event.pod is not None}
     for pod in report.consumers:
         event = events.get(pod.key)
-        if event is None:  # a loop emits only so many events
+        if event is None:  # a loop emits a limited number of events
             reason = f"waits for ProvisioningRequest {pod.metadata.namespace}/{consumed_request(pod)}"
             yield PodVerdict(pod=pod, outcome=PodOutcome.WAITS, reason=reason)
         else:

@@ -51,7 +51,7 @@ def shared_backoff(settings: FailureSettings, failure: Failure) -> Backoff:
 
 
 def _from(failure: Failure, duration: float) -> Backoff:
-    """Return a backoff of so many seconds that describes the failure."""
+    """Return a backoff of ``duration`` seconds that describes the failure."""
     return Backoff(
         until=failure.at + duration,
         duration=duration,
@@ -143,7 +143,7 @@ def _is_fault(outcome: Failed, context: GroupContext) -> bool:
 def without_effect(context: GroupContext, taken_back: int) -> list[Failure]:
     """Return a failure for accepted increases whose machines the cloud is no longer asked for.
 
-    Without a backoff the group might be asked again for ever.
+    Without a backoff the group might be asked again forever.
     """
     if not taken_back:
         return []
@@ -308,7 +308,7 @@ LONGEST_PAUSE = 120.0
 LONGEST_TOLD = 600.0
 
 
-# A busy answer so many seconds after the last pause counts as a first one.
+# Seconds after the last pause from which a busy answer counts as a first one.
 _FORGET_DEFERRAL = 600.0
 
 

@@ -18,7 +18,7 @@ T = TypeVar("T", ScaleUpRequest, Reservation)
 def without_future_times(memory: Memory, now: float) -> Memory:
     """Move everything that began after ``now`` to ``now``, with the same duration.
 
-    Otherwise groups and removals would wait for ever after the clock was set back.
+    Otherwise groups and removals would wait forever after the clock was set back.
     """
     return replace(
         memory,

@@ -11,7 +11,7 @@ from nodewright.model.group import GroupRef, InstanceState, Machine
 from nodewright.model.removal import RemovalEnded, RemovalResult
 from nodewright.snapshot.observation import GroupSeen
 
-# For so many seconds the largest number of nodes counts for limits that are a share of the cluster.
+# Seconds for which the largest number of nodes counts for limits that are a share of the cluster.
 _MOST_NODES_SECONDS = 600.0
 
 
@@ -88,7 +88,7 @@ def _may_be_deleted(group: GroupSeen) -> set[str]:
     return there | {failure.instance_id or failure.failure_id for failure in group.failed or ()}
 
 
-# For so many seconds nothing is removed from a group in which other machines went: an operator can look into it.
+# Seconds for which nothing is removed from a group in which other machines went: an operator can look into it.
 QUARANTINE_SECONDS = 1800.0
 
 

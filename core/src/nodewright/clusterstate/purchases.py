@@ -7,7 +7,7 @@ from msgspec.structs import replace as changed
 from nodewright.clusterstate.memory import Purchase, Purchases
 from nodewright.model.group import GroupRef
 
-# For so many seconds a group is not grown for pods that its nodes did not take: the first time, the second, later.
+# Seconds for which a group is not grown for pods that its nodes did not take: the first time, the second, later.
 PAUSES = (3600.0, 8 * 3600.0, 24 * 3600.0)
 
 

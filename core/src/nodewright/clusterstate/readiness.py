@@ -27,7 +27,7 @@ _STARTUP_PREFIXES = (
 )
 
 
-# A kubelet's first status follows its registration within so many seconds; this allows for small clock differences.
+# A kubelet's first status follows its registration within these seconds; this allows for small clock differences.
 _FIRST_WORD_SECONDS = 30.0
 
 

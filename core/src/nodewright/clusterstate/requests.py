@@ -47,7 +47,7 @@ def settled(requests: Requests, owed: int, arrived: int, now: float, provision_s
 
 
 def _without_newest(requests: Requests, fewer: int) -> tuple[Requests, int]:
-    """Return the requests without so many of the newest machines, and how many of those had been accepted."""
+    """Return the requests without ``fewer`` of the newest machines, and how many of those had been accepted."""
     kept: list[ScaleUpRequest] = []
     ended = 0
     for request in reversed(requests):
@@ -79,7 +79,7 @@ def _credited(requests: Requests, arrived: int, now: float, provision_seconds: f
 
 
 def without(requests: Requests, failed: int) -> Requests:
-    """Return the requests after so many machines failed, oldest request first."""
+    """Return the requests after ``failed`` machines failed, oldest request first."""
     kept = []
     for request in requests:
         borne = min(failed, request.increase)

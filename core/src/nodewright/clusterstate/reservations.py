@@ -29,7 +29,7 @@ Reservations = Mapping[str, Reservation]
 Groups = Mapping[GroupRef, GroupSeen]
 
 
-# For so many seconds after its time the rest of a broken reservation is cleaned up. Then its machines are ordinary ones.
+# Seconds after its time for which the rest of a broken reservation is cleaned up. Then its machines are ordinary ones.
 _LEFTOVER_SECONDS = 3600.0
 
 

@@ -22,7 +22,7 @@ _LONGEST_PAUSE = 7200.0
 _FORGET_SETBACK = 10800.0
 
 
-# So many characters of an error message are kept.
+# The number of characters of an error message that are kept.
 _MOST_TEXT = 300
 
 
@@ -80,11 +80,11 @@ def _after(held: RemovalFailure | None, end: RemovalEnded, patience: float) -> R
 T = TypeVar("T")
 
 
-# For so many seconds the moves of a controller's pods count.
+# Seconds for which the moves of a controller's pods count.
 MOVES_WINDOW = 3600.0
 
 
-# A group that grows again within so many seconds after it shrank is flapping.
+# Seconds after it shrank within which a group that grows again is flapping.
 _TURN_WINDOW = 3600.0
 
 
@@ -130,7 +130,7 @@ def with_activity(
 def _taken_up(memory: ScaleDownMemory, now: float, policy: Policy) -> ScaleDownMemory:
     """Return what a new process takes from memory; under profile "ca" nothing.
 
-    Times of the future become now, so that nothing waits for ever.
+    Times of the future become now, so that nothing waits forever.
     """
     if not policy.keeps_timers_over_restart:
         return ScaleDownMemory(engine_started=now)

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 from nodewright.engine.report import LoopReport
 from nodewright.model.clock import Clock
 
-# So many seconds after a group grew its cloud is looked at for the first time.
+# Seconds after a group grew until its cloud is looked at for the first time.
 _FIRST_LOOK = 0.1
 
 

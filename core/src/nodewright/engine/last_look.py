@@ -9,7 +9,7 @@ from nodewright.model.errors import KubeApiError
 from nodewright.model.plan import HeldBack
 from nodewright.validate import NodesOfMachines
 
-# One list serves all deletions within so many seconds; calls that take longer make it worth another.
+# Seconds for which one list serves all deletions; calls that take longer make it worth another.
 _FRESH_SECONDS = 10.0
 _EVENT = "DeletionWithheld"
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from nodewright.engine.report import LoopReport
 
-# After so many seconds loops look again while pods are not bound.
+# Seconds after which loops look again while pods are not bound.
 _LOOKS = (1.0, 3.0, 7.0, 15.0)
 
 

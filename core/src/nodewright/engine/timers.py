@@ -23,7 +23,7 @@ from nodewright.planner.registration_deadline import registration_deadlines, sta
 from nodewright.planner.scale_up.pending_pods import DELAY_ANNOTATION
 from nodewright.planner.silent_groups import silence_deadlines
 
-# A deadline has passed when the time is greater: so many seconds later it is, however clocks round.
+# A deadline has passed when the time is greater. These seconds later it is, however clocks round.
 _AFTER = 0.01
 # The least pause between two loops that deadlines start, in seconds.
 _LEAST_PAUSE = 1.0

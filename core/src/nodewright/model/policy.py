@@ -95,7 +95,7 @@ class Policy:
         _NODES,
         "Continues the timers of scale-down after a restart.",
         "Begins all of them again.",
-        "Restarts would otherwise keep unneeded nodes for ever.",
+        "Restarts would otherwise keep unneeded nodes forever.",
     )
     recognizes_never_ready_nodes: bool = _row(
         _NODES,
@@ -152,7 +152,7 @@ class Policy:
         _SIZES,
         "Deletes machines that never ran first, and below the group's minimum size too.",
         "Stops at the minimum size.",
-        "A dead machine fills a place of the minimum for ever.",
+        "A dead machine fills a place of the minimum forever.",
         when=When.RULE_PROMPT,
     )
     rests_failed_deletions: bool = _row(
@@ -364,12 +364,12 @@ class Policy:
         _DOWN,
         "Measures utilization as 0 where nothing is requested, and as infinite where nothing is offered.",
         "Divides by zero.",
-        "NaN compares with nothing, and the node stays for ever.",
+        "NaN compares with nothing, and the node stays forever.",
     )
     completes_atomic_batches: bool = _row(
         _DOWN,
         "Removes a zero-or-max group with as many nodes as are registered, and holds an overspent budget.",
-        "May wait for a missing node for ever, and takes an overspent budget for one that is not used up.",
+        "May wait for a missing node forever, and takes an overspent budget for one that is not used up.",
         "The group would never go, or too many nodes at once.",
     )
     rechecks_future_taints: bool = _row(

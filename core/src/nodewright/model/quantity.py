@@ -22,7 +22,7 @@ _PATTERN = re.compile(
 )
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
-# Past this power of ten every non-zero mantissa of so many digits saturates or rounds up to 1n.
+# Past this power of ten every non-zero mantissa of that many digits saturates or rounds up to 1n.
 _EXPONENT_BOUND = 2 * _DIGITS
 
 

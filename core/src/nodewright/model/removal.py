@@ -17,7 +17,7 @@ class RemovalReason(StrEnum):
     REPLACED = "replaced"
 
 
-# So many seconds before the deadline of an interruption pods have ended and the machine is deleted.
+# Seconds before the deadline of an interruption by which pods have ended and the machine is deleted.
 LAST_SECONDS = 5.0
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from nodewright.optimizer.highs import Programme, is_installed
 from nodewright.optimizer.problem import Bools, Floats, Ints, Problem
 
-# A class has columns for so many of its cheapest kinds before more are added.
+# The number of its cheapest kinds for which a class has columns before more are added.
 _FIRST_KINDS = 1
 _MOST_ROUNDS = 30
 # No pod is worth less than this part of what it costs on its cheapest kind.

@@ -124,7 +124,7 @@ class _Search:
             self.consider(self.greedy(values, self._problem.pods, self._problem.rooms))
 
     def price_of(self, values: Floats, pods: Sequence[int]) -> float:
-        """Return what one greedy plan for so many pods costs; infinity if it leaves some."""
+        """Return what one greedy plan for these numbers of pods costs; infinity if it leaves some."""
         plan = self._shrunk(self.greedy(values, pods, self._problem.rooms), ())
         placed = sum(copies * count for _, filling, copies in plan for _, count in filling)
         return sum(self._prices[kind] * copies for kind, _, copies in plan) if placed == sum(pods) else math.inf
@@ -284,14 +284,14 @@ class QuickBuyer:
         self._prices: dict[bytes, float] = {}
 
     def price(self, pods: Ints) -> float:
-        """Return what nodes for so many pods of each class cost; infinity if some find no place."""
+        """Return what nodes for these numbers of pods of each class cost; infinity if some find no place."""
         key = pods.tobytes()
         if key not in self._prices:
             self._prices[key] = self._search.price_of(self._values, pods.tolist())
         return self._prices[key]
 
     def problem_for(self, pods: Ints) -> tuple[Problem, list[int]] | None:
-        """Return the problem of so many pods without the other classes, and its classes; None without pods."""
+        """Return the problem of these numbers of pods without the other classes, and its classes; None without pods."""
         classes = np.flatnonzero(pods)
         if not len(classes):
             return None

@@ -65,7 +65,7 @@ class Problem:
 
 
 class Pattern(NamedTuple):
-    """``copies`` nodes of one kind, each with so many pods of each class: ``pods`` is sorted pairs (class, count)."""
+    """``copies`` nodes of one kind, each with the same number of pods of each class: ``pods`` is sorted pairs (class, count)."""
 
     kind: int
     pods: tuple[tuple[int, int], ...]

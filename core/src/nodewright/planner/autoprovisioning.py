@@ -39,7 +39,7 @@ from nodewright.snapshot.observation import GroupSeen, ProviderSeen
 
 # Maximum size of the groups that are made, as in CA.
 MAX_SIZE = 1000
-# At most so many different requirements are looked at in a loop. Of more, a random sample is taken, so that each of them
+# The most different requirements that are looked at in a loop. Of more, a random sample is taken, so that each of them
 # has its turn.
 _MOST_REQUIREMENTS = 20
 _LONGEST_NAME = 40

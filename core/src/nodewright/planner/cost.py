@@ -55,7 +55,7 @@ class HourlyCost:
 
 
 def hourly_cost(groups: Iterable[GroupSeen], sizes: Mapping[GroupRef, int]) -> HourlyCost:
-    """Return what so many machines of each group cost. Machines that are paid already cost nothing, up to their count."""
+    """Return what these numbers of machines of each group cost. Machines that are paid already cost nothing, up to their count."""
     found, unpriced, paid = dict[GroupRef, float](), list[GroupRef](), dict[str, int]()
     for seen in groups:
         count = sizes.get(seen.ref, 0)
@@ -90,7 +90,7 @@ class Offer:
 
 
 def find_bound(snapshot: Snapshot, offer: Offer, pods: Mapping[PodClass, int]) -> float | None:
-    """Return the bound for so many pods of each class, in USD an hour. Pods that fit none of the groups are left out.
+    """Return the bound for these numbers of pods of each class, in USD an hour. Pods that fit none of the groups are left out.
 
     None: a group that takes one of the pods has no price.
     """

@@ -31,7 +31,7 @@ from nodewright.snapshot.snapshot import Snapshot
 
 # If the notice is shorter than this, the node is drained at once.
 AT_ONCE_SECONDS = 60.0
-# For so many seconds after a notice other groups than those of its scope are preferred.
+# Seconds after a notice for which other groups than those of its scope are preferred.
 SCOPE_SECONDS = 300.0
 _AT_RISK = SkipReason(code=SkipCode.BACKOFF, message="the cloud recommends to leave machines of its kind")
 

@@ -18,7 +18,7 @@ from nodewright.planner.registration_deadline import last_registered
 class Silence:
     """Upcoming machines of one group that are not counted on.
 
-    ``asked``: when the first of them were asked for (epoch seconds). ``reason``: why they are in doubt. ``is_silent``:
+    ``asked``: when the first of them were asked for (epoch seconds). ``reason``: why they may not come. ``is_silent``:
     none came for longer than usual, so pods go to other groups if they can.
     """
 

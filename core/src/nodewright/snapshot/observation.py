@@ -117,7 +117,7 @@ class GroupSeen:
 
 
 def paid_machines(reserved: ReservedInstances | None, groups: Iterable[GroupSeen]) -> int:
-    """Return how many of the paid machines no group uses: so many further machines cost nothing."""
+    """Return how many of the paid machines no group uses. That many further machines cost nothing."""
     if reserved is None:
         return 0
     used = sum(group.target or 0 for group in groups if group.reserved == reserved)

@@ -28,7 +28,7 @@ from nodewright_azure.shapes import (
 
 _SETS = "virtualMachineScaleSets"
 _CHINA = "AZURE_CHINA_CLOUD"
-# So many pages of the price list at most: a page has 100 meters, and a size some six.
+# The most pages of the price list that are read: a page has 100 meters, and a size some six.
 _PRICE_PAGES = 20
 # Paths for which azure-mgmt-compute has no operation; its client sends these requests too.
 _AUTHORIZATION = "Microsoft.Authorization/permissions?api-version=2022-04-01"

@@ -23,7 +23,7 @@ from nodewright.model.objects import KINDS
 COMPONENT = "cluster-autoscaler"
 _MOST_WAITING = 1000
 _MOST_KNOWN = 4096
-# So many messages of one object and reason are written apart within so many seconds; later ones are combined.
+# How many messages of one object and reason are written apart within how many seconds; later ones are combined.
 _MOST_SIMILAR, _SIMILAR_SECONDS = 10, 600.0
 _COMBINED = "(combined from similar events): "
 _MOST_TEXT = 1024

@@ -102,7 +102,7 @@ SILENCE_SECONDS = 100.0
 _WATCH_SECONDS = (300.0, 600.0)
 _LONGEST_WAIT = 30.0
 _FIRST_WAIT = 0.5
-# Seconds. A watch that ends sooner without an event is a failure: a new one at once might be repeated for ever.
+# Seconds. A watch that ends sooner without an event is a failure: a new one at once might be repeated forever.
 _SHORT_WATCH = 1.0
 
 

@@ -91,7 +91,7 @@ class ListPage(Generic[T]):
 
 
 def read_pages(api: Api, resource: Resource[T], limit: int = PAGE) -> Iterator[ListPage[T]]:
-    """Yield the pages of one list, so many objects each; 0: all at once. Raises ApiError."""
+    """Yield the pages of one list, of ``limit`` objects each (0: all at once). Raise ApiError."""
     query = {**resource.query, **({"limit": str(limit)} if limit else {})}
     while True:
         request = Request(method="GET", path=resource.path, query=dict(query), timeout=_LIST_SECONDS, compressed=True)

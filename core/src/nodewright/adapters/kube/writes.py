@@ -32,7 +32,7 @@ APPLY_PATCH = "application/apply-patch+yaml"
 FIELD_MANAGER = "cluster-autoscaler"
 _KIND = "ProvisioningRequest"
 _OURS = frozenset({ACCEPTED, PROVISIONED, CAPACITY_AVAILABLE, FAILED, BOOKING_EXPIRED, CAPACITY_REVOKED})
-# After a conflict with another writer an edit is tried again for so many seconds.
+# Seconds for which an edit is tried again after a conflict with another writer.
 _CONFLICT_SECONDS = 5.0
 _CONFLICT_WAIT = 0.05
 # The API server's text for a pod that two budgets cover. It uses status 500, and a retry does not help.
@@ -68,7 +68,7 @@ class KubeWrites:
             yield from page.items
 
     def edit_node(self, name: str, edit: Callable[[Node], Node]) -> Node | None:
-        """See ClusterWrites. What ``edit`` leaves alone is not written; without a change nothing is."""
+        """See ClusterWrites. Only what ``edit`` changes is written; without a change nothing is."""
         retrying = Retrying(
             retry=retry_if_exception(lambda error: isinstance(error, ApiError) and error.is_conflict),
             wait=wait_exponential(_CONFLICT_WAIT, max=1.0),
@@ -78,7 +78,7 @@ class KubeWrites:
         return retrying(self._edit_once, name, edit)
 
     def evict(self, pod: Pod, grace_seconds: int) -> Eviction:
-        """Ask for the eviction of this very pod: one of the same name that came after it is left alone."""
+        """Ask for the eviction of this very pod: a later one of the same name is not evicted."""
         meta = pod.metadata
         options: dict[str, Any] = {"gracePeriodSeconds": grace_seconds}
         if meta.uid:
@@ -116,7 +116,7 @@ class KubeWrites:
         *,
         is_apply: bool,
     ) -> None:
-        """See ClusterWrites. A new request of the same name is left alone: its uid differs."""
+        """See ClusterWrites. A new request of the same name stays: its uid differs."""
         meta = request.metadata
         held = request.status.conditions
         listed = [condition_manifest(one) for one in held if not is_apply or one.type in _OURS]
@@ -137,7 +137,7 @@ class KubeWrites:
                 raise
 
     def write_buffer_status(self, buffer: CapacityBuffer) -> None:
-        """See ClusterWrites. A new buffer of the same name is left alone: its uid differs.
+        """See ClusterWrites. A new buffer of the same name is not written: its uid differs.
 
         Fields that the status no longer has are removed, also those that another controller wrote.
         """
@@ -154,7 +154,7 @@ class KubeWrites:
         patch_status(self._api, KIND, meta, body, is_apply=False)
 
     def write_quota_status(self, quota: CapacityQuota) -> None:
-        """See ClusterWrites. A new quota of the same name is left alone: its uid differs."""
+        """See ClusterWrites. A new quota of the same name is not written: its uid differs."""
         status = quota.status
         fields: dict[str, Any] = {
             "conditions": [condition_manifest(one) for one in status.conditions],

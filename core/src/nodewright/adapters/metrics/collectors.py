@@ -85,7 +85,7 @@ class GroupMetrics:
         self._registry = registry
         self._groups = self._gauge("node_groups_count", "Node groups by type.", "node_group_type")
         self._most_nodes = self._gauge("max_nodes_count", "Nodes that the cluster may have.")
-        self._backed_off = self._gauge("groups_in_backoff", "Node groups that are left alone for now.", prefix=_OWN)
+        self._backed_off = self._gauge("groups_in_backoff", "Node groups that are not grown for now.", prefix=_OWN)
         self._deferred = self._gauge(
             "deferred_groups", "Node groups that wait because their cloud is busy.", prefix=_OWN
         )

@@ -185,7 +185,7 @@ class HookCaller:
             return dict(self._stats)
 
     def _note(self, key: _Key, error: ProviderError) -> None:
-        """Remember until when the cloud wants to be left alone; forget it after any other answer."""
+        """Remember until when the cloud asks to send no calls; forget it after any other answer."""
         if isinstance(error, CloudBusy):
             now = self._clock.now()
             self._busy[key] = error, now, now + min(error.retry_after, _LONGEST_HOLD_SECONDS)

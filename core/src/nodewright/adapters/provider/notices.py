@@ -6,7 +6,7 @@ from typing import Protocol
 
 from nodewright.model.errors import ProviderError
 
-# One call waits for so many seconds. After a call that failed the next one is made so much later.
+# Seconds for which one call waits, and after which the next one is made if a call failed.
 _WAIT_SECONDS = 20.0
 _PAUSE_SECONDS = 30.0
 

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Writes:
-    """Sends the writes of one provider and settles those whose outcome is in doubt."""
+    """Sends the writes of one provider and settles those whose outcome is unknown."""
 
     def __init__(
         self, calls: HookCaller, *, repeats: int, ignores_id_case: bool, tells_failures: Callable[[str], bool]
@@ -47,7 +47,7 @@ class Writes:
                     target=target,
                 )
             except ProviderError as error:
-                if not _is_in_doubt(error):
+                if not _is_unclear(error):
                     raise
                 actual = self._reread_target(group_id, error)
                 if actual == target:
@@ -66,7 +66,7 @@ class Writes:
                 accepted.update(self._delete_once(hook, group_id, left, expected))
                 break
             except ProviderError as error:
-                if not _is_in_doubt(error):
+                if not _is_unclear(error):
                     raise
                 present = self._reread_ids(group_id, error)
                 gone = {asked for asked in left if self._folded(asked) not in present}
@@ -120,7 +120,7 @@ class Writes:
         return instance_id.lower() if self._ignores_id_case else instance_id
 
 
-def _is_in_doubt(error: ProviderError) -> bool:
+def _is_unclear(error: ProviderError) -> bool:
     """Return whether the write may have taken effect although it failed."""
     if isinstance(error, NotStarted):
         return False

@@ -226,7 +226,7 @@ def _left_alone(dry_run: DryRun) -> Iterator[str]:
     ):
         if objects and not is_on:
             are = "is" if len(objects) == 1 else "are"
-            yield f"{count(len(objects), noun)} {of} {are} left alone: --{flag} is off."
+            yield f"{count(len(objects), noun)} {of} {are} ignored: --{flag} is off."
 
 
 def print_plan(console: Console, dry_run: DryRun, source: str, strays: Sequence[Pod], *, folded: bool) -> None:

@@ -1,4 +1,4 @@
-"""``nodewright status``: what the engine has under way, what it leaves alone and for how long."""
+"""``nodewright status``: what the engine has under way, which groups it does not grow and for how long."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -101,7 +101,7 @@ def print_status(console: Console, report: StatusReport) -> None:
     print_buffers(console, report.buffers or ())
     if not report.groups:
         return
-    table = make_table("Node groups", "group", "size", "failures are found", "under way", "left alone", right=("size",))
+    table = make_table("Node groups", "group", "size", "failures are found", "under way", "not grown", right=("size",))
     for group in report.groups:
         waiting = Text("\n").join(safe(line) for line in _under_way(group, report))
         alone = _left_alone(group, report)
@@ -255,7 +255,7 @@ def _under_way(group: GroupStatus, report: StatusReport) -> Iterator[str]:
 
 
 def _left_alone(group: GroupStatus, report: StatusReport) -> str:
-    """Return for how long the group is left alone, or with how few machines it is tried."""
+    """Return for how long the group is not grown, or with how few machines it is tried."""
     backoff = group.backoff
     if backoff is not None:
         why = ": ".join(filter(None, (backoff.code or backoff.error_class.value, backoff.message)))

@@ -12,7 +12,7 @@ ORDINARY_PROVISION_SECONDS = 900.0
 
 
 class FailureSettings(Section, frozen=True, kw_only=True):
-    """How long a group may take to deliver machines, and how long it is left alone after a failure."""
+    """How long a group may take to deliver machines, and how long it is not grown after a failure."""
 
     size_correction: Annotated[
         SizeCorrection,
@@ -66,7 +66,7 @@ class FailureSettings(Section, frozen=True, kw_only=True):
     initial_node_group_backoff_duration: Annotated[
         Duration,
         Help(
-            "How long a group is left alone after its first failure. Each failure after a backoff has ended doubles the time, up to "
+            "How long a group is not grown after its first failure. Each failure after a backoff has ended doubles the time, up to "
             "--max-node-group-backoff-duration.",
             raised="A failing group is asked less often; pods that fit nowhere else wait longer.",
         ),
@@ -74,7 +74,7 @@ class FailureSettings(Section, frozen=True, kw_only=True):
     max_node_group_backoff_duration: Annotated[
         Duration,
         Help(
-            "The longest time for which a failing group is left alone.",
+            "The longest time for which a failing group is not grown.",
             raised="A group that fails for long is asked less often.",
         ),
     ] = 1800.0
@@ -128,7 +128,7 @@ class FailureSettings(Section, frozen=True, kw_only=True):
         return self.max_node_provision_time == "auto"
 
     def most_hedged(self, nodes: int) -> int:
-        """Return how many machines of a cluster with so many nodes may be bought twice at a time."""
+        """Return how many machines of a cluster with ``nodes`` nodes may be bought twice at a time."""
         number = int(self.max_hedged_nodes.rstrip("%"))
         if not self.max_hedged_nodes.endswith("%"):
             return number

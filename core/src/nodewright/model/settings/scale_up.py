@@ -76,7 +76,7 @@ class LoopSettings(Section, frozen=True, kw_only=True):
         Help(
             "After this time in an unhealthy cluster, planning goes on without the groups at fault. It does so only if "
             "few nodes of the other groups are unready. cluster-autoscaler waits without an end, and so does the profile ca.",
-            raised="An unhealthy cluster is left alone for longer.",
+            raised="Nothing is planned in an unhealthy cluster for longer.",
             ca="",
         ),
     ] = 1200.0

@@ -226,7 +226,7 @@ def count_pods(spec: CapacityBufferSpec, requests: Mapping[str, int], replicas: 
 
 
 def check_count(count: int) -> None:
-    """Raise Unresolved if a buffer may not have so many pods."""
+    """Raise Unresolved if a buffer may not have that many pods."""
     if count > _MOST_PODS:
         text = f"it would be {count} pods, and a buffer has at most {_MOST_PODS}"
         raise Unresolved(f"{text}: lower replicas, percentage or limits")

@@ -19,7 +19,7 @@ from nodewright.snapshot.observation import paid_machines
 
 @dataclass(frozen=True, kw_only=True)
 class SingleGroup:
-    """So many nodes of one group (and of groups similar to it) that take all pods, with their price in USD an hour."""
+    """A number of nodes of one group (and of groups similar to it) that take all pods, with their price in USD an hour."""
 
     group: GroupRef
     nodes: int

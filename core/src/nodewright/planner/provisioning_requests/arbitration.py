@@ -33,9 +33,9 @@ from nodewright.snapshot.snapshot import Snapshot
 FOUND = "Capacity is found in the cluster"
 # Reasons of requests that wait because of their class.
 _LIMIT, _WRONG_CLASS = "ClassLimitReached", "InvalidClass"
-# A condition's message names at most so many groups.
+# The most groups that a condition's message names.
 _MOST_REFUSALS = 5
-# At most so many requests, and pods of them, are examined in one loop; the others in the next ones.
+# The most requests, and pods of them, that are examined in one loop; the others follow in the next ones.
 _MOST_A_LOOP = 500
 _MOST_PODS_A_LOOP = 32 * 16_384  # those of the largest possible request
 
@@ -109,7 +109,7 @@ class Examination:
         self._parts += changes
 
     def reserve(self, request: ProvisioningRequest, nodes: int) -> None:
-        """Count the pods of the request and so many nodes against its class from now on."""
+        """Count the pods of the request and ``nodes`` nodes against its class from now on."""
         if self._usage is not None:
             self._usage = self._usage.with_reserved(request, nodes)
 

@@ -43,7 +43,7 @@ class Mode(StrEnum):
 
 _CA_CLASSES = {CHECK_CAPACITY: Mode.CHECK, BEST_EFFORT_ATOMIC: Mode.ATOMIC}
 _CLASSES = {**_CA_CLASSES, SEED_CHECK_CAPACITY: Mode.CHECK, SEED_ATOMIC: Mode.ATOMIC}
-# An event lists at most so many classes.
+# The most classes that an event lists.
 _MOST_NAMES = 20
 
 
@@ -94,7 +94,7 @@ class ClassUsage(NamedTuple):
         return cls(by_request, totals)
 
     def with_reserved(self, request: ProvisioningRequest, nodes: int) -> "ClassUsage":
-        """Return the usage with the pods of this request and so many nodes reserved."""
+        """Return the usage with the pods of this request and ``nodes`` nodes reserved."""
         amounts, key = ReservedAmounts(request.pod_count, nodes), _key(request)
         total = self.without(request).plus(amounts)
         return ClassUsage({**self.by_request, request.id: amounts}, {**self.totals, key: total})

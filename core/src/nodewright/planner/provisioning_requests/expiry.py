@@ -17,7 +17,7 @@ from nodewright.planner.provisioning_requests.state import ProvisioningRequestSt
 _TRIED_SECONDS = 7 * 86_400.0
 # For how long a request is kept once it is over, in seconds.
 _KEPT_SECONDS = 7 * 86_400.0
-# CA ends at most so many requests in a loop.
+# The most requests that CA ends in a loop.
 _MOST_OF_CA = 20
 
 

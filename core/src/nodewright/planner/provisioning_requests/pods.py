@@ -27,7 +27,7 @@ from nodewright.planner.provisioning_requests.state import NO_CHANGES, Provision
 _OWNER_KIND = "ProvisioningRequest"
 # Limits of the CustomResourceDefinition; an older one in the cluster lets larger requests through.
 _MOST_SETS, _MOST_PODS = 32, 16_384
-# CA emits events for at most so many pods in a loop.
+# The most pods for which CA emits events in a loop.
 _MOST_EVENTS = 50
 
 

@@ -188,7 +188,7 @@ class _EligibilityCheck:
 
     def _refuse_marked(self) -> None:
         tainted_at = self._snapshot.column("to_be_deleted_at", deletion_taint_times)[self._rows]
-        # A node with an older taint is considered again. CA waits for ever if the taint's time is in the future.
+        # A node with an older taint is considered again. CA waits forever if the taint's time is in the future.
         age = self._state.now - tainted_at
         age = np.abs(age) if self._settings.policy.rechecks_future_taints else age
         self._refuse(age < DELETION_SECONDS, [_BEING_DELETED])
@@ -294,7 +294,10 @@ def _tenths(ratios: NDArray[np.float64]) -> Ids:
 def _used(resource: str, tenths: int, threshold: float) -> Unremovable:
     """Return the reason for a node that is used too much; cached, because many nodes share it."""
     if tenths == _MANY_TENTHS - 1:
-        text = f"{resource} is asked for, and the pods that are not to count leave none of it"
+        text = (
+            f"its pods request {resource}, but pods of DaemonSets and mirror pods, which do not count here "
+            "(--ignore-daemonsets-utilization, --ignore-mirror-pods-utilization), leave none of it"
+        )
     else:
         text = f"{resource} {tenths / 10:.10g} % is above the threshold of {threshold * 100:g} %"
     return Unremovable(code=UnremovableCode.NOT_UNDERUTILIZED, message=text)

@@ -327,7 +327,10 @@ def reason_for_pause(context: PlanningContext, found: RemovableNode) -> Unremova
     if not settings.policy.pauses_after_removals:
         return None
     if quarantined > now:
-        text = f"group {ref} is left alone for {quarantined - now:.0f} s: machines disappeared that no controller had asked to delete"
+        text = (
+            f"no node of group {ref} is removed for another {quarantined - now:.0f} s, because machines disappeared that no "
+            "controller had asked to delete; find out what deletes them (zone rebalancing, a schedule, a second autoscaler)"
+        )
         return Unremovable(code=UnremovableCode.QUARANTINED, message=text)
     if flapping is not None and flapping.until > now:
         text = (
@@ -371,7 +374,7 @@ def _moved_too_often(state: ClusterState, moving: PodSubset, most: int) -> Unrem
         if moved + count[key] > most * replicas:
             text = (
                 f"{owner.kind} {pod.metadata.namespace}/{owner.name} has {replicas} pods, and removals moved {moved} "
-                f"of them within the last hour; no pod is to be moved more than {most} times"
+                f"of them within the last hour; --max-pod-moves-per-hour allows {most} for each pod"
             )
             return Unremovable(code=UnremovableCode.FLAPPING, pod=pod.key, message=text)
     return None

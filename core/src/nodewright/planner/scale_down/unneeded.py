@@ -71,7 +71,7 @@ def choose_soft_taints(
 
     Untainting goes first.
 
-    An existing taint is never renewed: its time is since when the node is unneeded. Nodes under deletion are left alone.
+    An existing taint is never renewed: its time is since when the node is unneeded. Nodes under deletion keep their taints.
     """
     if not most:
         return (), ()

@@ -115,7 +115,7 @@ class Probation:
         return limits
 
     def try_out(self, chosen: Option, groups: Sequence[PodGroup], nodes: int) -> ProbationPlan:
-        """Return the option with so many nodes: pods without another place first, then those that fit."""
+        """Return the option with ``nodes`` nodes: pods without another place first, then those that fit."""
         context, template = self._context, self._context.templates[chosen.group]
         bound, others = self._split(chosen.group, groups)
         packing = estimate(context.snapshot, template, bound or others, nodes).packing

@@ -24,21 +24,21 @@ from nodewright.snapshot.snapshot import Snapshot
 HEDGE_IS_OVER = "the hedge is not needed any more: its pods have a place elsewhere"
 
 
-_IN_DOUBT = SkipReason(code=SkipCode.SILENT, message="its own machines are in doubt")
+_OWES_MACHINES = SkipReason(code=SkipCode.SILENT, message="machines that it owes may not come")
 
 
 _IN_USE = SkipReason(code=SkipCode.NOT_CHOSEN, message="its size changes in this loop already")
 
 
-_WHOLE = SkipReason(code=SkipCode.NOT_CHOSEN, message="it grows by all or nothing")
+_WHOLE = SkipReason(code=SkipCode.NOT_CHOSEN, message="it grows only from zero to its maximum size")
 
 
 @dataclass(frozen=True, kw_only=True)
 class UncertainPlacements:
-    """Pods that fit only on upcoming machines that are in doubt.
+    """Pods that fit only on upcoming machines that may not come.
 
     ``sure``: the snapshot without these machines, with the pods that fit there. ``pods``: the other pods, by the group
-    whose machines take them. ``unused``: how many machines in doubt no pod needs.
+    whose machines take them. ``unused``: how many uncertain machines no pod needs.
     """
 
     sure: Snapshot
@@ -47,7 +47,7 @@ class UncertainPlacements:
 
 
 def uncertain_rows(context: PlanningContext) -> dict[GroupRef, list[int]]:
-    """Return the rows of machines in doubt, before pods are placed. Rows on which a request holds room are left out."""
+    """Return the rows of uncertain machines, before pods are placed. Rows on which a request holds room are left out."""
     found = {}
     for ref, silence in context.silent.items():
         free = [row for row in context.coming.get(ref, ()) if not context.snapshot.pods(row)]
@@ -59,7 +59,7 @@ def uncertain_rows(context: PlanningContext) -> dict[GroupRef, list[int]]:
 def find_uncertain_placements(
     context: PlanningContext, rows: Mapping[GroupRef, Sequence[int]]
 ) -> UncertainPlacements | None:
-    """Return which pods that fit now rely on machines in doubt; None if no machine is in doubt."""
+    """Return which pods that fit now rely on uncertain machines; None if there are none."""
     if not rows:
         return None
     sure = context.snapshot.fork()
@@ -95,10 +95,10 @@ def with_hedges(
     planned: Sequence[SizeWrite],
     random: Random,
 ) -> tuple[list[SizeWrite], ScaleUpReport | None]:
-    """Return the planned writes with machines of other groups for pods that rely on machines in doubt.
+    """Return the planned writes with machines of other groups for pods that rely on uncertain machines.
 
     ``growth``: what this plan buys for other pods; its spare room is used first. A group that already grows gets more
-    in the same call. If the machines in doubt come after all, at most ``--max-hedged-nodes`` are surplus, and no limit
+    in the same call. If the uncertain machines come after all, at most ``--max-hedged-nodes`` are surplus, and no limit
     is exceeded.
     """
     planned = list(planned)
@@ -158,7 +158,7 @@ def _add_machines(snapshot: Snapshot, template: Template, count: int) -> range:
 def _limit(context: PlanningContext, uncertain: UncertainPlacements, planned: Iterable[SizeWrite]) -> int:
     """Return how many machines may be bought twice now.
 
-    Machines in doubt that no pod needs have been replaced already, perhaps by more and smaller machines.
+    Uncertain machines that no pod needs have been replaced already, perhaps by more and smaller machines.
     """
     nodes = int(context.state.observation.snapshot.alive.sum())
     under_way = sum(_bought_twice(context, group) for group in context.state.groups.values())
@@ -212,7 +212,7 @@ def _barred(context: PlanningContext, planned: Iterable[SizeWrite]) -> dict[Grou
     for ref, group in context.state.groups.items():
         if group.seen.options.zero_or_max_node_scaling or ref in context.new_groups:
             reasons[ref] = _WHOLE if ref not in context.new_groups else _IN_USE
-    return reasons | dict.fromkeys(_find_doubtful(context), _IN_DOUBT)
+    return reasons | dict.fromkeys(_find_doubtful(context), _OWES_MACHINES)
 
 
 def _may_grow_more(action: SizeWrite) -> bool:

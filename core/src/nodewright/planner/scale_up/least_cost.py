@@ -304,7 +304,7 @@ def _counted(pairs: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
 
 
 def _turns(context: PlanningContext, refs: Sequence[GroupRef], count: int) -> Iterator[GroupRef]:
-    """Yield the group of each of so many nodes: the smallest of the groups if they are balanced, else one after the other.
+    """Yield the group of each of ``count`` nodes: the smallest of the groups if they are balanced, else one after the other.
 
     Groups that do not exist yet are not balanced. They come last.
     """

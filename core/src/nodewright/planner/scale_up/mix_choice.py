@@ -15,7 +15,7 @@ from nodewright.planner.scale_up.failover import Probation
 from nodewright.planner.scale_up.least_cost import MixTerms, PlannedMix, limit_share, plan_mix
 from nodewright.planner.scale_up.node_group_fit import NodeGroupFit
 
-# Where a limit binds, mixes are tried for which all that is left under it costs so many times the price of the mix.
+# Where a limit binds, mixes are tried for which all that is left under it costs these multiples of the price of the mix.
 _SURCHARGES = (1.0, 10.0, 1000.0)
 _Planner = Callable[..., PlannedMix | None]
 

@@ -51,7 +51,7 @@ _CUT_SHORT = SkipReason(
 )
 
 
-# So many pods are named as the reason why a group grew.
+# The most pods that are named as the reason why a group grew.
 _NAMED_PODS = 3
 
 

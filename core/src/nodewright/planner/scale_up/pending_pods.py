@@ -62,7 +62,7 @@ class Bought:
 DELAY_ANNOTATION = "cluster-autoscaler.kubernetes.io/pod-scale-up-delay"
 
 
-# A preempted pod ends at most so many seconds after its grace period.
+# The most seconds after its grace period in which a preempted pod ends.
 _END_SECONDS = 30.0
 
 
