@@ -81,7 +81,7 @@ class MinimumLimits:
 
 
 @dataclass
-class _Held:
+class _HeldByLimit:
     """A disruption budget that holds now: how many of its nodes may go at a time, and how many are going."""
 
     place: str
@@ -101,7 +101,7 @@ class DisruptionLimits:
             if opening(budget.when, state.now).is_open
         ]
 
-    def _count(self, place: str, budget: Budget) -> _Held:
+    def _count(self, place: str, budget: Budget) -> _HeldByLimit:
         snapshot, group_of = self._state.observation.snapshot, self._state.group_of_node
         covered = [
             node.name
@@ -109,7 +109,7 @@ class DisruptionLimits:
             if node.name in group_of and budget.match.covers(group_of[node.name], node.metadata.labels)
         ]
         going = sum(name in self._state.observation.removing for name in covered)
-        return _Held(place, budget, len(covered), going)
+        return _HeldByLimit(place, budget, len(covered), going)
 
     def find_obstacle(self, name: str, reason: DisruptionReason) -> Unremovable | None:
         """Return why a node may not be given up now for this reason; None if it may."""
@@ -129,7 +129,7 @@ class DisruptionLimits:
         for held in self._covering(name):
             held.going += 1
 
-    def _covering(self, name: str) -> list[_Held]:
+    def _covering(self, name: str) -> list[_HeldByLimit]:
         if not self._held:
             return []
         snapshot, ref = self._state.observation.snapshot, self._state.group_of_node[name]
