@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from tests.faults.backoffs import BUSY, FIRST, LONGEST, SHARED, reached
 from tests.faults.facts import SLACK, Facts, unregistered
@@ -40,8 +41,9 @@ class Suspicions:
         return max(self.backed_off_until(group, now), max(busy, default=float("-inf")))
 
 
+@lru_cache(maxsize=1)
 def suspect(facts: Facts) -> Suspicions:
-    """What may count against each group in one run."""
+    """Return what may count against each group in one run."""
     found = Suspicions()
     known: dict[str, Seen] = {}
     looked: dict[str, float] = {}

@@ -59,7 +59,7 @@ class Limits:
     instance_type: str
 
 
-@dataclass
+@dataclass(eq=False)
 class Facts:
     """One run, with everything that the scenario and the log say about it worked out once."""
 
@@ -179,12 +179,15 @@ class Facts:
     def last_reset(self, before: float) -> float:
         return max((at for at in self.resets if at <= before), default=float("-inf"))
 
-    def knows_since(self, before: float) -> float:
-        """When the engine first read all groups after it may have forgotten everything: its clocks may start there."""
+    def knows_since(self, before: float, groups: Iterable[str] = ()) -> float:
+        """Return when the engine first read these groups, or all, after it may have forgotten everything.
+
+        Its clocks for all groups have started by then; those of a group start when it reads that group.
+        """
         lost = self.last_reset(before)
         if lost == float("-inf"):
             return lost
-        unread = set(self.groups)
+        unread = set(groups or self.groups)
         for loop in self.loops:
             if loop.at > lost:
                 unread -= loop.seen.keys()
@@ -363,8 +366,7 @@ class Facts:
 
     def settled(self, group: str, since: float, until: float) -> int:
         """How many of those asked for may be settled in that time: came, failed, or were withdrawn."""
-        came = [known for (name, known), at in self.first_seen.items() if name == group and since <= at <= until and at]
-        arrived = sum(self._failed_machines(group, known) or 1 for known in came)
+        arrived = sum(count for at, count in self._arrivals.get(group, ()) if since <= at <= until)
         outside = -sum(min(0, a.count) for a in self.history.asked if a.group == group and since <= a.at <= until)
         return arrived + outside + self.withdrawn(group, since, until)
 
@@ -378,10 +380,19 @@ class Facts:
             if write.group == group and write.hook == "decrease_target_size"
         )
 
-    def _failed_machines(self, group: str, known: str) -> int:
-        """How many machines a failure of that id stood for at most; 0 for what is a machine."""
-        seen = (loop.seen[group].failed.get(known) for loop in self.loops if group in loop.seen)
-        return max((failure.count for failure in seen if failure is not None), default=0)
+    @cached_property
+    def _arrivals(self) -> Mapping[str, list[tuple[float, int]]]:
+        """Return when machines and failures of each group were first seen after the start, and how many each is at most."""
+        counts: dict[tuple[str, str], int] = {}
+        for loop in self.loops:
+            for group, seen in loop.seen.items():
+                for known, failure in seen.failed.items():
+                    counts[group, known] = max(counts.get((group, known), 0), failure.count)
+        found: dict[str, list[tuple[float, int]]] = {}
+        for (group, known), at in self.first_seen.items():
+            if at:
+                found.setdefault(group, []).append((at, counts.get((group, known)) or 1))
+        return found
 
 
 def _limits(versions: Sequence[Mapping[str, Any]]) -> Limits:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from nodewright.spec import FailedInstance
 from nodewright_simulator.result import SimulationResult
@@ -31,13 +32,13 @@ class Seen:
     failed: Mapping[str, FailedInstance]
     disputed: frozenset[str] = frozenset()
 
-    @property
+    @cached_property
     def there(self) -> frozenset[str]:
         """Ids of machines that are not on their way out."""
         failed = {failure.instance_id for failure in self.failed.values()}
         return frozenset(i for i, state in self.instances.items() if state != "deleting" and i not in failed)
 
-    @property
+    @cached_property
     def without_machine(self) -> int:
         """Places of the target that nothing fills."""
         return self.target - len(self.there) - sum(failure.count for failure in self.failed.values())

@@ -205,10 +205,16 @@ def check_strangers_go(facts: Facts) -> Findings:
                 free_since[group] = loop.at
             (held.add if seen.target <= seen.least else held.discard)(group)
             for machine in unregistered(seen, loop):
-                since = max(facts.first_seen[group, machine], was_node.get(machine, 0.0), facts.knows_since(loop.at))
+                # A machine's clock starts when its group is read, even while another group cannot be read.
+                began = max(
+                    facts.first_seen[group, machine],
+                    was_node.get(machine, 0.0),
+                    facts.knows_since(loop.at, [group]),
+                )
+                since = max(began, facts.knows_since(loop.at))
                 if loop.at - free_since.get(group, 0.0) < SLACK:
                     continue
-                time = _times_to_join(joined[group], since) * facts.patience
+                time = _times_to_join(joined[group], began) * facts.patience
                 bound = time + SLACK + 30 * len(seen.there) + facts.hindered(group, since, loop.at)
                 if facts.resets:  # an engine that forgot which machines never ran counts them in its deletion budget
                     bound += BUDGET_WINDOW * (most // BUDGET)

@@ -55,7 +55,9 @@ class Witness:
         self._last_ready: dict[str, float] = {}
         self._ran: set[str] = set()
         watched = Planning(make_plan=self._plan, check_actions=planning.check_actions, strict=planning.strict)
-        self._simulation = build_simulation(scenario, BuildOptions(planning=watched, load=self._load))
+        self._simulation = build_simulation(
+            scenario, BuildOptions(planning=watched, load=self._load, meters_costs=False)
+        )
 
     def watch(self) -> History:
         self.history.result = self._simulation.run()

@@ -63,12 +63,13 @@ class LoadProvider(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class BuildOptions:
-    """``every_tick``: see RunOptions. ``folder`` is where a trace's relative folder is looked for.
+    """``every_tick``, ``meters_costs``: see RunOptions. ``folder`` is where a trace's relative folder is looked for.
 
     ``load`` finds each provider by its name, by default among what is installed.
     """
 
     every_tick: bool = False
+    meters_costs: bool = True
     planning: Planning | None = None
     folder: Path | None = None
     load: LoadProvider = load_provider
@@ -100,6 +101,7 @@ def build_simulation(scenario: Scenario, options: BuildOptions | None = None) ->
         seed=scenario.seed,
         every_tick=options.every_tick,
         stops_idle=scenario.stops_idle,
+        meters_costs=options.meters_costs,
         preference=scenario.scheduler,
         planning=options.planning or Planning(),
     )

@@ -97,7 +97,7 @@ class RunOptions:
     ``every_tick`` runs a loop each scan interval, to compare with. ``as_daemon`` lets the Daemon say when a loop runs: soon
     after pods find no place or a group grew, too; such a run knows no crashes and no jumps of the clock. Else loops
     fall on the grid of scans. ``stops_idle`` ends the run once nothing is left to happen and no pod waits. ``resources``
-    are those whose utilisation is measured.
+    are those whose utilisation is measured. ``meters_costs``: the result tells what machines cost, and a bound.
     """
 
     end: float
@@ -107,6 +107,7 @@ class RunOptions:
     every_tick: bool = False
     as_daemon: bool = False
     stops_idle: bool = False
+    meters_costs: bool = True
     preference: Preference = Preference.LEAST_ALLOCATED
     resources: tuple[str, ...] = ("cpu", "memory", "nvidia.com/gpu")
     planning: Planning = field(default_factory=Planning)
@@ -387,7 +388,8 @@ class Simulation:
         seen = report.state.observation.groups
         templates = {ref: group.template for ref, group in seen.items() if group.template is not None}
         self.kubelets.set_templates(templates, self._clock.now())
-        self._meter.costs.look(report.state, self._options.settings)
+        if self._options.meters_costs:
+            self._meter.costs.look(report.state, self._options.settings)
 
     # The result
 

@@ -234,6 +234,8 @@ class ProvisioningRequestState:
     def apply(self, *changes: RequestChanges) -> "ProvisioningRequestState":
         """Return the state after these changes."""
         new, memory = join_changes(changes), self.memory
+        if new == NO_CHANGES:
+            return self
         gone = {request.key for request in new.expired}
         requests = {**self.requests, **{request.key: request for request in new.requests}}
         return replace(
