@@ -81,6 +81,16 @@ def test_a_move_whose_new_nodes_never_come_is_abandoned_after_the_provision_time
     assert first.stage == MoveStage.ABANDONED
 
 
+def test_a_source_that_cannot_be_removed_does_not_stop_the_others() -> None:
+    refusal = {"kind": "refuse", "hook": "delete_instances", "group": "large", "error": "access_denied", "times": 1}
+    told = story({**LARGE, "size": 3}, SMALL, pods=3, faults=[refusal])
+    first = moves(told)[0]
+    assert first.stage == MoveStage.DONE
+    assert len(first.sources) == 2
+    # The third goes by a later move, after its pause.
+    assert told.machines("large") <= 1
+
+
 def test_a_source_that_vanishes_ends_its_move() -> None:
     told = story()
     told.at(380, lambda: told.cloud.lose(*told.cloud.living("large")))

@@ -70,12 +70,17 @@ def follow_moves(context: PlanningContext) -> MovesUnderWay:
         return MovesUnderWay(memory=replace(held, pauses=pauses))
     moves, ready = list[Move](), dict[str, SimulatedRemovals]()
     in_moves, marked = dict[str, Unremovable](), set[str]()
-    for before in held.under_way.values():
+    for begun in held.under_way.values():
+        before = _without_failed(begun, state)
         fresh = {node.name: node for node in _fresh_nodes(before, state)}
         move, found = _follow(context, before, held.places.get(before.id), fresh.values())
         moves.append(move)
         if move.stage == MoveStage.ABANDONED:
-            pauses |= {name: _paused(pauses.get(name), move, state.now) for name in move.left}
+            why = f"move {move.id} was abandoned: {move.why}"
+            pauses |= {name: _paused(pauses.get(name), why, state.now) for name in move.left}
+        for name in set(begun.sources).difference(before.sources):
+            why = f"move {move.id} went on without it: its removal failed"
+            pauses[name] = _paused(pauses.get(name), why, state.now)
         if found is not None:
             ready[move.id] = found
             until = state.now + _SETTLED_SECONDS
@@ -229,13 +234,24 @@ def _obstacle(context: PlanningContext, move: Move, waiting: Iterable[str]) -> s
             return f"node {name} is annotated {pinned[0]}"
         if name in passed_over:
             return f"node {name}: {passed_over[name].message}"
-        failed = state.memory.scale_down.removal_failures.get(name)
-        if failed is not None and failed.at >= move.started:
-            return f"node {name} could not be removed: {failed.message}"
+        if _has_failed(move, name, state):
+            return f"node {name} could not be removed: {state.memory.scale_down.removal_failures[name].message}"
     if state.now > move.deadline:
         waited = format_duration(round(state.now - move.started))
         return f"it was not carried out within {waited}{_failures(move, state)}"
     return ""
+
+
+def _without_failed(move: Move, state: ClusterState) -> Move:
+    """Return the move without the sources whose removal failed, unless none would be left."""
+    kept = tuple(name for name in move.sources if not _has_failed(move, name, state))
+    return changed(move, sources=kept) if kept and any(name not in move.removed for name in kept) else move
+
+
+def _has_failed(move: Move, name: str, state: ClusterState) -> bool:
+    """Return whether the removal of a source failed since the move began."""
+    held = state.memory.scale_down.removal_failures.get(name)
+    return held is not None and held.at >= move.started
 
 
 def _failures(move: Move, state: ClusterState) -> str:
@@ -302,9 +318,9 @@ def _live_pauses(held: MoveMemory, state: ClusterState) -> Iterator[tuple[str, M
             yield name, pause
 
 
-def _paused(before: MovePause | None, move: Move, now: float) -> MovePause:
+def _paused(before: MovePause | None, why: str, now: float) -> MovePause:
     times = before.times + 1 if before is not None else 1
-    return MovePause(until=now + _length(times), times=times, why=f"move {move.id} was abandoned: {move.why}")
+    return MovePause(until=now + _length(times), times=times, why=why)
 
 
 def _length(times: int) -> float:
