@@ -128,3 +128,15 @@ def test_killed_anywhere_nothing_is_bought_or_drained_twice(down_seconds: float)
         assert kill.result.final.pending == 0, str(kill)
         assert kill.result.final.nodes == {"fake/small": 2}, str(kill)
         assert not kill.result.problems, str(kill)
+
+
+def test_an_interruption_of_a_source_ends_its_move() -> None:
+    rule = {"do": "interrupt", "group": "large", "start": "380s", "machines": 1, "notice": "5m"}
+    told = story(interference=[rule])
+    first = moves(told)[0]
+    assert (first.stage, first.why) == (
+        MoveStage.ABANDONED,
+        "node large-0 is interrupted: the cloud takes its machine",
+    )
+    assert told.result.final.pending == 0
+    assert len(evictions(told)) == 2

@@ -227,7 +227,8 @@ def _obstacle(context: PlanningContext, move: Move, waiting: Iterable[str]) -> s
     passed_over = find_candidates(state, waiting, context.settings.scale_down).passed_over
     for name in waiting:
         if name not in context.snapshot:
-            return f"node {name} is on its way"
+            why = "interrupted: the cloud takes its machine" if name in state.interrupted else "starting"
+            return f"node {name} is {why}"
         annotations = snapshot.node(snapshot.row(name)).metadata.annotations
         pinned = [key for key in (SCALE_DOWN_DISABLED, DO_NOT_DISRUPT) if annotations.get(key) == "true"]
         if pinned:
