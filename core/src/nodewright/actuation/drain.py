@@ -104,7 +104,7 @@ class ActiveRemoval(msgspec.Struct, frozen=True, kw_only=True):
 class Evict(msgspec.Struct, frozen=True, kw_only=True):
     """A step: request the eviction of a pod, with ``grace_seconds`` to terminate.
 
-    ``is_forced``: delete the pod, whatever disruption budgets say.
+    ``is_forced``: delete the pod, also if a disruption budget does not allow it.
     """
 
     pod: Pod

@@ -129,7 +129,7 @@ class ClusterWrites(Protocol):
         """Request the eviction of this pod, and of no later pod with the same name."""
 
     def delete_pod(self, pod: Pod, grace_seconds: int) -> Eviction:
-        """Delete this pod whatever disruption budgets say, and no later pod with the same name."""
+        """Delete this pod, also if a disruption budget does not allow it, and no later pod with the same name."""
 
     def write_conditions(
         self, request: ProvisioningRequest, conditions: Sequence[Condition], *, is_apply: bool

@@ -20,7 +20,7 @@ from nodewright.model.settings_base import Help
 
 # No change of daylight saving time moves clocks by more, in seconds.
 _CLOCK_CHANGE = 3 * 3600.0
-# After so many fires of the cron expression in a row that leave no gap, a window counts as open for ever.
+# How many fires of a cron expression in a row without a gap make a window count as open forever.
 _MOST_FIRES = 1000
 
 
@@ -97,7 +97,7 @@ class Budget(_FileEntry, frozen=True, kw_only=True):
         _Count | Annotated[str, Meta(pattern="^([0-9]|[1-9][0-9]|100)%$")],
         Help(
             "How many of the nodes may be going at the same time: a number, or a share such as 10%, which is rounded up. Nodes "
-            "count whatever they go for. 0: none goes."
+            "count, also if they go for another reason. 0: none goes."
         ),
     ]
     when: Annotated[Window | None, Help("Only in these times. Without it, always.")] = None
@@ -106,7 +106,7 @@ class Budget(_FileEntry, frozen=True, kw_only=True):
         return reason in (self.reasons or VOLUNTARY)
 
     def allowed(self, nodes: int) -> int:
-        """Return how many of so many nodes may be going at the same time."""
+        """Return how many of the matching nodes may be going at the same time."""
         if isinstance(self.nodes, int):
             return self.nodes
         return -(-nodes * int(self.nodes.rstrip("%")) // 100)

@@ -40,7 +40,7 @@ class MoveStage(StrEnum):
 
 
 class Addition(msgspec.Struct, frozen=True, kw_only=True):
-    """So many new nodes of a group."""
+    """New nodes of a group, and how many."""
 
     group: GroupRef
     nodes: int

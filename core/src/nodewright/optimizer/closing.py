@@ -151,7 +151,7 @@ class _ClosingSearch:
             self._change(shares)
 
     def _try_beginnings(self, shares: Floats) -> None:
-        """Close so many of the nodes, in the order in which the programme wants it."""
+        """Close a number of nodes, in the order in which the programme wants them closed."""
         order = [n for n in np.argsort(-shares, kind="stable").tolist() if self._problem.may_close[n]]
         sure = self._within_limits([n for n in order if shares[n] > 1e-6])
         whole = sum(shares[n] > 1 - 1e-6 for n in sure)

@@ -35,15 +35,15 @@ from nodewright.planner.scale_down.unneeded import is_ready_node
 from nodewright.snapshot.node_pods import NodePods, find_node_pods
 from nodewright.snapshot.pod_places import PodPlaces
 
-# New nodes may come so long after the provision time of their group, in seconds, before the move is abandoned.
+# Seconds after the provision time of their group in which new nodes may still come before the move is abandoned.
 _LATE_SECONDS = 300.0
-# If no source has gone for so long although all pods have places, the move is abandoned.
+# Seconds without a source removed, although all pods have places, after which the move is abandoned.
 _DRAIN_SECONDS = 3600.0
-# A source of an abandoned move stays for so long, twice as long after each further one.
+# Seconds for which a source of an abandoned move stays; twice as long after each further one.
 _FIRST_PAUSE = 1800.0
-# Nodes that replaced others are not replaced for so long.
+# Seconds for which nodes that replaced others are not replaced.
 _SETTLED_SECONDS = 10800.0
-# Moves are searched for so often.
+# Seconds between two searches for moves.
 SEARCH_SECONDS = 60.0
 
 

@@ -11,7 +11,7 @@ from nodewright_gce.api import Api
 from nodewright_gce.options import Options
 from nodewright_gce.refs import Place, parse_instance_url
 
-# A preempted machine has so many seconds to shut down.
+# Seconds that a preempted machine has to shut down.
 _STOP_SECONDS = 30.0
 # A group may create a machine of the same name again: an older operation is about the former one.
 _OVER_SECONDS = 120.0

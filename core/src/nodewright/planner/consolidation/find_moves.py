@@ -26,7 +26,7 @@ _MOST_TRIES = 4
 # New nodes live at least, and at most, so long, in seconds; until their pods have moved the old ones are paid as well.
 _SHORTEST_LIFE, _LONGEST_LIFE = 3600.0, 86400.0
 _OVERLAP = 600.0
-# From spot to spot a move needs so many cheaper machine types to choose from, or saves this part of the price.
+# How many cheaper machine types a move from spot to spot needs to choose from, or which part of the price it saves.
 _SPOT_TYPES, _SPOT_SHARE = 15, 0.2
 # The first weight has this part of the time, the others share the rest.
 _FIRST_PART = 0.7

@@ -125,7 +125,7 @@ class DisruptionLimits:
         return None
 
     def take(self, name: str) -> None:
-        """Count a node as going, for whatever reason."""
+        """Count a node as going, for any reason."""
         for held in self._covering(name):
             held.going += 1
 
