@@ -122,7 +122,7 @@ def test_a_budget_does_not_hold_pods_on_a_machine_that_the_cloud_takes(
     wait_until(lambda: name not in {node["metadata"]["name"] for node in find_nodes(clean)}, "removal of the node")
     wait_until(lambda: count_running(clean) == 2, "the pods elsewhere")
     [(_, (group, ids, _))] = deletions(shared)
-    assert (group, ids) == ("small", [taken["spec"]["providerID"]])
+    assert (group, list(ids)) == ("small", [taken["spec"]["providerID"]])
     assert daemon.end() == 0
     asked = read_asked(clean)
     assert not find_refused(asked, granted())

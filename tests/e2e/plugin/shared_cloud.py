@@ -1,5 +1,6 @@
 """The provider of the end-to-end tests: the fake provider, whose cloud lives in the test and outlives the daemon."""
 
+import threading
 from collections.abc import Sequence
 from multiprocessing.connection import Client
 from typing import Any, cast
@@ -16,12 +17,14 @@ class RemoteCloud:
     def __init__(self, address: str, clock: spec.Clock) -> None:
         self.options: CloudOptions
         self._line = Client(address)
+        self._lock = threading.Lock()
         self.options = self.ask("options")
         self.faults = Faults(clock, ())
 
     def ask(self, what: str, *args: object, **kwargs: object) -> Any:
-        self._line.send((what, args, kwargs))
-        succeeded, answer = self._line.recv()
+        with self._lock:
+            self._line.send((what, args, kwargs))
+            succeeded, answer = self._line.recv()
         if succeeded:
             return answer
         kind, said, details = answer
@@ -52,7 +55,8 @@ class SharedProvider(FakeProvider):
     @hookimpl
     def provider_info(self) -> spec.ProviderInfo:
         options = self.cloud.options
-        offered = frozenset(spec.Capability) - frozenset(options.switched_off)
+        # No notices are given here; the thread that waits for them would ask without end.
+        offered = frozenset(spec.Capability) - frozenset(options.switched_off) - {spec.Capability.INTERRUPTION}
         return spec.ProviderInfo(name="shared", spec_version=(1, 0), capabilities=offered)
 
     @hookimpl
