@@ -9,22 +9,18 @@ Exit code 1: a move is wrong. 2: a file or a policy cannot be used.
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 
+from case_report import demand, lines_by_family, make_table, report
 from consolidation_cases import SHARED, Cluster, read_clusters
 from consolidation_check import violations
 from consolidation_market import Market
-from cost_cases import WrongFile
 from nodewright.cli.settings.load import load_settings
-from nodewright.model.errors import ConfigError
 from nodewright.model.settings import Settings
 
 Row = dict[str, Any]
@@ -32,12 +28,8 @@ _COLUMNS = ("family", "cases", "before", "ours", "Balanced", "WEOU", "bound", "Ã
 _COUNTS = ("moves", "evicted", "Bal. evicted", "WEOU evicted", "slowest s")
 
 
-class WrongMove(Exception):
-    """The independent check found fault with a move."""
-
-
 def measure(case: Cluster, settings: Settings) -> Row:
-    """Play a case until no move is left. Raise WrongMove."""
+    """Play a case until no move is left. Raise WrongAnswer."""
     market = Market(case, settings)
     market.play()
     return checked(
@@ -59,10 +51,8 @@ def measure(case: Cluster, settings: Settings) -> Row:
 
 
 def checked(case: Cluster, row: Row) -> Row:
-    """Return the row if its moves are right. Raise WrongMove."""
-    found = violations(case, row)
-    if found:
-        raise WrongMove(f"{case.name}: {found[0]} ({len(found)} faults in all).")
+    """Return the row if its moves are right. Raise WrongAnswer."""
+    demand(case.name, violations(case, row))
     return row
 
 
@@ -76,40 +66,23 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", default="", metavar="TEXT", help="only cases whose name or family holds this text")
     parser.add_argument("--output", choices=("table", "json"), default="table")
     given = parser.parse_args(words)
-    try:
+
+    def play() -> list[Row]:
         settings = load_settings(
             {"consolidation-policy": given.policy, "consolidation-budget": given.budget, "expander": "least-cost"}, {}
         )
         cases = [one for one in read_clusters(given.files or [SHARED]) if given.only in f"{one.name} {one.family}"]
-        rows = [measure(case, settings) for case in cases]
-    except (ConfigError, WrongFile) as error:
-        print(error, file=sys.stderr)
-        return 2
-    except WrongMove as error:
-        print(error, file=sys.stderr)
-        return 1
-    if given.output == "json":
-        print(json.dumps(rows, indent=1))
-    else:
-        Console(width=170).print(_table(rows, given.policy))
-    return 0
+        return [measure(case, settings) for case in cases]
 
-
-def _table(rows: Sequence[Row], policy: str) -> Table:
-    table = Table(title=f"USD an hour, policy {policy}", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for number, heading in enumerate((*_COLUMNS, *_COUNTS)):
-        table.add_column(heading, justify="right" if number else "left", no_wrap=True)
-    for line in sums(rows):
-        table.add_row(*line)
-    return table
+    title = f"USD an hour, policy {given.policy}"
+    return report(
+        play, lambda rows: make_table(title, (*_COLUMNS, *_COUNTS), sums(rows)), given.output, Console(width=170)
+    )
 
 
 def sums(rows: Sequence[Row]) -> list[list[str]]:
     """Return the cells of one line for each family, in the order of the cases, and of one for all."""
-    families: dict[str, list[Row]] = {}
-    for row in rows:
-        families.setdefault(row["family"], []).append(row)
-    return [_line(family, held) for family, held in (families | {"all": list(rows)}).items()]
+    return lines_by_family(rows, _line)
 
 
 def _line(family: str, rows: Sequence[Row]) -> list[str]:

@@ -15,7 +15,7 @@ from msgspec.structs import replace as changed
 
 from clusters import NOW, PROVIDER
 from consolidation_cases import Cluster, PlacedWorkload
-from cost_market import Machine, extras_of, machine_ref
+from cost_market import Machine, extras_of, machine_ref, make_node
 from nodewright.adapters.kube.cluster import LiveCluster
 from nodewright.clusterstate.fold import fold
 from nodewright.clusterstate.memory import Memory
@@ -23,7 +23,6 @@ from nodewright.model.cluster import DaemonSet
 from nodewright.model.group import GroupRef, Instance, NodeGroup, Price
 from nodewright.model.node import Node
 from nodewright.model.pod import SAFE_TO_EVICT_ANNOTATION, Pod
-from nodewright.model.quantity import Quantity
 from nodewright.model.settings import Settings
 from nodewright.model.sharing import Sharing
 from nodewright.planner import find_growth_context
@@ -31,7 +30,7 @@ from nodewright.planner.consolidation.find_moves import Proposal, find_moves
 from nodewright.planner.scale_down.eligibility import SCALE_DOWN_DISABLED
 from nodewright.snapshot.observation import GroupSeen, Observation, ProviderSeen
 from nodewright.snapshot.workloads import Workloads
-from nodewright.testkit.builders import build_budget, build_controller, build_node, build_pod
+from nodewright.testkit.builders import build_budget, build_controller, build_pod
 
 _INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
@@ -135,16 +134,10 @@ class Market:
                 yield node, build_pod(name, cpu, memory, owner=owner, node_name=node, **extras)
 
     def _node(self, name: str, machine: Machine, *, is_there: bool) -> Node:
-        kind = self._types[machine.type]
-        offered = dict(kind.allocatable)
-        return build_node(
+        return make_node(
             name,
-            offered.pop("cpu"),
-            offered.pop("memory"),
-            Quantity.of(offered.pop("pods")).value,
-            extended=offered,
-            labels={**kind.labels, _INSTANCE_TYPE: kind.name},
-            zone=machine.zone,
+            self._types[machine.type],
+            machine,
             annotations={SCALE_DOWN_DISABLED: "true"} if name in self._pinned else {},
             provider_id=f"cloud:///{name}" if is_there else "",
             created_at=NOW - 86400.0,

@@ -10,32 +10,25 @@ Exit code 1: a placement is wrong. 2: a file or an expander cannot be used.
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 
-from cost_cases import Case, WrongFile, read_cases
+from case_report import demand, lines_by_family, make_table, report
+from cost_cases import Case, read_cases
 from cost_check import Row, violations
 from cost_market import Market
 from nodewright.cli.settings.load import load_settings
-from nodewright.model.errors import ConfigError
 from nodewright.model.settings import Settings
 
 CASES = Path(__file__).parents[1] / "tests" / "data" / "karpenter" / "provisioning.jsonl.gz"
 _COLUMNS = ("family", "cases", "ours", "Karpenter", "bound", "÷ bound", "÷ Karp.", "unplaced")
 
 
-class WrongPlacement(Exception):
-    """The independent check found fault with what a case ended with."""
-
-
 def measure(case: Case, settings: Settings) -> Row:
-    """Play a case to its end. Raise WrongPlacement."""
+    """Play a case to its end. Raise WrongAnswer."""
     market = Market(case, settings)
     market.play()
     return checked(
@@ -60,10 +53,8 @@ def measure(case: Case, settings: Settings) -> Row:
 
 
 def checked(case: Case, row: Row) -> Row:
-    """Return the row if its placements are right. Raise WrongPlacement."""
-    found = violations(case, row)
-    if found:
-        raise WrongPlacement(f"{case.name}: {found[0]} ({len(found)} faults in all).")
+    """Return the row if its placements are right. Raise WrongAnswer."""
+    demand(case.name, violations(case, row))
     return row
 
 
@@ -76,39 +67,19 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--up-to", type=int, metavar="PODS", help="leave out cases with more pending pods")
     parser.add_argument("--output", choices=("table", "json"), default="table")
     given = parser.parse_args(words)
-    try:
+
+    def play() -> list[Row]:
         settings = load_settings({"expander": given.expander, "scale-down-enabled": "false"}, {})
         cases = read_cases(given.files or [CASES])
-        rows = [measure(case, settings) for case in cases if given.up_to is None or case.pods <= given.up_to]
-    except (ConfigError, WrongFile) as error:
-        print(error, file=sys.stderr)
-        return 2
-    except WrongPlacement as error:
-        print(error, file=sys.stderr)
-        return 1
-    if given.output == "json":
-        print(json.dumps(rows, indent=1))
-    else:
-        Console().print(_table(rows, given.expander))
-    return 0
+        return [measure(case, settings) for case in cases if given.up_to is None or case.pods <= given.up_to]
 
-
-def _table(rows: Sequence[Row], expander: str) -> Table:
-    table = Table(title=f"USD an hour, expander {expander}", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for number, heading in enumerate(_COLUMNS):
-        table.add_column(heading, justify="right" if number else "left", no_wrap=True)
-    for line in sums(rows):
-        table.add_row(*line)
-    return table
+    title = f"USD an hour, expander {given.expander}"
+    return report(play, lambda rows: make_table(title, _COLUMNS, sums(rows)), given.output, Console())
 
 
 def sums(rows: Iterable[Row]) -> list[list[str]]:
     """Return the cells of one line for each family, in the order of the cases, and of one for all."""
-    families: dict[str, list[Row]] = {}
-    for row in rows:
-        families.setdefault(row["family"], []).append(row)
-    everything = [row for family in families.values() for row in family]
-    return [_line(family, held) for family, held in (families | {"all": everything}).items()]
+    return lines_by_family(rows, _line)
 
 
 def _line(family: str, rows: Sequence[Row]) -> list[str]:

@@ -14,12 +14,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace as changed
 
 from clusters import NOW, PROVIDER
-from cost_cases import Case, Workload
+from cost_cases import Case, MachineType, Workload
 from measure import Loop
 from nodewright.adapters.kube.cluster import LiveCluster
 from nodewright.clusterstate.memory import PlanMemory
@@ -125,19 +125,7 @@ class Market:
         self._live.apply_pods({pod.key: pod for pod in pods})
 
     def _node(self, name: str, machine: Machine, instance_id: str = "") -> Node:
-        kind = self._types[machine.type]
-        offered = dict(kind.allocatable)
-        return build_node(
-            name,
-            offered.pop("cpu"),
-            offered.pop("memory"),
-            Quantity.of(offered.pop("pods")).value,
-            extended=offered,
-            labels={**kind.labels, _INSTANCE_TYPE: kind.name},
-            zone=machine.zone,
-            provider_id=instance_id,
-            created_at=self._now,
-        )
+        return make_node(name, self._types[machine.type], machine, provider_id=instance_id, created_at=self._now)
 
     def _nodes_without_room(self) -> Iterator[Node]:
         """Yield a node in each zone in which a workload that is spread could run."""
@@ -245,6 +233,21 @@ def _instance_id(node: str) -> str:
 
 def _bound(pod: Pod, node: str) -> Pod:
     return changed(pod, spec=changed(pod.spec, node_name=node), status=PodStatus(phase="Running"))
+
+
+def make_node(name: str, kind: MachineType, machine: Machine, **extras: Any) -> Node:
+    """Return a node of a machine; ``extras`` are those of build_node."""
+    offered = dict(kind.allocatable)
+    return build_node(
+        name,
+        offered.pop("cpu"),
+        offered.pop("memory"),
+        Quantity.of(offered.pop("pods")).value,
+        extended=offered,
+        labels={**kind.labels, _INSTANCE_TYPE: kind.name},
+        zone=machine.zone,
+        **extras,
+    )
 
 
 def extras_of(workload: Workload, requests: Mapping[str, str]) -> PodExtras:

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from consolidation import WrongMove, checked, main, measure, sums
+from case_report import WrongAnswer
+from consolidation import checked, main, measure, sums
 from consolidation_cases import SHARED, Cluster, read_clusters
 from nodewright.cli.settings.load import load_settings
 
@@ -81,7 +82,7 @@ def test_a_wrong_row_is_refused(what: str) -> None:
     case = make()
     row = deepcopy(play(case))
     wrong(row, what)
-    with pytest.raises(WrongMove):
+    with pytest.raises(WrongAnswer):
         checked(case, row)
 
 
@@ -100,7 +101,7 @@ def test_a_wrong_row_is_refused(what: str) -> None:
 )
 def test_a_move_that_the_case_forbids_is_refused(changes: dict[str, Any]) -> None:
     row = play(make())
-    with pytest.raises(WrongMove):
+    with pytest.raises(WrongAnswer):
         checked(make(**changes), row)
 
 

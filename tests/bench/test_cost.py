@@ -8,7 +8,8 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from cost import CASES, WrongPlacement, checked, main, measure, sums
+from case_report import WrongAnswer
+from cost import CASES, checked, main, measure, sums
 from cost_cases import Case, read_cases
 from cost_check import Bought, Row
 from nodewright.cli.settings.load import load_settings
@@ -174,7 +175,7 @@ def test_a_right_placement_passes(case: dict[str, Any], row: Row) -> None:
 
 @pytest.mark.parametrize(("case", "row", "said"), WRONG)
 def test_a_wrong_placement_is_refused(case: dict[str, Any], row: Row, said: str) -> None:
-    with pytest.raises(WrongPlacement) as refused:
+    with pytest.raises(WrongAnswer) as refused:
         checked(msgspec.convert(case, Case), row)
     assert str(refused.value) == f"hand: {said} (1 faults in all)."
 
