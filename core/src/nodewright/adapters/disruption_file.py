@@ -3,69 +3,46 @@
 import difflib
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from cronsim import CronSim, CronSimError
 
+from nodewright.adapters.reloaded_file import ReloadedFile, read_mapping
 from nodewright.model.disruption import NO_DISRUPTION_CONFIG, DisruptionConfig, Window
 from nodewright.model.duration import parse_duration
 from nodewright.model.errors import ConfigError
-from nodewright.model.printable import printable, show
+from nodewright.model.printable import show
 from nodewright.model.settings import SafetySettings
-from nodewright.model.yaml_text import load_yaml
 from nodewright.spec.options import decode_options
 
 _CRON_FIELDS = 5
 
 
 class DisruptionFile:
-    """Gives the engine the content of ``--disruption-config``. While the file is bad, what was read before stays in use.
-
-    ``problem`` says what is wrong with the file; empty: nothing.
-    """
+    """Gives the engine the content of ``--disruption-config``."""
 
     def __init__(self, settings: Callable[[], SafetySettings]) -> None:
         self._settings = settings
-        self._path = ""
-        self._text: bytes | None = None
-        self._config = NO_DISRUPTION_CONFIG
-        self.problem = ""
+        self._file = ReloadedFile("disruption-config", read_disruption, NO_DISRUPTION_CONFIG)
+
+    @property
+    def problem(self) -> str:
+        """Return what is wrong with the file; empty: nothing."""
+        return self._file.problem
 
     def check(self) -> None:
         """Raise ConfigError if the file cannot be used."""
         self.read()
-        if self.problem:
-            raise ConfigError(self.problem)
+        self._file.demand()
 
     def read(self) -> DisruptionConfig:
         """Return the budgets and schedules as they are now."""
-        path = self._settings().disruption_config
-        if not path:
-            self._path, self._text, self.problem, self._config = "", None, "", NO_DISRUPTION_CONFIG
-            return self._config
-        try:
-            text = Path(path).read_bytes()
-        except OSError as error:
-            self._path, self._text = path, None
-            self.problem = f"--disruption-config: {printable(path)} cannot be read: {error.strerror}"
-            return self._config
-        if (path, text) != (self._path, self._text):
-            self._path, self._text = path, text
-            try:
-                self._config, self.problem = read_disruption(text, path), ""
-            except ConfigError as error:
-                self.problem = str(error)
-        return self._config
+        return self._file.read(self._settings().disruption_config)
 
 
 def read_disruption(text: bytes, name: str) -> DisruptionConfig:
     """Return the budgets and schedules of a file; raise ConfigError with a sentence that names the file and the key."""
-    documents = [part for part in load_yaml(text, name, string_keys=True) if part is not None]
-    if len(documents) > 1 or not all(isinstance(part, dict) for part in documents):
-        raise ConfigError(f"{name}: must hold one mapping, with disruption: […] and schedules: […]")
-    raw: dict[str, Any] = documents[0] if documents else {}
+    raw = read_mapping(text, name, "disruption: […] and schedules: […]")
     config = decode_options(raw, DisruptionConfig, name)
     for place, window in _windows(config):
         _check_window(window, f"{name}: {place}")

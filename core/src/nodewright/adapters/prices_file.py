@@ -4,70 +4,47 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime
-from pathlib import Path
 from typing import Any
 
+from nodewright.adapters.reloaded_file import ReloadedFile, read_mapping
 from nodewright.model.errors import ConfigError
 from nodewright.model.group import Price
 from nodewright.model.price_book import CURRENCY, Key, PriceBook, PriceFile, PriceRow
 from nodewright.model.printable import printable, show
 from nodewright.model.settings import ScaleUpSettings
-from nodewright.model.yaml_text import load_yaml
 from nodewright.spec.options import decode_options
 
 
 class PricesFile:
-    """Gives the engine the prices of ``--prices``. While the file is bad, what was read before stays in use.
-
-    ``problem`` says what is wrong with the file; empty: nothing.
-    """
+    """Gives the engine the prices of ``--prices``."""
 
     def __init__(self, settings: Callable[[], ScaleUpSettings]) -> None:
         self._settings = settings
-        self._path = ""
-        self._text: bytes | None = None
-        self._book = PriceBook()
-        self.problem = ""
+        self._file = ReloadedFile("prices", read_prices, PriceBook())
+        self._content = self._book = PriceBook()
+
+    @property
+    def problem(self) -> str:
+        """Return what is wrong with the file; empty: nothing."""
+        return self._file.problem
 
     def check(self) -> None:
         """Raise ConfigError if the file cannot be used."""
         self.read()
-        if self.problem:
-            raise ConfigError(self.problem)
+        self._file.demand()
 
     def read(self) -> PriceBook:
-        """Return the prices as they are now."""
+        """Return the prices as they are now; the same object as long as nothing has changed."""
         wanted = self._settings()
-        if not wanted.prices:
-            self._path, self._text, self.problem, self._book = "", None, "", PriceBook()
-        else:
-            self._read_file(wanted.prices)
-        if self._book.assumes != wanted.assume_prices:
-            self._book = replace(self._book, assumes=wanted.assume_prices)
+        content = self._file.read(wanted.prices)
+        if content is not self._content or self._book.assumes != wanted.assume_prices:
+            self._content, self._book = content, replace(content, assumes=wanted.assume_prices)
         return self._book
-
-    def _read_file(self, path: str) -> None:
-        try:
-            text = Path(path).read_bytes()
-        except OSError as error:
-            self._path, self._text = path, None
-            self.problem = f"--prices: {printable(path)} cannot be read: {error.strerror}"
-            return
-        if (path, text) == (self._path, self._text):
-            return
-        self._path, self._text = path, text
-        try:
-            self._book, self.problem = read_prices(text, path), ""
-        except ConfigError as error:
-            self.problem = str(error)
 
 
 def read_prices(text: bytes, name: str) -> PriceBook:
     """Return the prices of a file; raise ConfigError with a sentence that names the file, the group and the type."""
-    documents = [part for part in load_yaml(text, name, string_keys=True) if part is not None]
-    if len(documents) > 1 or not all(isinstance(part, dict) for part in documents):
-        raise ConfigError(f"{name}: must hold one mapping, with prices: […]")
-    raw: dict[str, Any] = documents[0] if documents else {}
+    raw = read_mapping(text, name, "prices: […]")
     _check_amounts(raw, name)
     file = decode_options(raw, PriceFile, name)
     if file.currencies.get(CURRENCY, 1.0) != 1.0:

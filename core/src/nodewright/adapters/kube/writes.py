@@ -1,6 +1,6 @@
 """Writes to a real API server: edits of nodes, evictions, and the status of the objects that nodewright serves."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -80,31 +80,22 @@ class KubeWrites:
     def evict(self, pod: Pod, grace_seconds: int) -> Eviction:
         """Ask for the eviction of this very pod: a later one of the same name is not evicted."""
         meta = pod.metadata
-        options: dict[str, Any] = {"gracePeriodSeconds": grace_seconds}
-        if meta.uid:
-            options["preconditions"] = {"uid": meta.uid}
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
             "metadata": {"name": meta.name, "namespace": meta.namespace},
-            "deleteOptions": options,
+            "deleteOptions": _delete_options(pod, grace_seconds),
         }
-        path = f"/api/v1/namespaces/{meta.namespace}/pods/{meta.name}/eviction"
-        try:
-            self._api.send(Request(method="POST", path=path, body=msgspec.json.encode(body)))
-        except ApiError as error:
-            return _refusal(error)
-        return Eviction(answer=EvictionAnswer.ACCEPTED)
+        return self._end_pod("POST", f"{_pod_path(pod)}/eviction", body)
 
     def delete_pod(self, pod: Pod, grace_seconds: int) -> Eviction:
         """Delete this very pod; see ClusterWrites."""
-        meta = pod.metadata
-        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": grace_seconds}
-        if meta.uid:
-            options["preconditions"] = {"uid": meta.uid}
-        path = f"/api/v1/namespaces/{meta.namespace}/pods/{meta.name}"
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", **_delete_options(pod, grace_seconds)}
+        return self._end_pod("DELETE", _pod_path(pod), body)
+
+    def _end_pod(self, method: str, path: str, body: Mapping[str, Any]) -> Eviction:
         try:
-            self._api.send(Request(method="DELETE", path=path, body=msgspec.json.encode(options)))
+            self._api.send(Request(method=method, path=path, body=msgspec.json.encode(body)))
         except ApiError as error:
             return _refusal(error)
         return Eviction(answer=EvictionAnswer.ACCEPTED)
@@ -207,6 +198,18 @@ def node_patch(before: Node, after: Node) -> dict[str, Any]:
 
 def _taint(fields: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in fields.items() if value}
+
+
+def _pod_path(pod: Pod) -> str:
+    return f"/api/v1/namespaces/{pod.metadata.namespace}/pods/{pod.metadata.name}"
+
+
+def _delete_options(pod: Pod, grace_seconds: int) -> dict[str, Any]:
+    """Return the options that concern this very pod, and no later one of the same name."""
+    options: dict[str, Any] = {"gracePeriodSeconds": grace_seconds}
+    if pod.metadata.uid:
+        options["preconditions"] = {"uid": pod.metadata.uid}
+    return options
 
 
 def _refusal(error: ApiError) -> Eviction:
