@@ -29,6 +29,7 @@ from nodewright.clusterstate.memory import (
     WriteInFlight,
 )
 from nodewright.model.capability import Capability
+from nodewright.model.disruption import DisruptionReason
 from nodewright.model.group import (
     ErrorClass,
     FailedInstance,
@@ -41,7 +42,7 @@ from nodewright.model.group import (
     Price,
 )
 from nodewright.model.interruption import InterruptionKind
-from nodewright.model.move import Addition, Move, MovePause, MoveReason, MoveStage
+from nodewright.model.move import Addition, Move, MovePause, MoveStage
 from nodewright.model.provisioning_request import Retry
 from nodewright.snapshot.observation import GroupSeen
 from nodewright.testkit import build_node
@@ -177,7 +178,7 @@ def _moves(groups: st.SearchStrategy[GroupRef]) -> st.SearchStrategy[Move]:
     return st.builds(
         Move,
         id=names,
-        reason=st.sampled_from(MoveReason),
+        reason=st.sampled_from(DisruptionReason),
         stage=st.sampled_from(MoveStage),
         sources=st.lists(names, max_size=2).map(tuple),
         removed=st.lists(names, max_size=2).map(tuple),

@@ -3,7 +3,8 @@
 from msgspec.structs import replace
 
 from nodewright.model.action import IncreaseSize
-from nodewright.model.move import Addition, Move, MoveReason, MoveStage
+from nodewright.model.disruption import DisruptionReason
+from nodewright.model.move import Addition, Move, MoveStage
 from nodewright.model.removal import NodeRemoval, RemovalReason
 from nodewright.model.settings import Settings
 from nodewright.snapshot.observation import Observation
@@ -22,7 +23,7 @@ SEEN = seen()
 LARGE, SMALL = sorted(SEEN.groups)
 MOVE = Move(
     id="m",
-    reason=MoveReason.REPLACED,
+    reason=DisruptionReason.REPLACED,
     sources=("large-0",),
     added=(Addition(group=SMALL, nodes=2),),
     started=NOW,
@@ -48,7 +49,7 @@ def test_a_correct_move_breaks_no_rule() -> None:
 def test_new_nodes_cost_less_than_the_old_ones() -> None:
     (rule,) = rules(replace(MOVE, added=(Addition(group=SMALL, nodes=15),)))
     assert rule == "the new nodes of move m cost $3.0000 an hour, and the old ones $3.0000"
-    assert rules(replace(MOVE, reason=MoveReason.EXPIRED, added=(Addition(group=SMALL, nodes=15),))) == []
+    assert rules(replace(MOVE, reason=DisruptionReason.EXPIRED, added=(Addition(group=SMALL, nodes=15),))) == []
 
 
 def test_a_node_is_in_one_move() -> None:

@@ -12,7 +12,7 @@ from nodewright.clusterstate.purchases import purchase_no_later as purchased
 from nodewright.model.group import Machine
 from nodewright.model.move import LONGEST_PAUSE, Move
 
-T = TypeVar("T", ScaleUpRequest, Reservation)
+T = TypeVar("T", ScaleUpRequest, Reservation, Move)
 
 
 def without_future_times(memory: Memory, now: float) -> Memory:
@@ -50,15 +50,10 @@ def without_future_times(memory: Memory, now: float) -> Memory:
     )
 
 
-def _move(held: Move, now: float) -> Move:
-    late = max(0.0, held.started - now)
-    return changed(held, started=held.started - late, deadline=held.deadline - late) if late else held
-
-
 def _moves(held: MoveMemory, now: float) -> MoveMemory:
     return replace(
         held,
-        under_way={name: _move(move, now) for name, move in held.under_way.items()},
+        under_way={name: _under_way(move, now) for name, move in held.under_way.items()},
         pauses={
             name: changed(pause, until=min(pause.until, now + LONGEST_PAUSE)) for name, pause in held.pauses.items()
         },

@@ -35,7 +35,7 @@ def next_timer(state: ClusterState, plan: Plan, settings: Settings) -> float:
     A deadline has passed when the time is greater. Infinity: only a change of the cluster matters.
     """
     moments = [*_growth_moments(state, plan, settings), *(held.until for held in plan.held_back)]
-    moments += [leaving.drain_by for leaving in plan.leaving if not leaving.is_draining]
+    moments += _drain_moments(plan)
     moments += [move.deadline for move in plan.moves]
     moments.append(_edge(state))
     moments += [plan.scale_down.next_change, plan.provisioning.next_change, plan.search_at]
@@ -62,7 +62,7 @@ def next_deadline(state: ClusterState, plan: Plan, settings: Settings) -> float:
     schedules count: else the next scan comes early enough.
     """
     is_reserved = any(request.atomic for group in state.groups.values() for request in group.requests)
-    drains = [leaving.drain_by for leaving in plan.leaving if not leaving.is_draining]
+    drains = _drain_moments(plan)
     if not state.observation.pending and not is_reserved and not drains:
         return _edge(state)
     held = (held.until for held in plan.held_back if isinstance(held.action, (IncreaseSize, CreateNodeGroup)))
@@ -70,11 +70,15 @@ def next_deadline(state: ClusterState, plan: Plan, settings: Settings) -> float:
     return _earliest([*_growth_moments(state, plan, settings), *held, *in_flight, *drains, _edge(state)], state)
 
 
+def _drain_moments(plan: Plan) -> list[float]:
+    """Return when nodes that the cloud is about to take are drained at the latest."""
+    return [leaving.drain_by for leaving in plan.leaving if not leaving.is_draining]
+
+
 def _edge(state: ClusterState) -> float:
     """Return the moment before which a window does not open or close; exactly at the edge it does."""
-    return (
-        math.nextafter(state.observation.next_edge, -math.inf) if state.observation.next_edge < math.inf else math.inf
-    )
+    edge = state.observation.next_edge
+    return math.nextafter(edge, -math.inf) if edge < math.inf else edge
 
 
 def _earliest(moments: Iterable[float], state: ClusterState) -> float:

@@ -25,7 +25,12 @@ _MOST_FIRES = 1000
 
 
 class DisruptionReason(StrEnum):
-    """Why a node is given up."""
+    """Why a node is given up.
+
+    ``EMPTY``: it has no pods to move. ``UNDERUSED``: its pods fit on nodes that are there. ``REPLACED``: its pods cost less on
+    new nodes. ``INTERRUPTED``: the cloud takes its machine. ``EXPIRED``: it is too old. ``DRIFTED``: it is no longer what new nodes of
+    its group are.
+    """
 
     UNDERUSED = "underused"
     EMPTY = "empty"
@@ -66,7 +71,7 @@ class Match(_FileEntry, frozen=True, kw_only=True):
 
 
 class Window(_FileEntry, frozen=True, kw_only=True):
-    """Times in which an entry holds: from each time of the cron expression on, for so long."""
+    """Times in which an entry holds: for a while from each time of the cron expression on."""
 
     cron: Annotated[
         str,
@@ -86,7 +91,7 @@ class Window(_FileEntry, frozen=True, kw_only=True):
 
 
 class Budget(_FileEntry, frozen=True, kw_only=True):
-    """So many nodes at most are given up at the same time. Of all budgets that hold for a node, each must allow it."""
+    """The most nodes that are given up at the same time. Of all budgets that hold for a node, each must allow it."""
 
     match: Annotated[Match, Help("The nodes that it counts. Without it, all.")] = Match()
     reasons: Annotated[
@@ -146,7 +151,7 @@ class Schedule(_FileEntry, frozen=True, kw_only=True):
     lead: Annotated[
         str,
         Help(
-            "Raise the minimum so long before the window opens, so that the nodes are ready by then: a duration such as 5m, or "
+            "How long before the window opens the minimum is raised, so that the nodes are ready by then: a duration such as 5m, or "
             "auto for the time that machines of the group usually take."
         ),
     ] = ""

@@ -4,20 +4,8 @@ from enum import StrEnum
 
 import msgspec
 
+from nodewright.model.disruption import DisruptionReason
 from nodewright.model.group import GroupRef
-
-
-class MoveReason(StrEnum):
-    """Why nodes are given up; disruption budgets name these reasons.
-
-    ``UNDERUSED``: their pods fit on nodes that are there. ``REPLACED``: their pods cost less on new nodes. ``EXPIRED``: the
-    nodes are too old. ``DRIFTED``: they are no longer what new nodes of their group are.
-    """
-
-    UNDERUSED = "underused"
-    REPLACED = "replaced"
-    EXPIRED = "expired"
-    DRIFTED = "drifted"
 
 
 class MoveStage(StrEnum):
@@ -55,7 +43,7 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     id: str
-    reason: MoveReason
+    reason: DisruptionReason
     stage: MoveStage = MoveStage.PROPOSED
     sources: tuple[str, ...]
     removed: tuple[str, ...] = ()

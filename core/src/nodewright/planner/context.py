@@ -73,6 +73,18 @@ class PlanningContext:
             return self.growth_limit if left is None else left
         return min(left, self.growth_limit)
 
+    def allows(self, counts: Mapping[GroupRef, int]) -> bool:
+        """Return whether the limits of the cluster allow these many new nodes of each group, all together."""
+        left, quota = self.nodes_left, self.quota.fork()
+        if left is not None and sum(counts.values()) > left:
+            return False
+        for ref, count in counts.items():
+            node = self.templates[ref].node
+            if quota.allowed(node, count)[0] < count:
+                return False
+            quota.consume(node, count)
+        return True
+
     @property
     def new_groups_left(self) -> int:
         """Return how many groups may still be created, after those that this plan creates."""

@@ -5,9 +5,11 @@ once, when it begins, and a new process goes on from what was saved. If the pods
 abandoned: the sources stay, and what was bought is unneeded like any other node.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from random import Random
+from typing import NamedTuple
 
 from msgspec.structs import replace as changed
 
@@ -17,7 +19,7 @@ from nodewright.model.action import IncreaseSize
 from nodewright.model.disruption import DisruptionReason
 from nodewright.model.duration import format_duration
 from nodewright.model.group import GroupRef
-from nodewright.model.move import LONGEST_PAUSE, Addition, Move, MovePause, MoveReason, MoveStage
+from nodewright.model.move import LONGEST_PAUSE, Addition, Move, MovePause, MoveStage
 from nodewright.model.node import Node
 from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.model.removal import NodeRemoval, RemovalReason
@@ -29,9 +31,10 @@ from nodewright.planner.context import PlanningContext
 from nodewright.planner.scale_down.eligibility import SCALE_DOWN_DISABLED, find_candidates
 from nodewright.planner.scale_down.limits import DisruptionLimits
 from nodewright.planner.scale_down.node_removal import RemovalSimulator, SimulatedRemovals, destination_rows
-from nodewright.planner.scale_down.selection import select_removals
+from nodewright.planner.scale_down.selection import SimulateAgain, select_removals
 from nodewright.planner.scale_down.simulation import DrainSimulation
 from nodewright.planner.scale_down.unneeded import is_ready_node
+from nodewright.snapshot.column import Mask
 from nodewright.snapshot.node_pods import NodePods, find_node_pods
 from nodewright.snapshot.pod_places import PodPlaces
 
@@ -47,9 +50,17 @@ _SETTLED_SECONDS = 10800.0
 SEARCH_SECONDS = 60.0
 
 
+class _Ready(NamedTuple):
+    """A move whose sources may all go: their simulated removals, and how to simulate some of them again."""
+
+    move: Move
+    found: SimulatedRemovals
+    simulate: SimulateAgain
+
+
 @dataclass(frozen=True, kw_only=True)
 class MovesUnderWay:
-    """The moves after this loop has looked at them. ``ready``: the simulated removals of those whose pods all have places.
+    """The moves after this loop has looked at them. ``ready`` are those whose pods all have places, by their ids.
 
     ``in_moves`` says for each source and each new node why scale-down does not remove it. ``marked`` are the sources that
     wait: they carry the soft taint.
@@ -57,7 +68,7 @@ class MovesUnderWay:
 
     memory: MoveMemory
     moves: tuple[Move, ...] = ()
-    ready: Mapping[str, SimulatedRemovals] = field(default_factory=dict)
+    ready: Mapping[str, _Ready] = field(default_factory=dict)
     in_moves: Mapping[str, Unremovable] = field(default_factory=dict)
     marked: frozenset[str] = frozenset()
 
@@ -68,12 +79,13 @@ def follow_moves(context: PlanningContext) -> MovesUnderWay:
     pauses = dict(_live_pauses(held, state))
     if not held.under_way:
         return MovesUnderWay(memory=replace(held, pauses=pauses))
-    moves, ready = list[Move](), dict[str, SimulatedRemovals]()
+    moves, ready = list[Move](), dict[str, _Ready]()
     in_moves, marked = dict[str, Unremovable](), set[str]()
     for begun in held.under_way.values():
         before = _without_failed(begun, state)
         fresh = {node.name: node for node in _fresh_nodes(before, state)}
-        move, found = _follow(context, before, held.places.get(before.id), fresh.values())
+        found = _follow(context, before, held.places.get(before.id), fresh.values())
+        move = found.move if isinstance(found, _Ready) else found
         moves.append(move)
         if move.stage == MoveStage.ABANDONED:
             why = f"move {move.id} was abandoned: {move.why}"
@@ -81,7 +93,7 @@ def follow_moves(context: PlanningContext) -> MovesUnderWay:
         for name in set(begun.sources).difference(before.sources):
             why = f"move {move.id} went on without it: its removal failed"
             pauses[name] = _paused(pauses.get(name), why, state.now)
-        if found is not None:
+        if isinstance(found, _Ready):
             ready[move.id] = found
             until = state.now + _SETTLED_SECONDS
             pauses |= {
@@ -104,25 +116,16 @@ def follow_moves(context: PlanningContext) -> MovesUnderWay:
 
 
 def plan_removals(context: PlanningContext, found: MovesUnderWay) -> tuple[NodeRemoval, ...]:
-    """Return the sources of ready moves that are removed now: as many as budgets allow."""
-    removals = list[NodeRemoval]()
-    for move in found.moves:
-        simulated = found.ready.get(move.id)
-        if simulated is None or removals:
-            continue
-        selection = select_removals(
-            context,
-            simulated,
-            {node.name: 0.0 for node in simulated.removable},
-            {},
-            None,
-            lambda names, move=move, hints=simulated.hints: _simulate(context, move, names, hints),  # type: ignore[misc]
-        )
-        removals += [
-            changed(removal, reason=RemovalReason.REPLACED) if removal.drains and move.added else removal
-            for removal in selection.removals
-        ]
-    return tuple(removals)
+    """Return the sources that are removed now: those of the first ready move of which budgets allow any."""
+    for move, simulated, simulate in found.ready.values():
+        since = {node.name: 0.0 for node in simulated.removable}
+        removals = select_removals(context, simulated, since, {}, None, simulate).removals
+        if removals:
+            return tuple(
+                changed(removal, reason=RemovalReason.REPLACED) if removal.drains and move.added else removal
+                for removal in removals
+            )
+    return ()
 
 
 def propose_moves(
@@ -134,7 +137,7 @@ def propose_moves(
     """
     state = context.state
     is_busy = held.under_way or state.observation.removing or any(context.coming.values())
-    if settings.consolidation_policy == "off" or is_busy or state.now < held.searched_at + SEARCH_SECONDS:
+    if is_busy or state.now < held.searched_at + SEARCH_SECONDS:
         return held, (), ()
     settled = {name: pause.why for name, pause in held.pauses.items() if pause.until > state.now}
     settled |= _held_by_budgets(state)
@@ -165,7 +168,7 @@ def _begun(proposal: Proposal, state: ClusterState) -> Move:
         counts[node.group] = counts.get(node.group, 0) + 1
     added = tuple(Addition(group=ref, nodes=count) for ref, count in sorted(counts.items()))
     waits = [state.groups[ref].seen.options.max_node_provision_seconds + _LATE_SECONDS for ref in counts]
-    reason = MoveReason.REPLACED if added else MoveReason.UNDERUSED
+    reason = DisruptionReason.REPLACED if added else DisruptionReason.UNDERUSED
     return Move(
         id=f"{reason}-{proposal.sources[0]}-{state.now:.0f}",
         reason=reason,
@@ -193,32 +196,33 @@ def _increases(move: Move, proposal: Proposal, state: ClusterState) -> Iterator[
 
 
 def _follow(
-    context: PlanningContext, move: Move, places: PlannedPlaces | None, fresh: Iterable[Node]
-) -> tuple[Move, SimulatedRemovals | None]:
-    """Return the move as it is now; and the simulated removals of the sources that wait, if all of these may go."""
+    context: PlanningContext, move: Move, places: PlannedPlaces | None, fresh: Collection[Node]
+) -> Move | _Ready:
+    """Return the move as it is now; with the removals of the sources that wait, if all of these may go."""
     state = context.state
     gone = tuple(name for name in move.sources if name not in state.observation.snapshot)
     if len(gone) > len(move.removed):
         move = changed(move, removed=gone, deadline=state.now + _DRAIN_SECONDS)
     if not move.left:
-        return changed(move, stage=MoveStage.DONE), None
+        return changed(move, stage=MoveStage.DONE)
     waiting = [name for name in move.left if name not in state.observation.removing]
     is_draining = bool(move.removed) or len(waiting) < len(move.left)
     if not waiting:
-        return changed(move, stage=MoveStage.DRAINING), None
+        return changed(move, stage=MoveStage.DRAINING)
     why = _obstacle(context, move, waiting)
     if why:
-        return changed(move, stage=MoveStage.ABANDONED, why=why), None
-    hints = _hints(context, waiting, places, fresh)
-    found = _simulate(context, move, waiting, hints)
+        return changed(move, stage=MoveStage.ABANDONED, why=why)
+    open_rows = _open_rows(context, fresh)
+    found = _simulate(context, open_rows, move.reason, _hints(context, waiting, places, fresh), waiting)
     if not found.unremovable:
         if move.stage in (MoveStage.PROPOSED, MoveStage.LAUNCHING):
             move = changed(move, deadline=state.now + _DRAIN_SECONDS)
-        return changed(move, stage=MoveStage.DRAINING if is_draining else MoveStage.READY), found
+        move = changed(move, stage=MoveStage.DRAINING if is_draining else MoveStage.READY)
+        return _Ready(move, found, partial(_simulate, context, open_rows, move.reason, found.hints))
     if not is_draining and any(state.groups[one.group].upcoming for one in move.added if one.group in state.groups):
-        return changed(move, stage=MoveStage.LAUNCHING), None
+        return changed(move, stage=MoveStage.LAUNCHING)
     name, reason = next(iter(found.unremovable.items()))
-    return changed(move, stage=MoveStage.ABANDONED, why=f"node {name}: {reason.message}{_failures(move, state)}"), None
+    return changed(move, stage=MoveStage.ABANDONED, why=f"node {name}: {reason.message}{_failures(move, state)}")
 
 
 def _obstacle(context: PlanningContext, move: Move, waiting: Iterable[str]) -> str:
@@ -264,18 +268,24 @@ def _failures(move: Move, state: ClusterState) -> str:
     return ""
 
 
-def _simulate(context: PlanningContext, move: Move, names: Iterable[str], hints: PodPlaces) -> SimulatedRemovals:
-    """Drain nodes one after the other in a copy of the cluster; no pod goes to a source of a move, or to a node on its way."""
+def _open_rows(context: PlanningContext, fresh: Iterable[Node]) -> Mask:
+    """Return the rows to which pods may go: of no source of a move, and of no new node that is not ready."""
+    state, snapshot = context.state, context.snapshot
+    found = destination_rows(snapshot, state)
+    shut = [name for move in state.memory.moves.under_way.values() for name in move.sources]
+    shut += [node.name for node in fresh if not is_ready_node(state, node.name)]
+    found[[snapshot.row(name) for name in shut if name in snapshot]] = False
+    return found
+
+
+def _simulate(
+    context: PlanningContext, open_rows: Mask, reason: DisruptionReason, hints: PodPlaces, names: Iterable[str]
+) -> SimulatedRemovals:
+    """Drain nodes one after the other in a copy of the cluster, onto nodes of the open rows."""
     state, settings = context.state, context.settings
-    snapshot = context.snapshot.fork()
-    open_rows = destination_rows(snapshot, state)
-    moves = (move, *state.memory.moves.under_way.values())
-    shut = [name for one in moves for name in one.sources]
-    shut += [node.name for node in _fresh_nodes(move, state) if not is_ready_node(state, node.name)]
-    open_rows[[snapshot.row(name) for name in shut if name in snapshot]] = False
-    simulation = DrainSimulation(snapshot, open_rows, hints, state.now)
+    simulation = DrainSimulation(context.snapshot.fork(), open_rows, hints, state.now)
     simulator = RemovalSimulator(simulation, state, settings.drain, settings.policy)
-    found = SimulatedRemovals(reason=DisruptionReason(move.reason.value))
+    found = SimulatedRemovals(reason=reason)
     for name in names:
         status = simulator.try_removal(name, [name])
         if isinstance(status, Unremovable):

@@ -7,13 +7,14 @@ checked like those of all growth (``actions.py``), the places of pods like those
 from collections.abc import Iterator, Sequence
 
 from nodewright.model.action import IncreaseSize
-from nodewright.model.move import Move, MoveReason, MoveStage
+from nodewright.model.disruption import DisruptionReason
+from nodewright.model.move import Move, MoveStage
 from nodewright.model.plan import PlannedAction
 from nodewright.model.removal import NodeRemoval
 from nodewright.snapshot.observation import Observation
 from nodewright.validate.actions import PlanViolation
 
-_COSTS_LESS = (MoveReason.UNDERUSED, MoveReason.REPLACED)
+_COSTS_LESS = (DisruptionReason.UNDERUSED, DisruptionReason.REPLACED)
 _DRAINS = (MoveStage.READY, MoveStage.DRAINING)
 
 

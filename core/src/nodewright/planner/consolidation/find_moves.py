@@ -23,7 +23,7 @@ _USUAL_WEIGHT = 0.18
 _WEIGHTS = {"balanced": (_USUAL_WEIGHT, 0.25, LEAST_SCORE), "when-cheaper": (0.01,), "when-empty": (0.0,)}
 # After this many tries in which a filter kept pods off their places nothing is planned.
 _MOST_TRIES = 4
-# New nodes live at least, and at most, so long, in seconds; until their pods have moved the old ones are paid as well.
+# The shortest and the longest life that is expected of new nodes, and how long the old ones are paid beside them, in seconds.
 _SHORTEST_LIFE, _LONGEST_LIFE = 3600.0, 86400.0
 _OVERLAP = 600.0
 # How many cheaper machine types a move from spot to spot needs to choose from, or which part of the price it saves.

@@ -14,7 +14,7 @@ from nodewright.optimizer.closing import Closing
 from nodewright.planner.consolidation.problem import Consolidation, MovingDemand
 from nodewright.planner.consolidation.sources import PoolNode
 from nodewright.planner.context import PlanningContext
-from nodewright.planner.scale_up.planned_nodes import add_planned
+from nodewright.planner.scale_up.planned_nodes import PlannedPod, add_planned, place_in_rounds
 from nodewright.predicates import feasible, is_countable, static_fit
 from nodewright.snapshot.column import Mask
 from nodewright.snapshot.pod_class import PodClass
@@ -67,7 +67,8 @@ def place(
                 return None
             held = [(plan.demands[one], take(plan.demands[one], count)) for one, count in pattern.pods]
             fresh.append((ref, held))
-    if not _is_allowed(context, [ref for ref, _ in fresh]):
+    most = context.settings.scale_up.max_nodes_per_scaleup
+    if (most and len(fresh) > most) or not context.allows(Counter(ref for ref, _ in fresh)):
         return None
     snapshot = context.snapshot.fork()
     for source in sources:
@@ -104,20 +105,6 @@ def _turns(context: PlanningContext, plan: Consolidation) -> list[Iterator[Group
     return [(ref for ref in kind.refs for _ in range(context.room(ref))) for kind in plan.kinds]
 
 
-def _is_allowed(context: PlanningContext, refs: Sequence[GroupRef]) -> bool:
-    """Return whether the limits of the cluster allow these new nodes beside all that is there."""
-    left, most = context.nodes_left, context.settings.scale_up.max_nodes_per_scaleup
-    if (left is not None and len(refs) > left) or (most and len(refs) > most):
-        return False
-    quota = context.quota.fork()
-    for ref, count in Counter(refs).items():
-        node = context.templates[ref].node
-        if quota.allowed(node, count)[0] < count:
-            return False
-        quota.consume(node, count)
-    return True
-
-
 def _placed(
     snapshot: Snapshot, planned: Sequence[_PodsOnRow], may_take: Mask, fresh: Mapping[int, GroupRef]
 ) -> MovePlaces:
@@ -125,43 +112,26 @@ def _placed(
     found: dict[int, list[Pod]] = {}
     misplaced: set[PodClass] = set()
     # Countable pods first: no place of theirs depends on the others.
-    waiting = [one for one in planned if not is_countable(snapshot, one.pod_class)]
+    depending = [one for one in planned if not is_countable(snapshot, one.pod_class)]
     for pod_class, row, pods in planned:
         if is_countable(snapshot, pod_class):
             snapshot.place_many(pod_class, np.array([row]), np.array([len(pods)]))
             if (snapshot.free[row] < 0).any() or not _admits(snapshot, pod_class, row):
                 misplaced.add(pod_class)
             found.setdefault(row, []).extend(pods)
-    for pod_class, row, pod in _placed_singly(snapshot, waiting, may_take):
-        if row < 0:
-            misplaced.add(pod_class)
+    placed, waiting = place_in_rounds(snapshot, [PlannedPod(*one[:2], pod) for one in depending for pod in one.pods])
+    for _, row, pod in placed:
         found.setdefault(row, []).append(pod)
-    places = {
-        pod.key: snapshot.name(row) for row, pods in found.items() if row >= 0 and row not in fresh for pod in pods
-    }
-    nodes = tuple(PlannedNode(group=fresh[row], pods=tuple(pods)) for row, pods in found.items() if row in fresh)
-    return MovePlaces(places=places, new_nodes=nodes, misplaced=frozenset(misplaced))
-
-
-def _placed_singly(
-    snapshot: Snapshot, planned: Sequence[_PodsOnRow], may_take: Mask
-) -> Iterator[tuple[PodClass, int, Pod]]:
-    """Place pods one by one; yield each with its row, which is negative if no node takes it."""
-    waiting = [(pod_class, row, pod) for pod_class, row, pods in planned for pod in pods]
-    before = -1
-    while waiting and len(waiting) != before:
-        before, held, waiting = len(waiting), waiting, []
-        for pod_class, row, pod in held:
-            if feasible(snapshot, pod_class, slice(row, row + 1))[0]:
-                snapshot.place(pod_class, row)
-                yield pod_class, row, pod
-            else:
-                waiting.append((pod_class, row, pod))
     for pod_class, _, pod in waiting:
         others = np.flatnonzero(feasible(snapshot, pod_class) & may_take)
-        if len(others):
-            snapshot.place(pod_class, int(others[0]))
-        yield pod_class, int(others[0]) if len(others) else -1, pod
+        if not len(others):
+            misplaced.add(pod_class)
+            continue
+        snapshot.place(pod_class, int(others[0]))
+        found.setdefault(int(others[0]), []).append(pod)
+    places = {pod.key: snapshot.name(row) for row, pods in found.items() if row not in fresh for pod in pods}
+    nodes = tuple(PlannedNode(group=fresh[row], pods=tuple(pods)) for row, pods in found.items() if row in fresh)
+    return MovePlaces(places=places, new_nodes=nodes, misplaced=frozenset(misplaced))
 
 
 def _admits(snapshot: Snapshot, pod_class: PodClass, row: int) -> bool:

@@ -12,7 +12,7 @@ from nodewright.model.pod import Pod
 from nodewright.planner.capacity_buffers.pods import is_virtual
 
 DELETION_COST_ANNOTATION = "controller.kubernetes.io/pod-deletion-cost"
-# A move is accepted if its share of the savings is at least so much of its share of the disruption.
+# The least part of its share of the disruption that a move's share of the savings must be.
 LEAST_SCORE = 0.5
 # A move that evicts pods saves at least this part of the price of the pool.
 LEAST_SHARE = 0.01

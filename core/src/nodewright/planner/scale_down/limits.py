@@ -7,6 +7,7 @@ limited here: they disturb no pod and have a deletion budget of their own (actua
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.disruption import Budget, DisruptionReason, opening
@@ -95,7 +96,12 @@ class DisruptionLimits:
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
-        self._held = [
+
+    @cached_property
+    def _held(self) -> list[_HeldByLimit]:
+        """Return the budgets that hold now. Counting their nodes takes a pass over all nodes: it waits for the first question."""
+        state = self._state
+        return [
             self._count(f"disruption[{number}]", budget)
             for number, budget in enumerate(state.observation.disruption.disruption)
             if opening(budget.when, state.now).is_open

@@ -26,8 +26,8 @@ from nodewright.planner.scale_up.balancing import balance_sizes, is_similar
 from nodewright.planner.scale_up.failover import Probation
 from nodewright.planner.scale_up.node_group_fit import NodeGroupFit
 from nodewright.planner.scale_up.options import paid_nodes
-from nodewright.planner.scale_up.planned_nodes import add_planned
-from nodewright.predicates import feasible, is_countable
+from nodewright.planner.scale_up.planned_nodes import PlannedPod, add_planned, place_in_rounds
+from nodewright.predicates import is_countable
 from nodewright.predicates.affinity_terms import terms_of
 from nodewright.predicates.node_ports import host_ports
 from nodewright.predicates.pod_topology_spread import hard_constraints, pods_in_domains
@@ -349,8 +349,9 @@ def _without_misplaced(
             for row, pod in places:
                 kept[row].append(pod)
             continue
-        for row, pod in _placed_in_turn(snapshot, pod_class, places):
-            kept[row].append(pod)
+        placed, _ = place_in_rounds(snapshot, [PlannedPod(pod_class, row, pod) for row, pod in places])
+        for one in placed:
+            kept[one.row].append(one.pod)
     found = [
         node if len(kept[row]) == len(node.pods) else _with_pods(snapshot, node, kept[row])
         for row, node in zip(rows, nodes, strict=True)
@@ -364,37 +365,14 @@ def _with_pods(snapshot: Snapshot, node: PlannedNode, pods: Sequence[Pod]) -> Pl
     return PlannedNode(group=node.group, pods=tuple(pods), kinds=kinds)
 
 
-def _placed_in_turn(
-    snapshot: Snapshot, pod_class: PodClass, places: Sequence[tuple[int, Pod]]
-) -> Iterator[tuple[int, Pod]]:
-    """Place pods one by one where predicates allow it, again and again until no more can be placed; yield those placed."""
-    waiting, before = list(places), -1
-    while waiting and len(waiting) != before:
-        before, held = len(waiting), waiting
-        waiting = []
-        for row, pod in held:
-            if feasible(snapshot, pod_class, slice(row, row + 1))[0]:
-                snapshot.place(pod_class, row)
-                yield row, pod
-            else:
-                waiting.append((row, pod))
-
-
 def _within_limits(
     context: PlanningContext, nodes: Sequence[PlannedNode], whole: Iterable[GroupRef]
 ) -> Sequence[PlannedNode]:
     """Return the nodes that the cluster's limits allow: first those with most pods for what they take of the limits."""
     counts, left = _counts(context, nodes, whole), context.nodes_left
-    templates = context.templates
-    fits = left is None or sum(counts.values()) <= left
-    tried = context.quota.fork()
-    for ref, count in counts.items() if fits else ():
-        if tried.allowed(templates[ref].node, count)[0] < count:
-            fits = False
-            break
-        tried.consume(templates[ref].node, count)
-    if fits:
+    if context.allows(counts):
         return nodes
+    templates = context.templates
     tried, kept = context.quota.fork(), list[PlannedNode]()
     for ref in whole:
         count = context.room(ref)

@@ -1,12 +1,13 @@
 """Planned nodes: add them with their pods to a snapshot, and remember which pods each is for.
 
-The second is for --expander=least-cost (docs/cost.md). A tight mix is not found again by dealing pods over upcoming machines: some pods would be left, and more would be bought for
-them. So it is remembered how many pods of each kind each machine is for, and the next loops follow that.
+--expander=least-cost needs the memory (docs/cost.md): dealing pods over upcoming machines does not find a tight mix again. Some
+pods would be left, and more nodes would be bought for them. So the next loops know how many pods of each kind each machine is for.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from msgspec.structs import replace as changed
@@ -20,6 +21,7 @@ from nodewright.planner.context import PlanningContext, with_targets
 from nodewright.planner.registration_deadline import last_registered
 from nodewright.planner.scale_up.pending_pods import ByClass, take_fitting
 from nodewright.planner.scale_up.templates import place_daemons, runs_only_daemons
+from nodewright.predicates import feasible
 from nodewright.snapshot.pod_class import PodClass, kind_of
 from nodewright.snapshot.snapshot import Snapshot
 
@@ -145,6 +147,29 @@ def add_unplanned(
         template = templates[expansion.group]
         rows = snapshot.add_copies(template.node, expansion.added - planned[expansion.group])
         place_daemons(snapshot, template, range(rows.start, rows.stop))
+
+
+class PlannedPod(NamedTuple):
+    """A pod that is planned on the node of a row."""
+
+    pod_class: PodClass
+    row: int
+    pod: Pod
+
+
+def place_in_rounds(snapshot: Snapshot, pods: Iterable[PlannedPod]) -> tuple[list[PlannedPod], list[PlannedPod]]:
+    """Place pods one by one where filters allow it, in rounds until one places none; return those placed and the others."""
+    placed, waiting = list[PlannedPod](), list(pods)
+    before = -1
+    while len(placed) > before:
+        before, held, waiting = len(placed), waiting, []
+        for one in held:
+            if feasible(snapshot, one.pod_class, slice(one.row, one.row + 1))[0]:
+                snapshot.place(one.pod_class, one.row)
+                placed.append(one)
+            else:
+                waiting.append(one)
+    return placed, waiting
 
 
 def add_planned(snapshot: Snapshot, nodes: Sequence[PlannedNode], templates: Mapping[GroupRef, Template]) -> list[int]:
