@@ -21,13 +21,13 @@ from nodewright.optimizer.problem import Bools, Floats, Ints, Mix, Problem
 _MOST_PAIRS = 30_000
 # How many beginnings of the order are tried.
 _PREFIXES = 24
-# So many changes are tried at most. At first a set may be worse by this part of the price of all nodes.
+# The most changes that are tried; and by which part of the price of all nodes a set may be worse at first.
 _MOST_CHANGES, _TOLERATED = 2000, 0.004
 # Sets are not changed if they can gain no more than this part of the price of all nodes.
 _SMALL = 0.002
-# So many sets are tried even if time is up.
+# How many sets are tried even if time is up.
 _LEAST_TRIES = 3
-# Planning new nodes for the best set takes at most so much time, in parts of that of the search.
+# The part of the time of the search that planning new nodes for the best set takes at most.
 _PART_OF_MIX = 0.2
 _EPSILON = 1e-9
 

@@ -20,7 +20,7 @@ class Permission(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_of_queue(self) -> bool:
-        """Whether the action is about the queue of notices: it has a statement, and a resource, of its own."""
+        """Return whether the action is about the queue of notices, which has a statement and a resource of its own."""
         return self.action.startswith("sqs:")
 
 

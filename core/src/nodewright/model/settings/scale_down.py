@@ -356,7 +356,7 @@ class ConsolidationSettings(Section, frozen=True, kw_only=True):
     consolidate_after: Annotated[
         Duration,
         Help(
-            "A node is not given up for so long after a pod came to it.",
+            "How long a node is not given up after a pod came to it.",
             raised="Pods are moved less often one after the other; nodes cost for longer.",
             ca="",
         ),
