@@ -82,11 +82,14 @@ clean:
 	rm -rf .venv out
 
 .venv/.runtime: $(MANIFESTS)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "nodewright needs Python 3.11 or newer, and $(PYTHON) is %d.%d: make PYTHON=python3.11 $(MAKECMDGOALS)" % sys.version_info[:2])'
+	@echo "Installing nodewright into .venv: a minute or two, once"
 	$(PYTHON) -m venv .venv
 	$(PIP) pip
 	$(PIP) --editable 'core[fake]' --editable plugins/fake --editable simulator
 	touch $@
 
 .venv/.dev: .venv/.runtime
+	@echo "Installing the plugins of the clouds and the tools of developers into .venv: some minutes, once"
 	$(PIP) --editable plugins/aws --editable plugins/azure --editable plugins/externalgrpc --editable plugins/gce --group dev
 	touch $@

@@ -64,6 +64,7 @@ timeline:
         ("providers: {fake: {}}\nduration: 1h\n", "name"),
         (MINIMAL + "deploymnets: []\n", "did you mean deployments"),
         (MINIMAL + "deployments: [{name: web, replica: 3}]\n", "did you mean replicas"),
+        (MINIMAL + "deployments: [{name: web, replicas: 1, pod: {memry: 1Gi}}]\n", "did you mean memory"),
         (MINIMAL + "deployments: [{name: web, replicas: -1}]\n", "replicas"),
         (MINIMAL + "deployments: [{name: <b>, replicas: 1}]\n", "name"),
         (MINIMAL + "deployments: [{name: web, replicas: 1, pod: {cpu: lots}}]\n", "'lots' is not a quantity"),

@@ -74,5 +74,34 @@ def test_shell_completion_knows_the_commands(command: Command) -> None:
     assert command(env=env).stdout.split() == ["plain,plan", "plain,pause", "plain,provider", "plain,providers"]
 
 
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("--expander price,le", ["price,least-cost", "price,least-waste", "price,least-nodes"]),
+        ("--consolidation-policy w", ["when-empty", "when-cheaper"]),
+        ("--cloud-provider f", ["fake"]),
+    ],
+)
+def test_shell_completion_knows_the_values_of_settings(command: Command, words: str, offered: list[str]) -> None:
+    env = {"_NODEWRIGHT_COMPLETE": "bash_complete", "COMP_WORDS": f"nodewright run {words}", "COMP_CWORD": "3"}
+    assert command(env=env).stdout.split() == [f"plain,{value}" for value in offered]
+
+
+def test_an_ascii_terminal_gets_ascii(command: Command) -> None:
+    ended = command(*PLAN, env={"PYTHONIOENCODING": "ascii"})
+    assert ended.returncode == 0
+    assert "3 -> 5" in ended.stdout
+    assert ended.stdout.isascii()
+
+
+@pytest.mark.parametrize("words", [PLAN, ("providers", "--output", "json")])
+def test_a_full_disk_is_one_sentence(words: tuple[str | Path, ...]) -> None:
+    with Path("/dev/full").open("w") as full:
+        called = [sys.executable, "-m", "nodewright", *(str(word) for word in words)]
+        ended = subprocess.run(called, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert ended.returncode == 2
+    assert ended.stderr == "nodewright: cannot write the output: No space left on device\n"
+
+
 def test_completion_script(command: Command) -> None:
     assert "_nodewright_completion" in command(env={"_NODEWRIGHT_COMPLETE": "bash_source"}).stdout

@@ -10,6 +10,8 @@ import pytest
 from nodewright.actuation import Event
 from nodewright.adapters.clocks import VirtualClock
 from nodewright.adapters.logs import ConditionLog, JsonLog, LoggedEvents
+from nodewright.model.action import IncreaseSize
+from nodewright.model.group import GroupRef
 
 
 @pytest.fixture
@@ -34,6 +36,15 @@ def test_a_line_says_when_how_bad_and_in_which_loop(log: JsonLog, stream: io.Byt
         {"time": "2027-01-15T08:00:00Z", "level": "info", "message": "starting", "ports": {"address": 1}},
         {"time": "2027-01-15T08:00:00Z", "level": "error", "message": "two\nlines", "loop": "7"},
     ]
+
+
+def test_node_groups_are_named_as_everywhere_else(log: JsonLog, stream: io.BytesIO) -> None:
+    increase = IncreaseSize(group=GroupRef("fake", "general"), expected_target=1, target=2, reason="2 pods")
+    log.say("would be done", action=increase, beside=[GroupRef("fake", "a")], sizes={GroupRef("fake", "b"): 3})
+    (line,) = lines(stream)
+    assert line["action"]["group"] == "fake/general"
+    assert line["action"]["target"] == 2
+    assert (line["beside"], line["sizes"]) == (["fake/a"], {"fake/b": 3})
 
 
 def test_a_stream_that_is_gone_is_no_reason_to_stop(log: JsonLog, stream: io.BytesIO) -> None:

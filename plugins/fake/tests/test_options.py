@@ -128,3 +128,8 @@ def test_durations_and_capabilities_parse() -> None:
     assert isinstance(options.groups[0].provision_delay, Delay)
     assert options.groups[0].provision_delay.values == (5400.5,)
     assert options.switched_off == (Capability.GPU,)
+
+
+def test_a_key_of_another_level_is_no_suggestion() -> None:
+    with pytest.raises(ConfigError, match=r"unknown key max_sise$"):
+        load_options({"max_sise": 3})

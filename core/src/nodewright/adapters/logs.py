@@ -9,6 +9,7 @@ import msgspec
 from nodewright.actuation import AuditRecord, Event, EventSink
 from nodewright.model.clock import Clock
 from nodewright.model.duration import format_moment
+from nodewright.model.group import GroupRef
 
 INFO, WARNING, ERROR = "info", "warning", "error"
 _MOST_TEXT = 4000
@@ -34,7 +35,7 @@ class JsonLog:
         }
         if self.loop:
             line["loop"] = self.loop
-        encoded = msgspec.json.encode(line | fields) + b"\n"
+        encoded = msgspec.json.encode(line | {name: _name_groups(value) for name, value in fields.items()}) + b"\n"
         try:
             with self._lock:
                 self._stream.write(encoded)
@@ -50,6 +51,25 @@ class JsonLog:
         name = ended.thread.name if ended.thread is not None else "of no name"
         where = "".join(traceback.format_tb(ended.exc_traceback))
         self.say(f"thread {name} ended: {ended.exc_type.__name__}: {ended.exc_value}", level=ERROR, where=where)
+
+
+def _name_groups(value: Any) -> Any:
+    """Return a field's value with every node group in it as ``provider/id``, as people see it elsewhere."""
+    match value:
+        case GroupRef():
+            return str(value)
+        case msgspec.Struct():
+            config, names = (
+                value.__struct_config__,
+                zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True),
+            )
+            tag = {} if config.tag is None else {str(config.tag_field): config.tag}
+            return tag | {name: _name_groups(getattr(value, field)) for name, field in names}
+        case tuple() | list() | set() | frozenset():
+            return [_name_groups(part) for part in value]
+        case dict():
+            return {_name_groups(key): _name_groups(part) for key, part in value.items()}
+    return value
 
 
 class ConditionLog:

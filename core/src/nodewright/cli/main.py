@@ -4,6 +4,9 @@ Exit codes: 0 done, 1 a bug in nodewright, 2 bad input or a plugin that cannot b
 141 the reader of our output went away. Single commands add their own; their help says so.
 """
 
+import codecs
+import errno
+import io
 import shlex
 import sys
 import traceback
@@ -18,6 +21,8 @@ from nodewright.model.printable import printable, suggest
 
 DONE, BUG, BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 130, 141
 _LONGEST_MESSAGE = 2000
+_IN_ASCII = {"→": "->", "×": "x", "–": "-", "−": "-", "…": "..."}  # noqa: RUF001
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 # Each lives in a module of its name in cli/commands, which is imported only when it runs, for a fast start.
@@ -115,8 +120,19 @@ def cli(ctx: click.Context) -> None:
 
 
 def main() -> None:
-    """Run the installed command."""
+    """Run the installed command. A character that the terminal's encoding lacks is written in ASCII."""
+    codecs.register_error("nodewright", _write_in_ascii)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="nodewright")
     sys.exit(run(sys.argv[1:]))
+
+
+def _write_in_ascii(error: UnicodeError) -> tuple[str, int]:
+    """Return what stands for characters that cannot be encoded, as a handler of the codecs module."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(_IN_ASCII.get(lacking, "?") for lacking in error.object[error.start : error.end]), error.end
 
 
 def run(args: Sequence[str], command: click.Command = cli) -> int:
@@ -153,6 +169,10 @@ def _refuse(error: Exception, args: Sequence[str], *, debug: bool) -> int:
     if isinstance(error, NodewrightError) and not isinstance(error, InvariantError):
         whose = f"provider {error.provider}: " if isinstance(error, ProviderError) and error.provider else ""
         _say(f"{whose}{error}")
+        return BAD_INPUT
+    if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
+        abandon_output()
+        _say(f"cannot write {error.filename or 'the output'}: {error.strerror}")
         return BAD_INPUT
     again = "" if debug else f"; nodewright --debug {shlex.join(args)} shows where, please report it with that output"
     _say(f"a bug in nodewright: {type(error).__name__}: {error}{again}")

@@ -16,6 +16,7 @@ T = TypeVar("T")
 _UNKNOWN_FIELD = re.compile(r"unknown field `(?P<field>.*?)`(?: - at `\$\.?(?P<path>.*?)`)?", re.DOTALL)
 _MISSING_FIELD = re.compile(r"Object missing required field `(?P<field>.*?)`(?: - at `\$\.?(?P<path>.*?)`)?", re.DOTALL)
 _AT_PATH = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<path>.*?)`)?$", re.DOTALL)
+_KEY = re.compile(r"[^.\[\]]+(?=[.\[]|$)")
 _NO_CHOICE = "Invalid enum value"
 
 Decoder = Callable[[type, Any], Any]
@@ -61,34 +62,41 @@ def _explain(message: str, raw: object, kind: type, dec_hook: Decoder | None) ->
         found = _AT_PATH.match(message)
         what, path = (found["what"], found["path"]) if found else (message, None)
         if path and what.startswith(_NO_CHOICE):
-            return f"{path}: {what}{_choices(kind, path.rpartition('.')[2])}"
+            return f"{path}: {what}{_choices(kind, path)}"
         return str(find_misfit(raw, kind, dec_hook) or message)
     name = f"{unknown['path']}.{unknown['field']}" if unknown["path"] else unknown["field"]
-    known = sorted({field.encode_name for field in _fields(kind)})
+    known = sorted({field.encode_name for field in _fields_at(kind, unknown["path"] or "")})
     near = difflib.get_close_matches(unknown["field"], known, n=1, cutoff=0.5)
     return f"unknown key {name}" + (f", did you mean {near[0]}?" if near else "")
 
 
-def _choices(kind: type, key: str) -> str:
+def _choices(kind: type, path: str) -> str:
     """Return the end of a sentence that lists the allowed values of the option; empty if it has no fixed values."""
-    for field in _fields(kind):
+    parent, _, key = path.rpartition(".")
+    for field in _fields_at(kind, parent):
         if field.encode_name == key and isinstance(field.type, msgspec.inspect.EnumType):
             return f"; allowed: {', '.join(str(choice.value) for choice in field.type.cls)}"
     return ""
 
 
-def _fields(kind: type) -> Iterator[msgspec.inspect.Field]:
-    """Yield every field of ``kind`` and of the structs inside it."""
-    seen: set[type] = set()
-    todo: list[object] = [msgspec.inspect.type_info(kind)]
-    while todo:
-        info = todo.pop()
-        if isinstance(info, msgspec.inspect.StructType):
-            if info.cls not in seen:
-                seen.add(info.cls)
-                yield from info.fields
-                todo.extend(field.type for field in info.fields)
-            continue
-        inner = (getattr(info, part, ()) for part in ("types", "item_types", "item_type", "value_type", "type"))
-        for found in inner:
-            todo.extend(found if isinstance(found, tuple) else (found,))
+def _fields_at(kind: type, path: str) -> Iterator[msgspec.inspect.Field]:
+    """Yield the fields of the structs that may stand at ``path``, which is msgspec's, such as ``groups[0].machine``."""
+    found = _structs(msgspec.inspect.type_info(kind))
+    for key in _KEY.findall(path):
+        inner = [field.type for struct in found for field in struct.fields if field.encode_name == key]
+        found = [struct for info in inner for struct in _structs(info)]
+    for struct in found:
+        yield from struct.fields
+
+
+def _structs(info: object) -> list[msgspec.inspect.StructType]:
+    """Return the structs that a type stands for: itself, a choice of it, or what its lists and mappings hold."""
+    if isinstance(info, msgspec.inspect.StructType):
+        return [info]
+    held = (getattr(info, part, ()) for part in ("types", "item_types", "item_type", "value_type", "type"))
+    return [
+        struct
+        for inner in held
+        for one in (inner if isinstance(inner, tuple) else (inner,))
+        for struct in _structs(one)
+    ]

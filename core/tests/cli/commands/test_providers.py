@@ -13,7 +13,7 @@ Nodewright = Callable[..., Any]
 def test_json_says_what_each_plugin_can_do(nodewright: Nodewright) -> None:
     document = nodewright("providers", "--output", "json").document
     [fake] = [plugin for plugin in document["providers"] if plugin["name"] == "fake"]
-    assert document["contract"] == "1.0"
+    assert (document["schema"], document["contract"]) == (1, "1.0")
     assert fake == {
         "name": "fake",
         "distribution": "nodewright-fake",

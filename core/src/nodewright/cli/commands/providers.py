@@ -17,6 +17,8 @@ from nodewright.model.errors import ConfigError, NodewrightError
 from nodewright.model.settings import ProviderSettings
 from nodewright.spec.hooks import SPEC_VERSION
 
+SCHEMA = 1
+
 
 class Described(msgspec.Struct, frozen=True, kw_only=True):
     """One plugin as it says it is; ``problem`` says why it cannot be asked, and then the rest is unknown.
@@ -60,7 +62,7 @@ def describe(
 
 def as_json(found: Iterable[Described]) -> dict[str, Any]:
     """Return the document of ``--output json``."""
-    return {"contract": _version(SPEC_VERSION), "providers": msgspec.to_builtins(list(found))}
+    return {"schema": SCHEMA, "contract": _version(SPEC_VERSION), "providers": msgspec.to_builtins(list(found))}
 
 
 def _describe(plugin: InstalledProvider, settings: ProviderSettings, connector: Connector) -> Described:

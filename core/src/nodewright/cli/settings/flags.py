@@ -3,15 +3,17 @@
 import functools
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, Literal, NamedTuple, TypeVar, cast, get_args, get_origin
 
 import click
 from click.core import ParameterSource
+from click.shell_completion import CompletionItem
 
+from nodewright.adapters.provider import installed_providers
 from nodewright.cli.settings.known_flags import CA_FLAGS, CONFIG_VARIABLE, KNOWN, SECTIONS
-from nodewright.cli.settings.load import Flags, LoadedSettings, load
+from nodewright.cli.settings.load import EXPANDERS, Flags, LoadedSettings, load
 from nodewright.cli.settings.values import Setting, SettingKind, describe_default, parse_bool, summarize
 from nodewright.model.errors import ConfigError
 
@@ -79,6 +81,19 @@ class _SettingOption(click.Option):
         is_switch = setting.kind is SettingKind.BOOLEAN
         shown = f"--[no-]{setting.flag}" if is_switch else f"--{setting.flag} {setting.metavar}"
         return shown, f"{setting.help.summary} Default: {describe_default(setting)}."
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002 - click's signature
+        """Return the values that begin so; in a list with commas, those of its last part."""
+        before, comma, begun = incomplete.rpartition(",")
+        return [CompletionItem(before + comma + value) for value in self._values() if value.startswith(begun)]
+
+    def _values(self) -> Iterable[str]:
+        if self.setting.flag == "expander":
+            return EXPANDERS
+        if self.setting.flag == "cloud-provider":
+            return sorted(plugin.name for plugin in installed_providers())
+        chosen = get_args(self.setting.type) if get_origin(self.setting.type) is Literal else ()
+        return (*chosen, *self.setting.words)
 
 
 class SettingsSource(NamedTuple):
