@@ -1,12 +1,18 @@
 """Moves: nodes are given up for cheaper ones, the new ones first (virtual time)."""
 
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tests.scenario.kills import kill_everywhere
 from tests.scenario.story import Story
 
+from nodewright.model.meta import LabelSelector
 from nodewright.model.move import Move, MoveStage
+from nodewright.planner.consolidation.sources import DO_NOT_DISRUPT
+from nodewright.planner.scale_down.eligibility import SCALE_DOWN_DISABLED
+from nodewright_simulator.api_server import BudgetRule
 from nodewright_simulator.journal import What
 
 LARGE = {"name": "large", "cpu": 8, "memory": "32Gi", "price_per_hour": 0.8, "size": 1}
@@ -20,9 +26,11 @@ SETTINGS = {
 }
 
 
-def story(*groups: dict[str, Any], pods: int = 2, settings: dict[str, Any] | None = None, **more: Any) -> Story:
+def story(
+    *groups: dict[str, Any], pods: int = 2, settings: dict[str, Any] | None = None, minutes: float = 60, **more: Any
+) -> Story:
     """Pods on a large node; small nodes, of one pod each, cost less."""
-    told = Story(*(groups or (LARGE, SMALL)), settings={**SETTINGS, **(settings or {})}, minutes=60, **more)
+    told = Story(*(groups or (LARGE, SMALL)), settings={**SETTINGS, **(settings or {})}, minutes=minutes, **more)
     told.pods(pods, at=5)
     return told
 
@@ -140,3 +148,93 @@ def test_an_interruption_of_a_source_ends_its_move() -> None:
     )
     assert told.result.final.pending == 0
     assert len(evictions(told)) == 2
+
+
+def budget(most: int) -> tuple[BudgetRule, ...]:
+    """A PodDisruptionBudget of all pods."""
+    return (BudgetRule(name="all", selector=LabelSelector(match_labels={}), max_unavailable=most),)
+
+
+def test_sources_whose_pods_share_a_disruption_budget_go_one_after_the_other() -> None:
+    told = story({**LARGE, "size": 3}, SMALL, pods=3)
+    told.simulation.api_server.budgets = budget(1)
+    ended = moves(told)
+    assert [(len(move.sources), move.stage) for move in ended] == [(1, MoveStage.DONE)] * len(ended)
+    assert told.machines("large") == 0
+    assert told.machines("small") == 3
+
+
+def test_a_move_waits_for_a_disruption_budget_that_comes_meanwhile() -> None:
+    told = story({**LARGE, "size": 2}, SMALL)
+
+    def allow(most: int) -> None:
+        told.simulation.api_server.budgets = budget(most)
+
+    told.at(380, lambda: allow(0))
+    told.at(1500, lambda: allow(1))
+    (move,) = moves(told)
+    assert move.stage == MoveStage.DONE
+    assert min(evictions(told)) >= 1500
+    assert (told.machines("large"), told.machines("small")) == (0, 2)
+
+
+def test_a_move_that_a_disruption_budget_holds_for_an_hour_is_abandoned() -> None:
+    told = story({**LARGE, "size": 2}, SMALL, minutes=90)
+    told.at(380, lambda: setattr(told.simulation.api_server, "budgets", budget(0)))
+    (move,) = moves(told)
+    assert (move.stage, evictions(told)) == (MoveStage.ABANDONED, [])
+    assert move.why.startswith("it was not carried out within 1h")
+
+
+def test_no_move_begins_during_a_pause() -> None:
+    told = story()
+    told.simulation.pause(10, 1190)
+    (move,) = moves(told)
+    assert move.started >= 1200
+    assert move.stage == MoveStage.DONE
+
+
+@pytest.mark.parametrize("until", [1800.0, 7200.0])
+def test_a_ready_move_waits_for_the_end_of_a_pause(until: float) -> None:
+    told = story(minutes=150)
+    told.simulation.pause(370, until - 370)
+    (move,) = moves(told)
+    assert move.stage == MoveStage.DONE
+    assert min(evictions(told)) >= until
+
+
+def test_a_ready_move_waits_for_an_operators_budget_also_past_its_deadline(tmp_path: Path) -> None:
+    path = tmp_path / "disruption.yaml"
+    path.write_text("disruption: [{nodes: 100%}]")
+    told = story(settings={"disruption-config": str(path)}, minutes=200)
+    told.at(380, lambda: path.write_text("disruption: [{nodes: 0}]"))
+    told.at(9000, lambda: path.write_text("disruption: [{nodes: 100%}]"))
+    (move,) = moves(told)
+    assert move.stage == MoveStage.DONE
+    assert min(evictions(told)) >= 9000
+
+
+@pytest.mark.parametrize("key", [SCALE_DOWN_DISABLED, DO_NOT_DISRUPT])
+def test_an_annotated_source_ends_its_move(key: str) -> None:
+    told = story()
+
+    def annotate() -> None:
+        cluster = told.simulation.cluster
+        node = cluster.live.node(cluster.live.row("large-0"))
+        cluster.change_node(
+            msgspec.structs.replace(node, metadata=msgspec.structs.replace(node.metadata, annotations={key: "true"}))
+        )
+
+    told.at(380, annotate)
+    (move,) = moves(told)
+    assert (move.stage, move.why) == (MoveStage.ABANDONED, f"node large-0 is annotated {key}")
+    assert evictions(told) == []
+    assert (told.machines("large"), told.machines("small")) == (1, 0)
+
+
+def test_nodes_that_come_beside_those_of_the_move_are_not_its_own() -> None:
+    told = story(interference=[{"do": "resize", "group": "small", "start": "376s", "size": 5}])
+    assert moves(told)[0].stage == MoveStage.DONE
+    pauses = {name: pause.why for state, _ in told.loops for name, pause in state.memory.moves.pauses.items()}
+    assert list(pauses.values()) == ["it replaced other nodes"] * 2
+    assert told.machines("small") == 2

@@ -5,6 +5,7 @@ from msgspec.structs import replace
 from nodewright.model.action import IncreaseSize
 from nodewright.model.disruption import DisruptionReason
 from nodewright.model.move import Addition, Move, MoveStage
+from nodewright.model.node import NodeCondition, NodeStatus
 from nodewright.model.removal import NodeRemoval, RemovalReason
 from nodewright.model.settings import Settings
 from nodewright.snapshot.observation import Observation
@@ -16,11 +17,15 @@ def seen() -> Observation:
     world = World()
     world.add_group("large", 1, cpu="32", memory="64Gi", hourly_price=3.0)
     world.add_group("small", 0, cpu="2", memory="4Gi", hourly_price=0.2)
+    world.add_group("unpriced", 0, cpu="2", memory="4Gi")
+    world.add_group("other", 2, cpu="8", memory="16Gi", hourly_price=1.0)
+    starting = NodeStatus(conditions=(NodeCondition(type="Ready", status="False"),))
+    world.nodes[-1] = replace(world.nodes[-1], status=starting)
     return world.state(Settings()).observation
 
 
 SEEN = seen()
-LARGE, SMALL = sorted(SEEN.groups)
+LARGE, OTHER, SMALL, UNPRICED = sorted(SEEN.groups)
 MOVE = Move(
     id="m",
     reason=DisruptionReason.REPLACED,
@@ -32,12 +37,14 @@ MOVE = Move(
 GROWTH = IncreaseSize(group=SMALL, expected_target=0, target=2)
 
 
-def rules(*moves: Move, removals: tuple[NodeRemoval, ...] = ()) -> list[str]:
-    return [violation.rule for violation in check_moves(SEEN, moves, (GROWTH,), removals)]
+def rules(*moves: Move, removals: tuple[NodeRemoval, ...] = (), growth: IncreaseSize = GROWTH) -> list[str]:
+    return [violation.rule for violation in check_moves(SEEN, moves, (growth,), removals)]
 
 
-def removal(name: str) -> NodeRemoval:
-    return NodeRemoval(node=name, group=LARGE, instance_id=name, reason=RemovalReason.REPLACED)
+def removal(name: str, place: str = "other-0") -> NodeRemoval:
+    return NodeRemoval(
+        node=name, group=LARGE, instance_id=name, reason=RemovalReason.REPLACED, pods=("p",), places=(place,)
+    )
 
 
 def test_a_correct_move_breaks_no_rule() -> None:
@@ -59,7 +66,7 @@ def test_a_node_is_in_one_move() -> None:
 
 
 def test_a_source_exists() -> None:
-    (rule,) = rules(replace(MOVE, sources=("gone",)))
+    rule, *_ = rules(replace(MOVE, sources=("gone",)))
     assert rule == "move m gives up node gone, which is not there"
 
 
@@ -68,3 +75,37 @@ def test_nothing_is_drained_before_the_new_nodes_are_ready() -> None:
     (rule,) = rules(launching, removals=(removal("large-0"),))
     assert rule == "node large-0 is drained before the new nodes of move m are ready (launching)"
     assert rules(launching, removals=(removal("other"),)) == []
+
+
+def test_two_moves_share_no_node_whatever_their_stage() -> None:
+    ready = replace(MOVE, id="n", stage=MoveStage.READY)
+    nothing_bought = replace(MOVE, added=(), stage=MoveStage.DRAINING)
+    for pair in ((ready, replace(ready, id="o")), (nothing_bought, replace(nothing_bought, id="o"))):
+        assert rules(*pair, removals=(removal("large-0"),)) == ["node large-0 is in two moves"]
+
+
+def test_pods_go_to_nodes_that_are_ready_and_stay_whatever_the_planner_says_of_its_move() -> None:
+    ready = replace(MOVE, stage=MoveStage.READY)
+    (rule,) = rules(ready, removals=(removal("large-0", "other-1"),))
+    assert rule == "pods of node large-0 are to go to node other-1, which is not ready"
+    (rule,) = rules(ready, removals=(removal("large-0", "upcoming-0"),))
+    assert rule == "pods of node large-0 are to go to node upcoming-0, which is not ready"
+    (rule,) = rules(replace(ready, sources=("large-0", "other-0")), removals=(removal("large-0"),))
+    assert rule == "pods of node large-0 are to go to node other-0, which move m gives up"
+
+
+def test_what_has_no_price_is_not_added() -> None:
+    added = (Addition(group=UNPRICED, nodes=1),)
+    (rule,) = rules(replace(MOVE, added=added), growth=replace(GROWTH, group=UNPRICED, target=1))
+    assert rule == "what the nodes of group cloud/unpriced cost is not known, and move m adds some"
+
+
+def test_each_addition_counts_also_of_the_same_group() -> None:
+    added = (Addition(group=SMALL, nodes=8), Addition(group=SMALL, nodes=7))
+    (rule,) = rules(replace(MOVE, added=added), growth=replace(GROWTH, target=15))
+    assert rule == "the new nodes of move m cost $3.0000 an hour, and the old ones $3.0000"
+
+
+def test_a_group_grows_by_what_the_move_adds() -> None:
+    (rule,) = rules(MOVE, growth=replace(GROWTH, target=3))
+    assert rule == "group cloud/small grows by 3, and move m needs 2"

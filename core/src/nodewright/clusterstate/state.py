@@ -217,7 +217,8 @@ class GroupState:
 class ClusterState:
     """Everything that planning reads.
 
-    ``interrupted``: nodes whose machine is about to be taken, by name. ``ended``: removals that ended since the last loop. ``elapsed``: returns the seconds that planning has taken so far;
+    ``interrupted``: nodes whose machine is about to be taken, by name. ``ended``: removals that ended since the last loop. ``paused``: why
+    nothing is written now; empty: writes are allowed. ``elapsed``: returns the seconds that planning has taken so far;
     by default no time passes.
     """
 
@@ -227,6 +228,7 @@ class ClusterState:
     group_of_node: Mapping[str, GroupRef] = field(default_factory=dict)
     interrupted: Mapping[str, HeldNotice] = field(default_factory=dict)
     ended: tuple[RemovalEnded, ...] = ()
+    paused: str = ""
     elapsed: Callable[[], float] = field(default=float, compare=False)
 
     @property

@@ -149,7 +149,8 @@ class Autoscaler:
             state, step.problem = self._look(now, step.memory, scope)
             step.memory, step.state, self._is_halted = state.memory, state, state.is_halted
             begun = self._clock.now()
-            timed = replace(state, elapsed=lambda: self._clock.now() - begun)
+            paused, _ = self._find_pause(state.now)
+            timed = replace(state, elapsed=lambda: self._clock.now() - begun, paused=paused)
             plan, memory = self._planning.make_plan(timed, self._settings, self._random)
             step.violations = self._check(state, plan, memory)
             plan = without_violations(plan, step.violations)

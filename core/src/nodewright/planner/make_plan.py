@@ -432,7 +432,10 @@ def _move_nodes(draft: _Growing) -> _Growing:
     settings, held = draft.context.settings, draft.memory.moves
     if not settings.scale_down.scale_down_enabled or settings.consolidation.consolidation_policy == "off":
         return draft
-    plan = replace(draft.plan, search_at=max(draft.context.state.now, held.searched_at + SEARCH_SECONDS))
+    state = draft.context.state
+    if state.paused:  # what it would ask for has to wait
+        return replace(draft, plan=replace(draft.plan, search_at=state.now + SEARCH_SECONDS))
+    plan = replace(draft.plan, search_at=max(state.now, held.searched_at + SEARCH_SECONDS))
     if draft.actions or draft.plan.scale_down.removals or draft.left or draft.waiting.young:
         return replace(draft, plan=plan)
     held, moves, increases = propose_moves(draft.growth.context, held, settings.consolidation, draft.random)

@@ -5,7 +5,8 @@ once, when it begins, and a new process goes on from what was saved. If the pods
 abandoned: the sources stay, and what was bought is unneeded like any other node.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
@@ -21,7 +22,7 @@ from nodewright.model.duration import format_duration
 from nodewright.model.group import GroupRef
 from nodewright.model.move import LONGEST_PAUSE, Addition, Move, MovePause, MoveStage
 from nodewright.model.node import Node
-from nodewright.model.reason import Unremovable, UnremovableCode
+from nodewright.model.reason import BlockingCode, Unremovable, UnremovableCode
 from nodewright.model.removal import NodeRemoval, RemovalReason
 from nodewright.model.settings import ConsolidationSettings
 from nodewright.planner.consolidation import find_moves
@@ -31,6 +32,7 @@ from nodewright.planner.context import PlanningContext
 from nodewright.planner.scale_down.eligibility import SCALE_DOWN_DISABLED, find_candidates
 from nodewright.planner.scale_down.limits import DisruptionLimits
 from nodewright.planner.scale_down.node_removal import RemovalSimulator, SimulatedRemovals, destination_rows
+from nodewright.planner.scale_down.pdb import DisruptionBudgets
 from nodewright.planner.scale_down.selection import SimulateAgain, select_removals
 from nodewright.planner.scale_down.simulation import DrainSimulation
 from nodewright.planner.scale_down.unneeded import is_ready_node
@@ -51,7 +53,7 @@ SEARCH_SECONDS = 60.0
 
 
 class _Ready(NamedTuple):
-    """A move whose sources may all go: their simulated removals, and how to simulate some of them again."""
+    """A move whose pods all have places: the removals of the sources that may go, and how to simulate some of them again."""
 
     move: Move
     found: SimulatedRemovals
@@ -198,7 +200,7 @@ def _increases(move: Move, proposal: Proposal, state: ClusterState) -> Iterator[
 def _follow(
     context: PlanningContext, move: Move, places: PlannedPlaces | None, fresh: Collection[Node]
 ) -> Move | _Ready:
-    """Return the move as it is now; with the removals of the sources that wait, if all of these may go."""
+    """Return the move as it is now; with the removals of the sources that may go, if the pods of all have places."""
     state = context.state
     gone = tuple(name for name in move.sources if name not in state.observation.snapshot)
     if len(gone) > len(move.removed):
@@ -209,20 +211,41 @@ def _follow(
     is_draining = bool(move.removed) or len(waiting) < len(move.left)
     if not waiting:
         return changed(move, stage=MoveStage.DRAINING)
+    if move.stage in (MoveStage.READY, MoveStage.DRAINING) and _is_held(state, move, waiting):
+        move = changed(move, deadline=max(move.deadline, state.now + _DRAIN_SECONDS / 2))
     why = _obstacle(context, move, waiting)
     if why:
         return changed(move, stage=MoveStage.ABANDONED, why=why)
-    open_rows = _open_rows(context, fresh)
-    found = _simulate(context, open_rows, move.reason, _hints(context, waiting, places, fresh), waiting)
-    if not found.unremovable:
+    return _simulated(context, move, waiting, _hints(context, waiting, places, fresh), is_draining=is_draining)
+
+
+def _simulated(
+    context: PlanningContext, move: Move, waiting: Sequence[str], hints: PodPlaces, *, is_draining: bool
+) -> Move | _Ready:
+    """Return the move after a simulation of its drains. Those that a PodDisruptionBudget holds wait until its deadline."""
+    state, open_rows = context.state, _open_rows(context)
+    found = _simulate(context, open_rows, move.reason, hints, waiting)
+    blocked = found.unremovable
+    if blocked and all(reason.pod_code == BlockingCode.NOT_ENOUGH_PDB for reason in blocked.values()):
+        workloads, policy = state.observation.workloads, context.settings.policy
+        any_time = DisruptionBudgets.waited_for(workloads, policy)
+        blocked = _simulate(context, open_rows, move.reason, hints, waiting, any_time).unremovable
+    if not blocked:
         if move.stage in (MoveStage.PROPOSED, MoveStage.LAUNCHING):
             move = changed(move, deadline=state.now + _DRAIN_SECONDS)
         move = changed(move, stage=MoveStage.DRAINING if is_draining else MoveStage.READY)
         return _Ready(move, found, partial(_simulate, context, open_rows, move.reason, found.hints))
     if not is_draining and any(state.groups[one.group].upcoming for one in move.added if one.group in state.groups):
         return changed(move, stage=MoveStage.LAUNCHING)
-    name, reason = next(iter(found.unremovable.items()))
+    name, reason = next(iter(blocked.items()))
     return changed(move, stage=MoveStage.ABANDONED, why=f"node {name}: {reason.message}{_failures(move, state)}")
+
+
+def _is_held(state: ClusterState, move: Move, waiting: Iterable[str]) -> bool:
+    """Return whether an operator keeps all sources that wait from going now: by a pause, or by disruption budgets."""
+    limits = DisruptionLimits(state)
+    known = [name for name in waiting if name in state.group_of_node]
+    return bool(state.paused) or all(limits.find_obstacle(name, move.reason) is not None for name in known)
 
 
 def _obstacle(context: PlanningContext, move: Move, waiting: Iterable[str]) -> str:
@@ -268,23 +291,28 @@ def _failures(move: Move, state: ClusterState) -> str:
     return ""
 
 
-def _open_rows(context: PlanningContext, fresh: Iterable[Node]) -> Mask:
-    """Return the rows to which pods may go: of no source of a move, and of no new node that is not ready."""
+def _open_rows(context: PlanningContext) -> Mask:
+    """Return the rows to which pods may go: of no source of a move, and of no node that is not ready."""
     state, snapshot = context.state, context.snapshot
     found = destination_rows(snapshot, state)
     shut = [name for move in state.memory.moves.under_way.values() for name in move.sources]
-    shut += [node.name for node in fresh if not is_ready_node(state, node.name)]
+    shut += [name for name in state.group_of_node if not is_ready_node(state, name)]
     found[[snapshot.row(name) for name in shut if name in snapshot]] = False
     return found
 
 
 def _simulate(
-    context: PlanningContext, open_rows: Mask, reason: DisruptionReason, hints: PodPlaces, names: Iterable[str]
+    context: PlanningContext,
+    open_rows: Mask,
+    reason: DisruptionReason,
+    hints: PodPlaces,
+    names: Iterable[str],
+    budgets: DisruptionBudgets | None = None,
 ) -> SimulatedRemovals:
     """Drain nodes one after the other in a copy of the cluster, onto nodes of the open rows."""
     state, settings = context.state, context.settings
     simulation = DrainSimulation(context.snapshot.fork(), open_rows, hints, state.now)
-    simulator = RemovalSimulator(simulation, state, settings.drain, settings.policy)
+    simulator = RemovalSimulator(simulation, state, settings.drain, settings.policy, budgets)
     found = SimulatedRemovals(reason=reason)
     for name in names:
         status = simulator.try_removal(name, [name])
@@ -315,10 +343,18 @@ def _hints(
 
 
 def _fresh_nodes(move: Move, state: ClusterState) -> Iterator[Node]:
-    """Yield the nodes of the groups that the move grew that came since it began."""
-    refs = {one.group for one in move.added}
-    for node in state.observation.snapshot.live_nodes() if refs else ():
-        if node.created >= move.started and state.group_of_node.get(node.name) in refs:
+    """Yield the new nodes of a move: of each group that it grew the first that came, as many as it asked for.
+
+    Those that came after them were bought for pods.
+    """
+    wanted = Counter[GroupRef]()
+    for one in move.added:
+        wanted[one.group] += one.nodes
+    came = [node for node in state.observation.snapshot.live_nodes() if node.created >= move.started] if wanted else []
+    for node in sorted(came, key=lambda node: (node.created, node.name)):
+        ref = state.group_of_node.get(node.name)
+        if ref is not None and wanted[ref]:
+            wanted[ref] -= 1
             yield node
 
 

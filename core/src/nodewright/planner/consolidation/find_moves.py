@@ -7,6 +7,7 @@ from random import Random
 from nodewright.clusterstate.backoff import INSTANCE_TYPE_LABEL
 from nodewright.model.group import GroupRef
 from nodewright.model.plan import PlannedNode
+from nodewright.model.pod import Pod
 from nodewright.model.settings import ConsolidationSettings
 from nodewright.optimizer.closing import find_closing
 from nodewright.planner.capacity_buffers.pods import is_virtual
@@ -15,6 +16,7 @@ from nodewright.planner.consolidation.problem import GroupsToGrow, make_problem
 from nodewright.planner.consolidation.score import LEAST_SCORE, LEAST_SHARE, PoolTotals
 from nodewright.planner.consolidation.sources import NodePool, PoolNode, find_sources
 from nodewright.planner.context import PlanningContext
+from nodewright.planner.scale_down.pdb import DisruptionBudgets
 from nodewright.snapshot.pod_class import PodClass
 
 # How much a disruption counts while nodes are chosen, in the price of the pool for each disruption. Below LEAST_SCORE: a few large
@@ -31,6 +33,7 @@ _SPOT_TYPES, _SPOT_SHARE = 15, 0.2
 # The first weight has this part of the time, the others share the rest.
 _FIRST_PART = 0.7
 _NO_POOL = PoolTotals(0.0, 0.0)
+_NO_TURN = "PodDisruptionBudgets let its pods go only after those of other nodes"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +111,11 @@ class _MoveSearch:
             closing = find_closing(plan.problem, self._used, self._random)
             if closing is None or any(closing.bought.left):
                 return None
-            going = [self._sources.nodes[at] for at in closing.closed.tolist()]
+            going = sorted((self._sources.nodes[at] for at in closing.closed.tolist()), key=_by_worth)
+            without_turn = self._find_without_turn(going)
+            if without_turn:
+                self._sources = self._sources.without(without_turn, _NO_TURN)
+                continue
             placement = place(self._context, plan, going, closing)
             if placement is None:
                 return None
@@ -116,6 +123,22 @@ class _MoveSearch:
                 return self._accepted(going, placement)
             self._stuck |= placement.misplaced
         return None
+
+    def _find_without_turn(self, going: Sequence[PoolNode]) -> frozenset[str]:
+        """Return the nodes that no PodDisruptionBudget lets go together with those that go; empty if all of these may go."""
+        state, policy = self._context.state, self._context.settings.policy
+        budgets = DisruptionBudgets.of(state.observation.workloads, policy)
+        if not budgets:
+            return frozenset()
+        first = set[str]()
+        for node in going:
+            if budgets.can_remove(_evicted(node)).can_remove:
+                budgets.remove(_evicted(node))
+                first.add(node.name)
+        if len(first) == len(going):
+            return frozenset()
+        others = (node for node in self._sources.nodes if not node.held and node.name not in first)
+        return frozenset(node.name for node in others if not budgets.can_remove(_evicted(node)).can_remove)
 
     def _used(self) -> float:
         """Return which part of the time for this weight is used up."""
@@ -128,7 +151,7 @@ class _MoveSearch:
         added = sum(self._price_of(node.group) for node in placement.new_nodes)
         savings = sum(node.price for node in going) - added
         disruption = sum(node.disruption for node in going)
-        evictions = sum(not is_virtual(pod) for node in going for pod in node.moving.pods)
+        evictions = sum(len(_evicted(node)) for node in going)
         score = pool.score(savings, disruption)
         if savings <= 0 or (evictions and savings < LEAST_SHARE * pool.price):
             return None
@@ -167,3 +190,13 @@ class _MoveSearch:
         now, snapshot = self._context.state.now, self._context.snapshot
         ages = sorted(now - snapshot.node(node.row).created for node in self._sources.nodes)
         return min(_LONGEST_LIFE, max(_SHORTEST_LIFE, ages[len(ages) // 2] if ages else 0.0))
+
+
+def _evicted(node: PoolNode) -> list[Pod]:
+    """Return the pods that giving up the node evicts."""
+    return [pod for pod in node.moving.pods if not is_virtual(pod)]
+
+
+def _by_worth(node: PoolNode) -> tuple[float, str]:
+    """Return a key by which nodes that cost much for what they disrupt come first."""
+    return -node.price / node.disruption, node.name

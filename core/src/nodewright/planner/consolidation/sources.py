@@ -1,7 +1,7 @@
 """Which nodes may be given up, what each of them costs, and what giving it up would disrupt."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -50,6 +50,11 @@ class NodePool:
     def only_empty(self) -> "NodePool":
         """Return the same with all nodes held that have pods to move."""
         held = (replace(node, held=node.held or _NOT_EMPTY, classes={}) if node.moving else node for node in self.nodes)
+        return replace(self, nodes=tuple(held))
+
+    def without(self, names: Collection[str], why: str) -> "NodePool":
+        """Return the same with the named nodes held."""
+        held = (replace(node, held=why, classes={}) if node.name in names else node for node in self.nodes)
         return replace(self, nodes=tuple(held))
 
 

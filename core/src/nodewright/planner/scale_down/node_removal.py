@@ -146,11 +146,23 @@ def most_removable(context: PlanningContext) -> int:
 
 
 class RemovalSimulator:
-    """The cluster without the candidates removed so far, and the disruptions that budgets still allow."""
+    """The cluster without the candidates removed so far, and the disruptions that budgets still allow.
 
-    def __init__(self, simulation: DrainSimulation, state: ClusterState, drain: DrainSettings, policy: Policy) -> None:
+    ``budgets``: what they allow; by default what the API server says.
+    """
+
+    def __init__(
+        self,
+        simulation: DrainSimulation,
+        state: ClusterState,
+        drain: DrainSettings,
+        policy: Policy,
+        budgets: DisruptionBudgets | None = None,
+    ) -> None:
         self._simulation = simulation
-        self._budgets = DisruptionBudgets.of(state.observation.workloads, policy)
+        if budgets is None:
+            budgets = DisruptionBudgets.of(state.observation.workloads, policy)
+        self._budgets = budgets
         rules = DrainabilityRules(
             state.observation.workloads,
             self._budgets,

@@ -3,6 +3,7 @@
 Like CA's RemainingPdbTracker, but faster: a pod is matched only against the budgets that select one of its labels.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -35,13 +36,20 @@ class DisruptionBudgets:
     def __init__(self, budgets: Iterable[PodDisruptionBudget], *, refuses_several: bool = False) -> None:
         self._refuses_several = refuses_several
         self._budgets = tuple(budgets)
-        self._allowed = [budget.status.disruptions_allowed for budget in self._budgets]
+        self._allowed: list[float] = [budget.status.disruptions_allowed for budget in self._budgets]
         self._namespaces = _index(self._budgets)
 
     @staticmethod
     def of(workloads: Workloads, policy: Policy) -> "DisruptionBudgets":
         """Return the budgets of a cluster, with nothing used up yet."""
         return DisruptionBudgets(workloads.budgets, refuses_several=policy.refuses_several_budgets)
+
+    @staticmethod
+    def waited_for(workloads: Workloads, policy: Policy) -> "DisruptionBudgets":
+        """Return the same budgets for what may wait: each of them allows as many disruptions as are asked for."""
+        found = DisruptionBudgets.of(workloads, policy)
+        found._allowed = [math.inf for _ in found._budgets]
+        return found
 
     def __bool__(self) -> bool:
         """Return whether there are any budgets."""
