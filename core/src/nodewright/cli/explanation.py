@@ -115,7 +115,7 @@ def explain(dry_run: DryRun, kind: str, name: str) -> Explanation:
     key = f"{_DEFAULT_NAMESPACE}/{name}" if kind in _NAMESPACED and "/" not in name else name
     found = ask(dry_run, key)
     if found is None:
-        raise ConfigError(_why_left_alone(dry_run, kind, key) or _missing(kind, key, sorted(set(list_names(dry_run)))))
+        raise ConfigError(_why_ignored(dry_run, kind, key) or _missing(kind, key, sorted(set(list_names(dry_run)))))
     return found
 
 
@@ -133,7 +133,7 @@ def _missing(kind: str, key: str, known: Sequence[str]) -> str:
     return f"there is no {kind} {printable(name)} in namespace {printable(namespace)}; there is one in {where}"
 
 
-def _why_left_alone(dry_run: DryRun, kind: str, name: str) -> str:
+def _why_ignored(dry_run: DryRun, kind: str, name: str) -> str:
     """Return why nothing is known about a request or buffer that may exist; empty: it does not exist."""
     if kind == "request" and not dry_run.settings.provisioning.enable_provisioning_requests:
         return _REQUESTS_OFF

@@ -193,7 +193,7 @@ def find_warnings(dry_run: DryRun, strays: Sequence[Pod]) -> Iterator[str]:
     yield from _misread(dry_run)
     for warning in dry_run.plan.scale_up.warnings:
         yield f"{warning}."
-    yield from _left_alone(dry_run)
+    yield from _find_ignored(dry_run)
     for read in read_quotas(dry_run.state.observation, dry_run.settings.limits):
         if read.problem:
             yield f"{read.quota.id} is not enforced: {read.problem}."
@@ -212,7 +212,7 @@ def _misread(dry_run: DryRun) -> Iterator[str]:
     yield from (f"{problem[0].upper()}{problem[1:]}." for problem in problems if problem)
 
 
-def _left_alone(dry_run: DryRun) -> Iterator[str]:
+def _find_ignored(dry_run: DryRun) -> Iterator[str]:
     """Yield a warning for each kind of object in the dump that the settings ignore."""
     seen, settings = dry_run.state.observation, dry_run.settings
     options, buffers = settings.provisioning, settings.buffers.are_read

@@ -104,9 +104,9 @@ def print_status(console: Console, report: StatusReport) -> None:
     table = make_table("Node groups", "group", "size", "failures are found", "under way", "not grown", right=("size",))
     for group in report.groups:
         waiting = Text("\n").join(safe(line) for line in _under_way(group, report))
-        alone = _left_alone(group, report)
-        style = "yellow" if alone else ""
-        cells = (safe(_size(group)), safe(_found(group.detection)), waiting, safe(alone, style))
+        limit = _why_limited(group, report)
+        style = "yellow" if limit else ""
+        cells = (safe(_size(group)), safe(_found(group.detection)), waiting, safe(limit, style))
         table.add_row(Text("\n").join(_names(group)), *cells)
     console.print(table)
 
@@ -254,7 +254,7 @@ def _under_way(group: GroupStatus, report: StatusReport) -> Iterator[str]:
         yield f"{count(group.deleted, 'machine')} charged to the deletion budget"
 
 
-def _left_alone(group: GroupStatus, report: StatusReport) -> str:
+def _why_limited(group: GroupStatus, report: StatusReport) -> str:
     """Return for how long the group is not grown, or with how few machines it is tried."""
     backoff = group.backoff
     if backoff is not None:
