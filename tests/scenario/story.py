@@ -108,6 +108,13 @@ class Story:
 
         self.at(at, happen)
 
+    def annotate(self, name: str, key: str) -> None:
+        """A node gets an annotation with the value "true", now."""
+        live = self.simulation.cluster.live
+        node = live.node(live.row(name))
+        annotations = {**node.metadata.annotations, key: "true"}
+        self.simulation.cluster.change_node(replace(node, metadata=replace(node.metadata, annotations=annotations)))
+
     def slow_down(self, group: str, delay: str) -> None:
         """Machines of the group take that long to start, from now on."""
         held = self.cloud.group(group)

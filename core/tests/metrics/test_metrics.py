@@ -9,8 +9,10 @@ from nodewright.adapters.metrics import LeaseCounts, Metrics, ProviderCalls, Sou
 from nodewright.adapters.metrics.collectors import taint_type
 from nodewright.engine.report import LoopReport
 from nodewright.model.action import Done, Failed, IncreaseSize
+from nodewright.model.disruption import DisruptionReason
 from nodewright.model.group import Price
-from nodewright.model.plan import Plan, ScaleDownReport, ScaleUpReport
+from nodewright.model.interruption import Interruption, InterruptionKind
+from nodewright.model.plan import OutdatedNode, Plan, ScaleDownReport, ScaleUpReport
 from nodewright.model.reason import SkipCode, SkipReason
 from nodewright.model.settings import ServingSettings, Settings, TemplateSettings
 from nodewright.snapshot.observation import ProviderSeen
@@ -111,6 +113,27 @@ def test_a_cluster_that_is_left_alone_is_not_safe() -> None:
     metrics = Metrics(Settings())
     metrics.observe(LoopReport(started=NOW, finished=NOW, state=World().state(), plan=Plan(halted="no ready nodes")))
     assert read(metrics)["cluster_autoscaler_cluster_safe_to_autoscale"] == 0
+
+
+def test_nodes_that_go_for_their_machine_or_their_age_are_counted_by_kind_and_reason() -> None:
+    world = World()
+    world.add_group("a", 2)
+    told = Interruption(id="one", instance_id="cloud:///a/0", kind=InterruptionKind.RECLAIM, deadline=NOW + 120)
+    world.provider = replace(world.provider, interruptions=(told,))
+    state = world.state()
+    old = OutdatedNode(node="a-1", group=ref("a"), reason=DisruptionReason.EXPIRED, why="it is old")
+    metrics, report = Metrics(Settings()), make_report()
+    metrics.observe(replace(report, state=state, plan=Plan(outdated=(old,))))
+    # The next loop sees the same notice again.
+    world.now, world.memory = NOW + 10, state.memory
+    metrics.observe(replace(report, state=world.state(), plan=Plan()))
+    found = read(metrics)
+    assert found["nodewright_interrupted_nodes{kind=reclaim}"] == 1
+    assert found["nodewright_interrupted_nodes{kind=rebalance}"] == 0
+    assert found["nodewright_interruption_notices_total{kind=reclaim}"] == 1
+    assert found["nodewright_outdated_nodes{reason=expired}"] == 0
+    metrics.observe(replace(report, state=world.state(), plan=Plan(outdated=(old,))))
+    assert read(metrics)["nodewright_outdated_nodes{reason=expired}"] == 1
 
 
 def test_engines_do_not_share_their_metrics() -> None:

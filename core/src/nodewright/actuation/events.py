@@ -26,6 +26,7 @@ from nodewright.model.action import (
     has_refused_growth,
 )
 from nodewright.model.capacity_buffer import KIND as BUFFER_KIND
+from nodewright.model.disruption import DisruptionReason
 from nodewright.model.duration import format_duration, format_moment
 from nodewright.model.group import GroupRef
 from nodewright.model.move import Move, MoveStage
@@ -150,9 +151,9 @@ def _move_events(move: Move) -> Iterator[Event]:
         case MoveStage.PROPOSED:
             new = ", ".join(f"{one.nodes} of group {one.group}" for one in move.added)
             room = f"for new nodes ({new})" if new else "for room on other nodes"
-            yield _of_status(
-                "MoveStarted", f"Move {move.id} gives up {nodes} {room}; it saves ${move.savings:.4f} an hour"
-            )
+            is_cheaper = move.reason not in (DisruptionReason.EXPIRED, DisruptionReason.DRIFTED)
+            why = f"; it saves ${move.savings:.4f} an hour" if is_cheaper else f" ({move.reason})"
+            yield _of_status("MoveStarted", f"Move {move.id} gives up {nodes} {room}{why}")
         case MoveStage.DONE:
             yield _of_status("MoveDone", f"Move {move.id} gave up {nodes}")
         case MoveStage.ABANDONED:

@@ -58,6 +58,7 @@ def _moves(held: MoveMemory, now: float) -> MoveMemory:
             name: changed(pause, until=min(pause.until, now + LONGEST_PAUSE)) for name, pause in held.pauses.items()
         },
         searched_at=min(held.searched_at, now),
+        renewed_at=min(held.renewed_at, now),
     )
 
 

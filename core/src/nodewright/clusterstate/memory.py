@@ -379,14 +379,16 @@ class PlannedPlaces:
 class MoveMemory:
     """What is remembered of moves: those ``under_way``, by their ids, and the ``pauses`` of nodes, by name.
 
-    Not kept over a restart: the ``places`` of pods, by the move's id, and when moves were last searched for (``searched_at``,
-    epoch seconds).
+    Not kept over a restart: the ``places`` of pods, by the move's id, when moves were last searched for (``searched_at``,
+    epoch seconds), when nodes were last renewed (``renewed_at``), and why nodes were not, by name (``unrenewed``).
     """
 
     under_way: Mapping[str, Move] = field(default_factory=dict)
     pauses: Mapping[str, MovePause] = field(default_factory=dict)
     places: Mapping[str, PlannedPlaces] = field(default_factory=dict)
     searched_at: float = 0.0
+    renewed_at: float = 0.0
+    unrenewed: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from nodewright.clusterstate.memory import Flapping, MovedPods, RemovalFailure, 
 from nodewright.model.action import Done, Failed, IncreaseSize, Outcome
 from nodewright.model.group import GroupRef
 from nodewright.model.policy import Policy
-from nodewright.model.removal import RemovalEnded, RemovalResult
+from nodewright.model.removal import RemovalEnded, RemovalReason, RemovalResult
 from nodewright.model.settings import ScaleDownSettings
 from nodewright.snapshot.observation import Observation
 
@@ -84,6 +84,7 @@ T = TypeVar("T")
 MOVES_WINDOW = 3600.0
 
 
+_RENEWED = (RemovalReason.EXPIRED, RemovalReason.DRIFTED)
 # Seconds after it shrank within which a group that grows again is flapping.
 _TURN_WINDOW = 3600.0
 
@@ -108,7 +109,9 @@ def with_activity(
         return memory
     if not memory.engine_started:
         memory = _taken_up(memory, seen.now, policy)
-    grown, shrunk = _growth(outcomes), _last(ended, RemovalResult.OK)
+    # A group whose old nodes are replaced stays as large as it is: that it grows again says nothing.
+    grown = _growth(outcomes)
+    shrunk = _last((end for end in ended if end.removal.reason not in _RENEWED), RemovalResult.OK)
     begun = [removing.started for removing in seen.removing.values()]
     unmarked = [end.at for end in ended if end.result == RemovalResult.FAILED_TO_MARK]
     found = replace(

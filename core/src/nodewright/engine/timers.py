@@ -38,7 +38,7 @@ def next_timer(state: ClusterState, plan: Plan, settings: Settings) -> float:
     moments += _drain_moments(plan)
     moments += [move.deadline for move in plan.moves]
     moments.append(_edge(state))
-    moments += [plan.scale_down.next_change, plan.provisioning.next_change, plan.search_at]
+    moments += [plan.scale_down.next_change, plan.provisioning.next_change, plan.search_at, plan.renew_at]
     if plan.partial:
         moments.append(state.now)
     if any(report.result == ScaleUpResult.IN_COOLDOWN for report in (plan.scale_up, *plan.spare)):

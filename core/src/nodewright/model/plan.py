@@ -8,6 +8,7 @@ from nodewright.model.action import GroupWrite, SizeWrite
 from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.condition import Condition
+from nodewright.model.disruption import DisruptionReason
 from nodewright.model.group import GroupRef
 from nodewright.model.interruption import InterruptionKind
 from nodewright.model.move import Move
@@ -267,6 +268,20 @@ class LeavingNode:
 
 
 @dataclass(frozen=True, kw_only=True)
+class OutdatedNode:
+    """A node that is to be replaced for its age or because new nodes of its group differ.
+
+    ``why`` says what is wrong with it, ``held`` why it is not replaced now; empty: its replacement begins or is under way.
+    """
+
+    node: str
+    group: GroupRef
+    reason: DisruptionReason
+    why: str
+    held: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """The actions of one loop, in order, and the reasons for them.
 
@@ -278,8 +293,9 @@ class Plan:
     ``paused`` why all writes wait, and until when; each is empty if this is not so. ``held_back`` actions wait, and are
     not in ``actions``. ``quotas`` have the status that is to be written. ``misfits`` are new nodes that reject the pods
     they were added for. ``leaving`` are nodes whose machine the cloud is about to take. ``moves`` are those under way
-    and those that end now; ``search_at`` is when the next may begin. Room of preempted pods that the plan counts on must be
-    free at ``room_by``. Both are in seconds since the epoch (inf: never).
+    and those that end now; ``search_at`` is when the next may begin. ``outdated`` are nodes that are to be replaced;
+    at ``renew_at`` the next node is, or room for it is searched. Room of preempted pods that the plan counts on must be
+    free at ``room_by``. All are in seconds since the epoch (inf: never).
     """
 
     actions: tuple[PlannedAction, ...] = ()
@@ -299,7 +315,9 @@ class Plan:
     misfits: tuple[MisfitNode, ...] = ()
     leaving: tuple[LeavingNode, ...] = ()
     moves: tuple[Move, ...] = ()
+    outdated: tuple[OutdatedNode, ...] = ()
     search_at: float = math.inf
+    renew_at: float = math.inf
     room_by: float = math.inf
     held_back: tuple[HeldBack, ...] = ()
     paused: str = ""

@@ -15,6 +15,8 @@ class RemovalReason(StrEnum):
     UNREADY = "unready"
     INTERRUPTED = "interrupted"
     REPLACED = "replaced"
+    EXPIRED = "expired"
+    DRIFTED = "drifted"
 
 
 # Seconds before the deadline of an interruption by which pods have ended and the machine is deleted.

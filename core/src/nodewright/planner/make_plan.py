@@ -23,7 +23,7 @@ from nodewright.planner.context import PlanningContext
 from nodewright.planner.growth import Growth, count_ready_nodes, grow, grow_as_ca, grow_fairly, plan_min_sizes
 from nodewright.planner.interruptions import Interruptions, bar_own_pools, drop_leaving, find_interruptions, plan_drains
 from nodewright.planner.limits import NodeQuota, Quota, ReadQuota, read_quotas, with_status
-from nodewright.planner.moves import SEARCH_SECONDS, follow_moves, plan_removals, propose_moves
+from nodewright.planner.moves import SEARCH_SECONDS, begin_moves, follow_moves, plan_removals, propose_moves
 from nodewright.planner.provisioning_requests.ca import choose_request, reserve_room
 from nodewright.planner.provisioning_requests.expiry import expire_requests
 from nodewright.planner.provisioning_requests.pods import split_consumers
@@ -35,6 +35,7 @@ from nodewright.planner.provisioning_requests.reservations import (
     without_leftovers,
 )
 from nodewright.planner.provisioning_requests.state import ProvisioningRequestState
+from nodewright.planner.renewal import find_renewals
 from nodewright.planner.rules.ca import correct_as_ca
 from nodewright.planner.rules.corrections import Corrections
 from nodewright.planner.rules.nodewright import correct_as_seed, correct_promptly
@@ -162,7 +163,7 @@ def make_plan(state: ClusterState, settings: Settings, random: Random) -> tuple[
         _note_purchases,
     ):
         draft = step(draft)
-    draft = _drain_interrupted(_move_nodes(_remove_nodes(draft)))
+    draft = _drain_interrupted(_move_nodes(_renew_nodes(_remove_nodes(draft))))
     emptied = delete_empty_groups(draft.context, {action.group for action in draft.actions})
     return draft.end((*with_creations(draft.actions, draft.context), *emptied))
 
@@ -425,6 +426,19 @@ def _remove_nodes(draft: _Growing) -> _Growing:
         plan=replace(draft.plan, scale_down=report, moves=found.moves),
         memory=replace(draft.memory, scale_down=memory, moves=found.memory),
     )
+
+
+def _renew_nodes(draft: _Growing) -> _Growing:
+    """Begin to replace nodes that are too old, while no pods wait and no move is under way."""
+    context, held, settings = draft.growth.context, draft.memory.moves, draft.context.settings
+    if not settings.scale_down.scale_down_enabled:
+        return draft
+    is_calm = not (draft.actions or draft.left or draft.waiting.young)
+    found = find_renewals(context, held, settings.renewal, draft.random, may_begin=is_calm)
+    proposals = () if found.proposal is None else (found.proposal,)
+    held, moves, increases = begin_moves(found.memory, proposals, context.state)
+    plan = replace(draft.plan, moves=(*draft.plan.moves, *moves), outdated=found.outdated, renew_at=found.next_at)
+    return replace(draft, plan=plan, memory=replace(draft.memory, moves=held), actions=(*draft.actions, *increases))
 
 
 def _move_nodes(draft: _Growing) -> _Growing:

@@ -48,6 +48,10 @@ _DRAIN_SECONDS = 3600.0
 _FIRST_PAUSE = 1800.0
 # Seconds for which nodes that replaced others are not replaced.
 _SETTLED_SECONDS = 10800.0
+_RENEWALS = {
+    DisruptionReason.EXPIRED: RemovalReason.EXPIRED,
+    DisruptionReason.DRIFTED: RemovalReason.DRIFTED,
+}
 # Seconds between two searches for moves.
 SEARCH_SECONDS = 60.0
 
@@ -123,11 +127,14 @@ def plan_removals(context: PlanningContext, found: MovesUnderWay) -> tuple[NodeR
         since = {node.name: 0.0 for node in simulated.removable}
         removals = select_removals(context, simulated, since, {}, None, simulate).removals
         if removals:
-            return tuple(
-                changed(removal, reason=RemovalReason.REPLACED) if removal.drains and move.added else removal
-                for removal in removals
-            )
+            return tuple(changed(removal, reason=_reason(move, removal)) for removal in removals)
     return ()
+
+
+def _reason(move: Move, removal: NodeRemoval) -> RemovalReason:
+    if move.reason in _RENEWALS:
+        return _RENEWALS[move.reason]
+    return RemovalReason.REPLACED if removal.drains and move.added else removal.reason
 
 
 def propose_moves(
@@ -144,15 +151,21 @@ def propose_moves(
     settled = {name: pause.why for name, pause in held.pauses.items() if pause.until > state.now}
     settled |= _held_by_budgets(state)
     found = find_moves(context, settings, random, settled=settled)
+    return begin_moves(replace(held, searched_at=state.now), found.proposals, state)
+
+
+def begin_moves(
+    held: MoveMemory, proposals: Iterable[Proposal], state: ClusterState
+) -> tuple[MoveMemory, tuple[Move, ...], tuple[IncreaseSize, ...]]:
+    """Return the moves of these proposals, what to remember of them, and the growth that they need."""
     under_way, places, increases = dict(held.under_way), dict(held.places), list[IncreaseSize]()
-    for proposal in found.proposals:
+    for proposal in proposals:
         move = _begun(proposal, state)
         under_way[move.id] = move
         places[move.id] = PlannedPlaces(existing=proposal.places, new_nodes=proposal.new_nodes)
         increases += _increases(move, proposal, state)
     moves = tuple(move for name, move in under_way.items() if name not in held.under_way)
-    memory = replace(held, under_way=under_way, places=places, searched_at=state.now)
-    return memory, moves, tuple(increases)
+    return replace(held, under_way=under_way, places=places), moves, tuple(increases)
 
 
 def _held_by_budgets(state: ClusterState) -> dict[str, str]:
@@ -170,7 +183,7 @@ def _begun(proposal: Proposal, state: ClusterState) -> Move:
         counts[node.group] = counts.get(node.group, 0) + 1
     added = tuple(Addition(group=ref, nodes=count) for ref, count in sorted(counts.items()))
     waits = [state.groups[ref].seen.options.max_node_provision_seconds + _LATE_SECONDS for ref in counts]
-    reason = DisruptionReason.REPLACED if added else DisruptionReason.UNDERUSED
+    reason = proposal.reason or (DisruptionReason.REPLACED if added else DisruptionReason.UNDERUSED)
     return Move(
         id=f"{reason}-{proposal.sources[0]}-{state.now:.0f}",
         reason=reason,

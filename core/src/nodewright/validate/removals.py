@@ -50,6 +50,8 @@ _REASONS = {
     RemovalReason.EMPTY: DisruptionReason.EMPTY,
     RemovalReason.UNDERUTILIZED: DisruptionReason.UNDERUSED,
     RemovalReason.REPLACED: DisruptionReason.REPLACED,
+    RemovalReason.EXPIRED: DisruptionReason.EXPIRED,
+    RemovalReason.DRIFTED: DisruptionReason.DRIFTED,
 }
 
 

@@ -4,9 +4,11 @@ Two of CA's counters do not end in ``_total``, which the client library insists 
 under the same names.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+import prometheus_client
+from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_latest
 
 from nodewright.actuation.cloud_writes import WriteOutcome
 from nodewright.adapters.metrics.collectors import MADE, ClientMetrics, GroupMetrics, NodeMetrics, Sources
@@ -14,6 +16,8 @@ from nodewright.adapters.metrics.cost import CostMetrics
 from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.engine.report import LoopReport
 from nodewright.model.action import CreateNodeGroup, DeleteInstances, DeleteNodeGroup, Done, Failed, IncreaseSize
+from nodewright.model.disruption import DisruptionReason
+from nodewright.model.interruption import InterruptionKind
 from nodewright.model.limits import make_resource_limits
 from nodewright.model.plan import Plan
 from nodewright.model.pod import Pod
@@ -39,6 +43,7 @@ _ERRORS = (
 )
 # What CA last did, in its words; here one plan does all of it.
 _PLANNED = ("autoscaling", "updateClusterState", "scaleUp", "scaleDown", "findUnneeded")
+_OUTDATED = (DisruptionReason.EXPIRED, DisruptionReason.DRIFTED)
 _LIMITS = {"cpu": "CpuResourceLimit", "memory": "MemoryResourceLimit"}
 
 
@@ -77,6 +82,7 @@ class Metrics:
         if report.state is not None:
             self._observe_state(report.state)
             self._observe_waits(report.state)
+            self._observe_notices(report.state)
             self._group_metrics.observe(report.state, self._settings.limits.max_nodes_total)
             self._cost_metrics.observe(report.state, self._settings)
             self._node_metrics.observe(report.state, report.plan, self._settings.templates)
@@ -110,8 +116,8 @@ class Metrics:
     def _gauge(self, name: str, text: str, *labels: str, prefix: str = _CA) -> Gauge:
         return Gauge(f"{prefix}_{name}", text, labels, registry=self.registry)
 
-    def _counter(self, name: str, text: str, *labels: str, prefix: str = _CA) -> Counter:
-        return Counter(f"{prefix}_{name}", text, labels, registry=self.registry)
+    def _counter(self, name: str, text: str, *labels: str, prefix: str = _CA) -> prometheus_client.Counter:
+        return prometheus_client.Counter(f"{prefix}_{name}", text, labels, registry=self.registry)
 
     def _make_counts(self) -> None:
         self._safe = self._gauge("cluster_safe_to_autoscale", "1 when the cluster is healthy enough to act on.")
@@ -182,6 +188,20 @@ class Metrics:
             "shadow_comparisons_total", "What another autoscaler did, beside ours.", "what", "verdict", prefix=_OWN
         )
         self._reload_failed = self._gauge("config_reload_failed", "1 while the settings file is no good.", prefix=_OWN)
+        self._interrupted = self._gauge(
+            "interrupted_nodes", "Nodes whose machine a cloud is about to take, by kind.", "kind", prefix=_OWN
+        )
+        self._notices = self._counter(
+            "interruption_notices_total", "Notices that a machine is about to be taken.", "kind", prefix=_OWN
+        )
+        self._outdated = self._gauge(
+            "outdated_nodes", "Nodes that are to be replaced for their age or their drift.", "reason", prefix=_OWN
+        )
+        for kind in InterruptionKind:
+            self._interrupted.labels(kind.value)
+            self._notices.labels(kind.value)
+        for reason in _OUTDATED:
+            self._outdated.labels(reason.value)
         self._capacity = self._gauge(
             "capacity_requests", "ProvisioningRequests by class and state.", "class", "state", prefix=_OWN
         )
@@ -221,6 +241,15 @@ class Metrics:
             for failure in group.new_failures:
                 self._broken.labels(failure.code).inc(failure.count)
 
+    def _observe_notices(self, state: ClusterState) -> None:
+        kinds = Counter(notice.kind for notice in state.interrupted.values())
+        for kind in InterruptionKind:
+            self._interrupted.labels(kind.value).set(kinds[kind])
+        for held in state.memory.notices.values():
+            for notice in held:
+                if notice.since == state.now:
+                    self._notices.labels(notice.kind.value).inc()
+
     def _observe_waits(self, state: ClusterState) -> None:
         """Take them from the cluster, not from the plan: pods wait also while nothing is planned."""
         settings, unhelped = self._settings.pods, unhelped_namespaces(state.observation.snapshot, self._settings.policy)
@@ -252,6 +281,9 @@ class Metrics:
         for unremovable in down.unremovable.values():
             self._unremovable.labels(unremovable.code.value).inc()
         self._cooldown.set(down.cooldown_until > 0)
+        outdated = Counter(one.reason for one in plan.outdated)
+        for reason in _OUTDATED:
+            self._outdated.labels(reason.value).set(outdated[reason])
 
     def _observe_requests(self, state: ClusterState, plan: Plan) -> None:
         self._capacity.clear()

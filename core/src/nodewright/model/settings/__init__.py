@@ -26,6 +26,7 @@ from nodewright.model.settings.scale_down import (
     ConsolidationSettings,
     DrainSettings,
     InterruptionSettings,
+    RenewalSettings,
     SafetySettings,
     ScaleDownSettings,
 )
@@ -60,6 +61,7 @@ __all__ = [
     "ProviderSettings",
     "ProvisioningSettings",
     "RemovalSettings",
+    "RenewalSettings",
     "RequestSettings",
     "SafetySettings",
     "ScaleDownSettings",
@@ -119,6 +121,7 @@ class Settings(Section, frozen=True, kw_only=True):
     scale_down: ScaleDownSettings = ScaleDownSettings()
     drain: DrainSettings = DrainSettings()
     interruptions: InterruptionSettings = InterruptionSettings()
+    renewal: RenewalSettings = RenewalSettings()
     consolidation: ConsolidationSettings = ConsolidationSettings()
     limits: LimitSettings = LimitSettings()
     failures: FailureSettings = FailureSettings()

@@ -341,6 +341,30 @@ class SafetySettings(Section, frozen=True, kw_only=True):
     ] = ""
 
 
+class RenewalSettings(Section, frozen=True, kw_only=True):
+    """Which nodes are replaced because they are too old (docs/disruption.md)."""
+
+    node_max_age: Annotated[
+        Duration,
+        Help(
+            "Nodes that are older are replaced: their pods get room first, if need be on new nodes, then the node is drained. 0: "
+            "none is replaced for its age. It needs --scale-down-enabled.",
+            raised="Nodes run old images and kernels for longer; fewer pods are moved.",
+            ca="",
+        ),
+    ] = 0.0
+    node_max_age_jitter: Annotated[
+        Ratio,
+        Help(
+            "Each node is replaced up to this part of --node-max-age earlier, always at the same age, so that nodes that came together do "
+            "not go together.",
+            raised="Replacements are spread over a longer time; nodes live shorter on average.",
+            unit="share from 0 to 1",
+            ca="",
+        ),
+    ] = 0.1
+
+
 class ConsolidationSettings(Section, frozen=True, kw_only=True):
     """Which nodes are given up because their pods cost less elsewhere."""
 

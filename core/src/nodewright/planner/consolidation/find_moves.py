@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from nodewright.clusterstate.backoff import INSTANCE_TYPE_LABEL
+from nodewright.model.disruption import DisruptionReason
 from nodewright.model.group import GroupRef
 from nodewright.model.plan import PlannedNode
 from nodewright.model.pod import Pod
@@ -41,7 +42,8 @@ class Proposal:
     """A move that pays. ``sources``: the nodes that go. ``places``: the node of each of their pods that goes to a node there is.
 
     ``new_nodes`` are bought, with the pods that they are for. ``savings`` in USD an hour, ``disruption`` in evictions of ordinary
-    pods, ``score``: the share of the savings over that of the disruption. ``evictions`` counts pods.
+    pods, ``score``: the share of the savings over that of the disruption. ``evictions`` counts pods. ``reason``: why the
+    nodes go, if it is not that their pods cost less elsewhere.
     """
 
     sources: tuple[str, ...]
@@ -51,6 +53,7 @@ class Proposal:
     disruption: float
     score: float
     evictions: int
+    reason: DisruptionReason | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

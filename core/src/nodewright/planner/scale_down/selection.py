@@ -43,6 +43,8 @@ _NO_TURN = Unremovable(
 _NO_DRAIN = Unremovable(
     code=UnremovableCode.SWITCHED_OFF, message="no node with pods to move is removed while --max-drain-parallelism is 0"
 )
+# Reasons to give up nodes with pods; without pods such a node is given up because it is empty.
+_OF_ROOM = (DisruptionReason.UNDERUSED, DisruptionReason.REPLACED)
 # Simulates the removal of the named nodes, in order, while all others stay.
 SimulateAgain = Callable[[Sequence[str]], SimulatedRemovals]
 
@@ -126,7 +128,7 @@ def _split_ready(
     minimum_limits, disruption = _minimum_limits(context), DisruptionLimits(context.state)
     reasons: dict[str, Unremovable | None] = {}
     for node in found:
-        why = reason if node.moving else DisruptionReason.EMPTY
+        why = DisruptionReason.EMPTY if not node.moving and reason in _OF_ROOM else reason
         reasons[node.name] = _reason_to_stay(context, node, since[node.name], minimum_limits, disruption, why)
     stay = {name: reason for name, reason in reasons.items() if reason is not None}
     names, incomplete = keep_complete_groups(

@@ -1,0 +1,138 @@
+"""Renewal: nodes that are too old are replaced, the new nodes first (virtual time)."""
+
+from typing import Any
+
+import pytest
+from tests.scenario.kills import kill_everywhere
+from tests.scenario.story import Story
+
+from nodewright.model.move import MoveStage
+from nodewright_simulator.journal import What
+
+HOUR = 3600.0
+SETTINGS = {
+    "node-max-age": "1h",
+    "node-max-age-jitter": 0,
+    # Without renewal nothing would go.
+    "scale-down-utilization-threshold": 0,
+}
+
+
+def story(*groups: dict[str, Any], pods: int = 2, minutes: float = 100, **more: Any) -> Story:
+    """A group of full nodes."""
+    settings = {**SETTINGS, **more.pop("settings", {})}
+    told = Story(*(groups or ({"name": "web"},)), settings=settings, minutes=minutes, **more)
+    told.pods(pods, at=5)
+    return told
+
+
+def stages(told: Story) -> list[MoveStage]:
+    assert told.result
+    return list(dict.fromkeys(move.stage for _, plan in told.loops for move in plan.moves))
+
+
+def gone(told: Story) -> list[tuple[str, str]]:
+    """Return each node that was removed, and why."""
+    return [(over.removal.node, over.removal.reason.value) for over in told.result.removals]
+
+
+def starts(told: Story) -> list[float]:
+    """Return when each move began."""
+    assert told.result
+    return sorted({move.started for _, plan in told.loops for move in plan.moves})
+
+
+def holds(told: Story) -> set[str]:
+    """Return why outdated nodes were not replaced."""
+    assert told.result
+    return {one.held for _, plan in told.loops for one in plan.outdated if one.held}
+
+
+def test_an_old_node_is_drained_when_its_replacement_is_ready() -> None:
+    told = story(pods=1)
+    assert stages(told) == ["proposed", "launching", "ready", "draining", "done"]
+    assert gone(told) == [("web-0", "expired")]
+    came = [fact.at for fact in told.result.journal if fact.what == What.NODE_READY]
+    (evicted,) = [fact.at for fact in told.result.journal if fact.what == What.POD_EVICTED]
+    assert HOUR < came[1] < evicted
+    assert told.result.final.pending == 0
+    assert told.machines("web") == 1
+
+
+def test_nodes_that_came_together_go_one_after_the_other() -> None:
+    told = story(pods=4, minutes=130)
+    first = {"web-0", "web-1", "web-2", "web-3"}
+    assert {name for name, _ in gone(told)[:4]} == first
+    # Groups that grow soon after they shrank do not wait here.
+    assert told.result.removals[3].at < 1.3 * HOUR
+    assert max(loop.observation.snapshot.alive.sum() for loop, _ in told.loops) == 5
+    assert told.machines("web") == 4
+
+
+def test_jitter_spreads_their_ages() -> None:
+    told = story(pods=4, settings={"node-max-age-jitter": 0.5, "max-drain-parallelism": 10})
+    began = starts(told)
+    assert len(began) > 2
+    assert all(at >= HOUR / 2 for at in began)
+    # The same after a restart, or in another run.
+    assert starts(story(pods=4, settings={"node-max-age-jitter": 0.5, "max-drain-parallelism": 10})) == began
+
+
+def test_pods_that_fit_on_younger_nodes_need_no_new_node() -> None:
+    told = story({"name": "web", "cpu": 4}, pods=0, minutes=70)
+    told.deploy("web", (5, 4), (2500, 2))
+    told.pods(1, at=1800, name="more")
+    assert gone(told) == [("web-0", "expired")]
+    assert [after for *_, after in told.writes("increase")] == [1, 2]
+
+
+def test_a_group_at_its_minimum_gets_the_new_node_first() -> None:
+    told = story({"name": "web", "min_size": 1, "size": 1}, pods=0, minutes=80)
+    assert told.result
+    sizes = [len(seen.instances or ()) for state, _ in told.loops for seen in state.observation.groups.values()]
+    assert min(sizes) == 1
+    assert max(sizes) == 2
+    assert gone(told)[0] == ("web-0", "expired")
+
+
+def test_a_replacement_that_fails_leaves_the_node_in_place() -> None:
+    told = story(pods=1, stock_outs=[{"group": "web", "start": "30m"}])
+    assert gone(told) == []
+    assert told.result.final.pending == 0
+    assert MoveStage.ABANDONED in stages(told)
+
+
+def test_a_group_at_its_maximum_keeps_its_old_nodes() -> None:
+    told = story({"name": "web", "max_size": 2}, pods=2)
+    assert gone(told) == []
+    assert any("max node group size reached" in why for why in holds(told)), holds(told)
+
+
+@pytest.mark.parametrize("key", ["cluster-autoscaler.kubernetes.io/scale-down-disabled", "karpenter.sh/do-not-disrupt"])
+def test_an_annotation_keeps_a_node(key: str) -> None:
+    told = story(pods=1)
+    told.at(1000, lambda: told.annotate("web-0", key))
+    assert gone(told) == []
+    assert holds(told) == {f"it is annotated {key}"}
+
+
+def test_a_pod_that_must_stay_keeps_its_node_and_no_other() -> None:
+    told = story(pods=1)
+    told.pods(
+        1, at=5, name="pinned", annotations={"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}, cpu="600m"
+    )
+    assert len(gone(told)) >= 1
+    assert told.result.final.pending == 0
+    assert any("pinned" in why for why in holds(told)), holds(told)
+
+
+def test_without_the_flag_nodes_grow_old() -> None:
+    assert gone(story(settings={"node-max-age": 0})) == []
+
+
+def test_a_restart_goes_on_with_the_replacement() -> None:
+    for kill in kill_everywhere(lambda: story(pods=1, minutes=115).simulation, down_seconds=5.0):
+        made = [fact for fact in kill.result.journal if fact.what == What.MACHINE_STARTED]
+        assert len(made) == 2, str(kill)
+        assert kill.result.final.nodes == {"fake/web": 1}, str(kill)
+        assert not kill.result.problems, str(kill)
