@@ -1,14 +1,41 @@
 """The contract suite's world around nodewright-fake's cloud, for every plugin or server in front of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any
 
 from msgspec.structs import replace
 
-from nodewright.testkit import FakeClock
-from nodewright.testkit.contract import ContractWorld
+from nodewright.model.group import ErrorClass, FailureScope
+from nodewright.model.node import Node
+from nodewright.spec import ProviderContext
+from nodewright.testkit import FakeClock, build_node
+from nodewright.testkit.contract import CannotSteer, Client, ContractWorld, Trouble, connect
+from nodewright_fake import FakeProvider
 from nodewright_fake.cloud import FakeCloud
-from nodewright_fake.delays import Seconds
-from nodewright_fake.options import Interrupt
+from nodewright_fake.delays import Seconds, fixed
+from nodewright_fake.faults import Fault, Hang, InProgress, Partial, Refuse, Slow, Throttle
+from nodewright_fake.options import GroupConfig, Interrupt, OldRead, load_options
+from nodewright_fake.supply import BROKEN, OVER_QUOTA, Shortage
+
+_WRITES = ("increase_size", "decrease_target_size", "delete_instances", "atomic_increase_size")
+# The plugin's own SDK would give up after this.
+_PATIENCE_SECONDS = 30.0
+_SOLD_OUT = Shortage(
+    error_class=ErrorClass.OUT_OF_RESOURCES,
+    scope=FailureScope.GROUP,
+    code="SOLD_OUT",
+    message="no machine of this type is left",
+    delay=fixed(0),
+)
+_FAILURES = {Trouble.CAPACITY: _SOLD_OUT, Trouble.QUOTA: OVER_QUOTA, Trouble.OTHER: BROKEN}
+_REFUSALS = {
+    Trouble.CAPACITY: "out_of_capacity",
+    Trouble.QUOTA: "quota",
+    Trouble.DENIED: "access_denied",
+    Trouble.UNAVAILABLE: "unavailable",
+    Trouble.OTHER: "other",
+}
 
 
 class FakeCloudWorld(ContractWorld):
@@ -16,6 +43,21 @@ class FakeCloudWorld(ContractWorld):
 
     cloud: FakeCloud
     clock: FakeClock
+
+    def connect_to(self, plugin: Callable[[ProviderContext], FakeProvider], options: Mapping[str, Any]) -> None:
+        """Make a cloud of these options, with a provider of this class; ``reconnect`` makes further ones."""
+        context = ProviderContext(clock=self.clock, random=Random(1), options=options)
+        self.cloud = FakeCloud(load_options(options), self.clock, Random(1))
+
+        def make() -> Client:
+            provider = plugin(context)
+            provider.cloud = self.cloud
+            return connect("fake", provider, self.clock)
+
+        self._make, self.client = make, make()
+
+    def reconnect(self) -> None:
+        self.client = self._make()
 
     def machines(self, group_id: str) -> frozenset[str]:
         return self.cloud.living(group_id)
@@ -26,8 +68,70 @@ class FakeCloudWorld(ContractWorld):
     def arrive(self, group_id: str) -> str:
         return self.cloud.arrive_now(group_id)
 
-    def fail_creation(self, group_id: str) -> None:
-        self.cloud.fail_now(group_id)
+    def begin(self, group_id: str) -> str:
+        return self.cloud.begin_now(group_id)
+
+    def fail_creation(self, group_id: str, kind: Trouble = Trouble.CAPACITY, *, leaves_machine: bool = True) -> None:
+        self.cloud.fail_now(group_id, _FAILURES[kind], placeholder=None if leaves_machine else True)
+
+    def refuse(
+        self, group_id: str, kind: Trouble, times: int = 1, *, reads: bool = False, granted: int | None = None
+    ) -> None:
+        if granted is not None:
+            self.cloud.faults.inject(Partial(hook="increase_size", group=group_id, at_most=granted, times=times))
+            return
+        for hook in ("refresh",) if reads else _WRITES:
+            self.cloud.faults.inject(_fault(kind, hook, "*" if reads else group_id, times))
+
+    def lose_answer(self, group_id: str) -> None:
+        for hook in _WRITES:
+            self.cloud.faults.inject(Hang(hook=hook, group=group_id, takes_effect="first", times=1))
+
+    def lose(self, machine: str) -> None:
+        self.cloud.lose(machine)
+
+    def stop(self, machine: str) -> None:
+        self.cloud.stop(machine)
+
+    def crowd(self, group_id: str, n: int) -> None:
+        group = self.cloud.group(group_id)
+        group.config = replace(group.config, max_size=group.config.max_size + n)
+        self.cloud.set_target(group_id, group.target + n)
+        for _ in range(n):
+            self.cloud.arrive_now(group_id)
+
+    def stranger(self) -> str:
+        made = self.cloud.add_group(GroupConfig(name="of-somebody-else", size=1))
+        made.is_listed = False
+        return made.name
+
+    def node_of(self, machine: str) -> Node:
+        for name in self.cloud.group_names():
+            view = self.cloud.view(name)
+            if any(start.instance_id == machine for start in view.running):
+                offered = {str(key): str(amount) for key, amount in view.template.allocatable.items()}
+                cpu, memory, pods = (offered.pop(key) for key in ("cpu", "memory", "pods"))
+                return build_node(
+                    machine.rpartition("/")[2],
+                    cpu,
+                    memory,
+                    int(pods),
+                    provider_id=machine,
+                    labels=view.template.labels,
+                    taints=view.template.taints,
+                    extended=offered,
+                )
+        raise CannotSteer(f"{machine} does not run")
+
+    def lag(self, seconds: float) -> None:
+        views = [self.cloud.view(name) for name in self.cloud.group_names()]
+        self.cloud.old_reads.add(OldRead(lag=Seconds(seconds)), views, self.clock.now())
+
+    def slow(self, seconds: float) -> None:
+        for hook in ("refresh", *_WRITES):
+            self.cloud.faults.inject(Slow(hook=hook, seconds=Seconds(min(seconds, _PATIENCE_SECONDS))))
+            if seconds > _PATIENCE_SECONDS:
+                self.cloud.faults.inject(Refuse(hook=hook, error="unavailable"))
 
     def set_minimum(self, group_id: str, size: int) -> None:
         group = self.cloud.group(group_id)
@@ -42,3 +146,11 @@ class FakeCloudWorld(ContractWorld):
 
     def pass_time(self, seconds: float) -> None:
         self.clock.sleep(seconds)
+
+
+def _fault(kind: Trouble, hook: str, group_id: str, times: int) -> Fault:
+    if kind == Trouble.THROTTLED:
+        return Throttle(hook=hook, group=group_id, times=times)
+    if kind == Trouble.CONFLICT:
+        return InProgress(hook=hook, group=group_id, times=times)
+    return Refuse(hook=hook, group=group_id, times=times, error=_REFUSALS[kind])

@@ -1,15 +1,13 @@
 """A world around any variant of the fake provider, so that the suite runs on faulty ones."""
 
 from collections.abc import Callable
-from random import Random
 from typing import Any
 
 import pytest
 
 from fake_world import FakeCloudWorld
-from nodewright.spec import ProviderContext
 from nodewright.testkit import FakeClock
-from nodewright.testkit.contract import CHECKS, ContractOutcome, ContractResult, connect, run_check
+from nodewright.testkit.contract import CHECKS, ContractOutcome, ContractResult, run_check
 from nodewright_fake import FakeProvider
 
 Judge = Callable[[type[FakeProvider], str], ContractResult]
@@ -28,10 +26,9 @@ class VariantWorld(FakeCloudWorld):
             "machine_types": [{"name": "big"}],
             "parallel_calls": True,
             "provisioning_classes": [served],
+            "settles_after": 5,
         }
-        provider = variant(ProviderContext(clock=self.clock, random=Random(1), options=options))
-        self.cloud = provider.cloud
-        self.client = connect("fake", provider, self.clock)
+        self.connect_to(variant, options)
 
 
 @pytest.fixture
@@ -49,5 +46,7 @@ def reject(judge: Judge) -> Callable[[type[FakeProvider], str], None]:
         found = judge(faulty, check)
         assert found.outcome == ContractOutcome.FAILED, found
         assert found.reason.strip()
+        assert "the world broke" not in found.reason
+        assert judge(FakeProvider, check).outcome == ContractOutcome.PASSED
 
     return run

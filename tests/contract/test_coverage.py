@@ -1,10 +1,24 @@
 """The suite covers every promise, and each of its checks can fail."""
 
-from tests.contract import test_faulty_capabilities, test_faulty_races, test_faulty_reads, test_faulty_writes
+from tests.contract import (
+    test_faulty_capabilities,
+    test_faulty_machines,
+    test_faulty_races,
+    test_faulty_reads,
+    test_faulty_refusals,
+    test_faulty_writes,
+)
 
 from nodewright.testkit.contract import CHECKS, Promise
 
-FAULTY = (test_faulty_capabilities, test_faulty_races, test_faulty_reads, test_faulty_writes)
+FAULTY = (
+    test_faulty_capabilities,
+    test_faulty_machines,
+    test_faulty_races,
+    test_faulty_reads,
+    test_faulty_refusals,
+    test_faulty_writes,
+)
 
 
 def test_every_check_rejects_some_faulty_provider() -> None:

@@ -7,10 +7,17 @@ from typing import Any, NamedTuple
 import pytest
 
 from awscloud import AwsCloud, MotoServer
-from cloud_world import START, CloudWorld
+from cloud_world import NO_NODES, START, CloudWorld
 from nodewright.spec import ProviderContext
 from nodewright.testkit import FakeClock
-from nodewright.testkit.contract import ContractOutcome, ContractWorld, ProviderContract, connect, run_contract
+from nodewright.testkit.contract import (
+    ContractOutcome,
+    ContractWorld,
+    ProviderContract,
+    Trouble,
+    connect,
+    run_contract,
+)
 from nodewright_aws.options import load_options
 from nodewright_aws.provider import AwsProvider
 from nodewright_aws.sdk import Sdk
@@ -38,26 +45,58 @@ def account(moto: MotoServer) -> Iterator[Account]:
 class AwsWorld(CloudWorld[AwsCloud]):
     """One group with two machines; what is asked for comes when it is told to."""
 
+    lacks = {
+        "begin": "moto has no machine that is starting",
+        "stop": "moto's groups do not notice that a machine was stopped",
+        "crowd": "a group's machines come with the group, on no page of their own; test_discovery.py reads pages of groups",
+        "node_of": NO_NODES,
+        "lag": "a group is written and read in one place; a listing that hides it is in test_discovery.py",
+        "slow": "calls take real time, and checks have a clock of their own; test_sdk.py has timeouts",
+    }
+    reads = ("DescribeAutoScalingGroups",)
+    writes = ("SetDesiredCapacity", "TerminateInstanceInAutoScalingGroup")
+    refusals = {
+        Trouble.QUOTA: ("LimitExceeded", "You have requested more vCPU capacity than your current vCPU limit", 400),
+        Trouble.THROTTLED: ("Throttling", "Rate exceeded", 400),
+        Trouble.DENIED: ("AccessDenied", "User is not authorized to perform this action", 403),
+        Trouble.UNAVAILABLE: ("ServiceUnavailable", "try later", 503),
+        Trouble.CONFLICT: ("ScalingActivityInProgress", "a scaling activity is in progress", 400),
+    }
+    failures = {
+        Trouble.CAPACITY: (),
+        Trouble.QUOTA: ("You have requested more vCPU capacity than your current vCPU limit allows.",),
+        Trouble.OTHER: ("Client.InternalError: Client error on launch.",),
+    }
+
     def __init__(self, account: Account, group: dict[str, Any], options: dict[str, Any]) -> None:
-        self.clock, self.cloud = account.clock, account.cloud
+        self.clock, self.cloud, self._sdk = account
         self.clock.sleep(_BETWEEN_WORLDS)
         self.group_id = self.cloud.add_group(size=2, **group)
         self.cloud.hold(self.group_id)
         self.cloud.add_queue(self.group_id)
-        context = ProviderContext(
-            clock=self.clock,
-            random=Random(1),
-            options={
-                **self.cloud.options,
-                "prices_per_hour": {"m5.large": 0.096},
-                "cluster": self.group_id,
-                "interruption_queue": self.group_id,
-                "autoprovisioning": {"like": self.group_id, "instance_types": ["m5.large"], "labels_from_tags": True},
-                **options,
-            },
-            node_group_specs=(f"0:10:{self.group_id}",),
-        )
-        self.client = connect("aws", AwsProvider(context, account.sdk), self.clock)
+        self._options = {
+            **self.cloud.options,
+            "prices_per_hour": {"m5.large": 0.096},
+            "cluster": self.group_id,
+            "interruption_queue": self.group_id,
+            "autoprovisioning": {"like": self.group_id, "instance_types": ["m5.large"], "labels_from_tags": True},
+            **options,
+        }
+        self.reconnect()
+
+    def reconnect(self) -> None:
+        self.set_minimum(self.group_id, 0)
+
+    def set_minimum(self, group_id: str, size: int) -> None:
+        specs = (f"{size}:10:{group_id}",)
+        context = ProviderContext(clock=self.clock, random=Random(1), options=self._options, node_group_specs=specs)
+        self.client = connect("aws", AwsProvider(context, self._sdk), self.clock)
+
+    def lose(self, machine: str) -> None:
+        self.cloud.vanish(machine)
+
+    def stranger(self) -> str:
+        return self.cloud.add_group(size=1)
 
     def interrupt(self, group_id: str) -> str:
         instance_id = min(self.machines(group_id))

@@ -8,10 +8,18 @@ from typing import Any, NamedTuple
 import pytest
 
 from azurecloud import Authority, AzureCloud
-from cloud_world import START, CloudWorld
+from azurecloud.sets import Trouble as Words
+from cloud_world import NO_NODES, START, CloudWorld
 from nodewright.spec import ProviderContext
 from nodewright.testkit import FakeClock
-from nodewright.testkit.contract import ContractOutcome, ContractWorld, ProviderContract, connect, run_contract
+from nodewright.testkit.contract import (
+    ContractOutcome,
+    ContractWorld,
+    ProviderContract,
+    Trouble,
+    connect,
+    run_contract,
+)
 from nodewright_azure.account import load_account
 from nodewright_azure.options import load_options
 from nodewright_azure.provider import AzureProvider
@@ -41,6 +49,32 @@ def site(authority: Authority) -> Iterator[Site]:
 class AzureWorld(CloudWorld[AzureCloud]):
     """One set with two machines; what is asked for comes when it is told to."""
 
+    lacks = {
+        "begin": "the fake's machines run when they exist",
+        "lose": "Azure keeps the capacity of a set, and the fake starts nothing in the place of what is lost",
+        "stop": "the fake has no machine that was stopped; test_writes.py spoils machines that run",
+        "crowd": "the fake answers one page; test_sdk.py reads several",
+        "node_of": NO_NODES,
+        "lag": "test_writes.py has listings that are late",
+        "slow": "calls take real time, and checks have a clock of their own; test_sdk.py has timeouts",
+        "interrupt": "Azure tells a machine itself, and nobody else",
+    }
+    reads = ("list", "get", "machines", "pools", "pool")
+    writes = ("update", "delete", "put", "deleteMachines")
+    refusals = {
+        Trouble.CAPACITY: ("AllocationFailed", "We do not have sufficient capacity for the requested VM size", 409),
+        Trouble.QUOTA: ("OperationNotAllowed", "Operation could not be completed: exceeding approved cores quota", 409),
+        Trouble.THROTTLED: ("TooManyRequests", "slow down", 429),
+        Trouble.DENIED: ("AuthorizationFailed", "The client does not have authorization", 403),
+        Trouble.UNAVAILABLE: ("ServiceUnavailable", "try later", 503),
+        Trouble.CONFLICT: ("AnotherOperationInProgress", "Another operation is in progress", 409),
+    }
+    failures = {
+        Trouble.CAPACITY: (),
+        Trouble.QUOTA: (Words("OperationNotAllowed", "exceeding approved standardDSv3Family Cores quota"),),
+        Trouble.OTHER: (Words("InternalExecutionError", "An internal execution error occurred"),),
+    }
+
     def __init__(self, site: Site, options: dict[str, Any], delete_seconds: float = 30.0) -> None:
         self.clock, self.cloud, self._sdk = site
         self.clock.sleep(_BETWEEN_WORLDS)
@@ -53,6 +87,12 @@ class AzureWorld(CloudWorld[AzureCloud]):
     def add_group(self) -> tuple[str, dict[str, Any]]:
         """Its name, and the options that lead to it."""
         return self.cloud.add_set(capacity=2), self.cloud.options
+
+    def stranger(self) -> str:
+        return self.cloud.add_set(capacity=1)
+
+    def reconnect(self) -> None:
+        self.set_minimum(self.group_id, 0)
 
     def set_minimum(self, group_id: str, size: int) -> None:
         specs = (f"{size}:10:{group_id}",)

@@ -16,7 +16,7 @@ from cryptography.x509.oid import NameOID
 from fake_world import FakeCloudWorld
 from nodewright.spec import ProviderContext
 from nodewright.testkit import FakeClock
-from nodewright.testkit.contract import connect
+from nodewright.testkit.contract import CannotSteer, Trouble, connect
 from nodewright_externalgrpc.certificates import Files, server_credentials
 from nodewright_externalgrpc.provider import ExternalGrpcProvider
 from nodewright_externalgrpc.server import Servicer, make_server
@@ -68,7 +68,7 @@ class ServedWorld(FakeCloudWorld):
         self.clock = FakeClock()
         self.group_id = "a"
         group = {"name": "a", "size": 2, "request_delay": "100h", "price_per_hour": 0.2, "delete_delay": "30s"}
-        cloud = {"groups": [group, {"name": "b"}], **(served or {})}
+        cloud = {"groups": [group, {"name": "b"}], "settles_after": 5, **(served or {})}
         provider = FakeProvider(ProviderContext(clock=self.clock, random=Random(1), options=cloud))
         self.cloud = provider.cloud
         self.served = connect("fake", provider, self.clock)
@@ -76,8 +76,16 @@ class ServedWorld(FakeCloudWorld):
         self._server, port = make_server(Servicer(self.served), "127.0.0.1:0", server_credentials(files))
         self._server.start()
         whole = {"address": f"127.0.0.1:{port}", "parallel_calls": 1, **authority.issue("client"), **options}
-        context = ProviderContext(clock=self.clock, random=Random(1), options=whole)
-        self.client = connect("externalgrpc", ExternalGrpcProvider(context), self.clock)
+        self._context = ProviderContext(clock=self.clock, random=Random(1), options=whole)
+        self.reconnect()
+
+    def reconnect(self) -> None:
+        self.client = connect("externalgrpc", ExternalGrpcProvider(self._context), self.clock)
+
+    def fail_creation(self, group_id: str, kind: Trouble = Trouble.CAPACITY, *, leaves_machine: bool = True) -> None:
+        if kind == Trouble.QUOTA:
+            raise CannotSteer("the protocol has one class of error for a lack of capacity and for a quota")
+        super().fail_creation(group_id, kind, leaves_machine=leaves_machine)
 
     def close(self) -> None:
         self._server.stop(None).wait()

@@ -1,14 +1,13 @@
 """The fake provider keeps the provider contract, with each capability on and off."""
 
-from random import Random
 from typing import Any
 
 import pytest
 
 from fake_world import FakeCloudWorld
-from nodewright.spec import Capability, ProviderContext
+from nodewright.spec import Capability
 from nodewright.testkit import FakeClock
-from nodewright.testkit.contract import CHECKS, ContractOutcome, ContractWorld, ProviderContract, connect, run_contract
+from nodewright.testkit.contract import CHECKS, ContractOutcome, ContractWorld, ProviderContract, run_contract
 from nodewright.testkit.contract.reads import OPTIONAL_GROUP_HOOKS
 from nodewright_fake import FakeProvider
 
@@ -26,10 +25,9 @@ class FakeWorld(FakeCloudWorld):
             "machine_types": [{"name": "big", "cpu": 16}],
             "parallel_calls": True,
             "provisioning_classes": [{"name": "own.example", "group": "a"}],
+            "settles_after": 5,
         }
-        provider = FakeProvider(ProviderContext(clock=self.clock, random=Random(1), options={**full, **options}))
-        self.cloud = provider.cloud
-        self.client = connect("fake", provider, self.clock)
+        self.connect_to(FakeProvider, {**full, **options})
 
 
 class TestFake(ProviderContract):

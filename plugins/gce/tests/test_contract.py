@@ -6,12 +6,19 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from cloud_world import START, CloudWorld
+from cloud_world import NO_NODES, START, CloudWorld
 from environment import only_variables
 from gcecloud import GceCloud
 from nodewright.spec import ProviderContext
 from nodewright.testkit import FakeClock
-from nodewright.testkit.contract import ContractOutcome, ContractWorld, ProviderContract, connect, run_contract
+from nodewright.testkit.contract import (
+    ContractOutcome,
+    ContractWorld,
+    ProviderContract,
+    Trouble,
+    connect,
+    run_contract,
+)
 from nodewright_gce.options import load_options
 from nodewright_gce.provider import GceProvider
 from nodewright_gce.sdk import Sdk
@@ -44,6 +51,30 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 class GceWorld(CloudWorld[GceCloud]):
     """One group with two machines, beside ``neighbours`` at rest; what is asked for comes when it is told to."""
 
+    lacks = {
+        "begin": "the fake's machines exist when they run",
+        "stop": "a managed group starts again what stops: the fake has no machine that stays stopped",
+        "crowd": "the fake's groups are small; test_discovery.py reads pages of machines",
+        "node_of": NO_NODES,
+        "lag": "Compute Engine's listings show a write that it has answered",
+        "slow": "calls take real time, and checks have a clock of their own; test_sdk.py has timeouts",
+    }
+    reads = ("instanceGroupManagers.list", "instanceGroupManagers.get")
+    writes = ("instanceGroupManagers.createInstances", "instanceGroupManagers.deleteInstances")
+    refusals = {
+        Trouble.CAPACITY: (403, "resourcePoolExhausted", "the zone does not have enough resources"),
+        Trouble.QUOTA: (403, "quotaExceeded", "Quota 'CPUS' exceeded. Limit: 24.0"),
+        Trouble.THROTTLED: (429, "rateLimitExceeded", "Rate Limit Exceeded"),
+        Trouble.DENIED: (403, "forbidden", "Required permission"),
+        Trouble.UNAVAILABLE: (503, "backendError", "try later"),
+        Trouble.CONFLICT: (400, "resourceNotReady", "The resource is not ready"),
+    }
+    failures = {
+        Trouble.CAPACITY: (),
+        Trouble.QUOTA: ("QUOTA_EXCEEDED", "Instance 'x' creation failed: Quota 'CPUS' exceeded. Limit: 24.0"),
+        Trouble.OTHER: ("INTERNAL_ERROR", "an internal error"),
+    }
+
     def __init__(self, site: Site, options: dict[str, Any], *, slow: float = 0.0, neighbours: int = 0) -> None:
         self.clock, self.cloud, self._sdk = site
         self.clock.sleep(_BETWEEN_WORLDS)
@@ -52,12 +83,24 @@ class GceWorld(CloudWorld[GceCloud]):
         self._groups = [self.group_id, *(self.cloud.add_group(size=1) for _ in range(neighbours))]
         self.cloud.hold(self.group_id)
         self._options = options
+        self._strange: list[str] = []
         self.set_minimum(self.group_id, 0)
 
     def interrupt(self, group_id: str) -> str:
         machine = min(self.machines(group_id))
         self.cloud.preempt(machine)
         return machine
+
+    def lose(self, machine: str) -> None:
+        self.cloud.vanish(machine)
+
+    def stranger(self) -> str:
+        name = self.cloud.add_group(size=1)
+        self._strange.append(name)
+        return name
+
+    def reconnect(self) -> None:
+        self.set_minimum(self.group_id, 0)
 
     def set_minimum(self, group_id: str, size: int) -> None:
         context = ProviderContext(
@@ -69,7 +112,7 @@ class GceWorld(CloudWorld[GceCloud]):
         self.client = connect("gce", GceProvider(context, self._sdk), self.clock)
 
     def close(self) -> None:
-        for name in self._groups:
+        for name in (*self._groups, *self._strange):
             self.cloud.remove_group(name)
         self.cloud.mishaps.forget()
 

@@ -199,7 +199,8 @@ class ProviderInfo(Value, frozen=True, kw_only=True):
     """The name and the abilities of a plugin.
 
     ``spec_version`` is the oldest contract (major, minor) that the plugin works with. ``parallel_calls``: calls may
-    overlap. ``ignores_id_case``: instance ids are compared without regard to case.
+    overlap. ``ignores_id_case``: instance ids are compared without regard to case. ``settles_after``: how many seconds a
+    write takes to show in the cloud's listings (at most 60). The core reads the cloud no sooner after a write.
     """
 
     name: str
@@ -207,6 +208,7 @@ class ProviderInfo(Value, frozen=True, kw_only=True):
     capabilities: frozenset[Capability] = frozenset()
     parallel_calls: bool = False
     ignores_id_case: bool = False
+    settles_after: float = 0.0
 
 
 def make_template_node(ref: GroupRef, template: NodeTemplate) -> Node:

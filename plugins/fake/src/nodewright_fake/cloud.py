@@ -22,6 +22,7 @@ from nodewright_fake.faults import Faults
 from nodewright_fake.lifecycle import Lifecycle
 from nodewright_fake.machines import Group, GroupView, Machine, Phase, view_of
 from nodewright_fake.notices import Notices
+from nodewright_fake.old_reads import OldReads
 from nodewright_fake.options import CloudOptions, Event, GroupConfig, Interrupt, Quota, StockOut, TaintConfig
 from nodewright_fake.others import Others
 from nodewright_fake.supply import BROKEN, OVER_QUOTA, Shortage, Supply
@@ -43,6 +44,7 @@ class FakeCloud:
         self.supply.dead_boots.extend(options.dead_boots)
         self.supply.slow_boots.extend(options.slow_boots)
         self.supply.small_machines.extend(options.small_machines)
+        self.old_reads = OldReads(options.old_reads, clock.now())
         self._clock = clock
         self._built = clock.now()
         tells = Capability.FAST_FAILURE_DETECTION not in options.switched_off
@@ -265,13 +267,25 @@ class FakeCloud:
         self._life.run_now(waiting[0])
         return waiting[0].id
 
-    def fail_now(self, group_id: str, shortage: Shortage = BROKEN) -> str:
-        """Fail the creation of one requested machine now and return its id; raise LookupError if none is requested."""
+    def begin_now(self, group_id: str) -> str:
+        """Let one requested machine be created, without an end, and return its id; raise LookupError if none is requested."""
+        self._life.catch_up()
+        waiting = self.group(group_id).in_phase(Phase.REQUESTED)
+        if not waiting:
+            raise LookupError(f"no machine of {group_id} is requested")
+        self._life.begin_now(waiting[0])
+        return waiting[0].id
+
+    def fail_now(self, group_id: str, shortage: Shortage = BROKEN, *, placeholder: bool | None = None) -> str:
+        """Fail the creation of one requested machine now and return its id; raise LookupError if none is requested.
+
+        ``placeholder``: the failure names no machine (None: as the option ``placeholder_failures`` says).
+        """
         self._life.catch_up()
         waiting = self.group(group_id).in_phase(Phase.REQUESTED, Phase.CREATING)
         if not waiting:
             raise LookupError(f"no machine of {group_id} is on its way")
-        self._life.fail_now(waiting[0], shortage)
+        self._life.fail_now(waiting[0], shortage, placeholder=placeholder)
         return waiting[0].id
 
     def before_write(self, happening: Callable[[], object]) -> None:
@@ -286,6 +300,15 @@ class FakeCloud:
                 self._life.forget(group.machines[instance_id])
                 group.set_target(group.target - 1)
                 self._life.request(group, 1)
+                return
+        raise LookupError(f"no machine {instance_id}")
+
+    def stop(self, instance_id: str) -> None:
+        """Stop a running machine without deleting it: it still exists, and its kubelet is silent."""
+        for group in self._groups.values():
+            if instance_id in group.machines:
+                group.machines[instance_id].start = None
+                group.seen = None
                 return
         raise LookupError(f"no machine {instance_id}")
 

@@ -58,9 +58,14 @@ class Lifecycle:
             machine.start = replace(machine.start, register_after_seconds=0.0, ready_after_seconds=0.0)
             self.groups[machine.group].seen = None
 
-    def fail_now(self, machine: Machine, shortage: Shortage) -> None:
+    def begin_now(self, machine: Machine) -> None:
+        """Let the machine be created now; it does not run until it is told to."""
+        self._enter(machine, Phase.CREATING)
+        self._timeline.set(machine, NEVER)
+
+    def fail_now(self, machine: Machine, shortage: Shortage, *, placeholder: bool | None = None) -> None:
         """Fail the creation of the machine now."""
-        self._fail(machine, shortage, self._clock.now())
+        self._fail(machine, shortage, self._clock.now(), placeholder=placeholder)
 
     def delete(self, machine: Machine, *, at_once: bool) -> None:
         """Start a deletion, or finish it if ``at_once``. The caller lowers the target."""
@@ -104,7 +109,7 @@ class Lifecycle:
         self._enter(machine, Phase.CREATING)
         self._timeline.set(machine, now + config.provision_delay.draw(self._random))
 
-    def _fail(self, machine: Machine, shortage: Shortage, now: float) -> None:
+    def _fail(self, machine: Machine, shortage: Shortage, now: float, *, placeholder: bool | None = None) -> None:
         """Let a creation fail.
 
         With fast failure detection the failure is reported. Without, nothing is reported and the cloud tries again
@@ -115,12 +120,12 @@ class Lifecycle:
             self._enter(machine, Phase.REQUESTED)
             self._timeline.set(machine, now + max(1.0, self._options.retry_delay.draw(self._random)))
             return
-        machine.failure = self._failure(machine, shortage, now)
+        machine.failure = self._failure(machine, shortage, now, placeholder)
         self._enter(machine, Phase.FAILED)
         self._timeline.set(machine, NEVER)
 
-    def _failure(self, machine: Machine, shortage: Shortage, now: float) -> FailedInstance:
-        placeholder = self._options.placeholder_failures
+    def _failure(self, machine: Machine, shortage: Shortage, now: float, placeholder: bool | None) -> FailedInstance:
+        placeholder = self._options.placeholder_failures if placeholder is None else placeholder
         return FailedInstance(
             failure_id=f"{machine.group}@{now:g}-{shortage.code}" if placeholder else f"failure-{machine.name}",
             instance_id=None if placeholder else machine.id,

@@ -17,17 +17,28 @@ class OldReads:
         # For each group its views, and since when each held (epoch seconds), the oldest first.
         self._history: dict[str, list[tuple[float, GroupView]]] = {}
 
+    def add(self, rule: OldRead, views: Sequence[GroupView], now: float) -> None:
+        """Put a rule in force; ``views`` are the groups as they are now."""
+        self._rules = (*self._rules, rule)
+        for view in views:
+            self.note(view, now)
+
     def next_change(self, now: float) -> float:
         """Return when reads next become stale or fresh (epoch seconds; inf: never)."""
         return min((self._built + _next_turn(rule, now - self._built) for rule in self._rules), default=float("inf"))
+
+    def note(self, view: GroupView, now: float) -> Sequence[tuple[float, GroupView]]:
+        """Remember that the group was so at ``now``; return its history."""
+        history = self._history.setdefault(view.group.id, [])
+        if not history or history[-1][1] is not view:
+            history.append((now, view))
+        return history
 
     def apply(self, view: GroupView, now: float) -> GroupView:
         """Return the group as a read shows it at ``now``."""
         if not self._rules:
             return view
-        history = self._history.setdefault(view.group.id, [])
-        if not history or history[-1][1] is not view:
-            history.append((now, view))
+        history = self.note(view, now)
         for rule in self._rules:
             age = now - self._built
             if meets(rule, view.config) and rule.start <= age < rule.end and _turn(rule, age) % 2:

@@ -301,6 +301,7 @@ class CloudOptions(Strict, frozen=True, kw_only=True):
     refresh_interval: Seconds = Seconds(0)
     parallel_calls: bool = False
     ignores_id_case: bool = False
+    settles_after: Seconds = Seconds(0)
     quota: Quota = Quota()
     stock_outs: tuple[StockOut, ...] = ()
     failures: tuple[Failure, ...] = ()

@@ -9,7 +9,6 @@ from nodewright.spec import Capability, ConfigError, hookimpl
 from nodewright_fake.cloud import FakeCloud
 from nodewright_fake.diagnosis import CallCount, find
 from nodewright_fake.machines import GroupView, template_of, view_of
-from nodewright_fake.old_reads import OldReads
 from nodewright_fake.options import load_options
 
 
@@ -32,7 +31,6 @@ class FakeProvider:
         self._calls = CallCount(context.clock)
         self._views: dict[str, GroupView] = {}
         self._read_at: dict[str, float] = {}
-        self._old_reads = OldReads(cloud.options.old_reads, context.clock.now())
 
     @hookimpl
     def provider_info(self) -> spec.ProviderInfo:
@@ -43,6 +41,7 @@ class FakeProvider:
             capabilities=frozenset(Capability) - frozenset(options.switched_off),
             parallel_calls=options.parallel_calls,
             ignores_id_case=options.ignores_id_case,
+            settles_after=float(options.settles_after),
         )
 
     @hookimpl
@@ -54,7 +53,7 @@ class FakeProvider:
                 seen = self._views.get(name)
                 keeps = name not in wanted and now - self._read_at.get(name, float("-inf")) < interval
                 if seen is None or not keeps:
-                    seen = self._old_reads.apply(self.cloud.view(name), now)
+                    seen = self.cloud.old_reads.apply(self.cloud.view(name), now)
                     self._read_at[name] = now
                 fresh[name] = seen
             self._views = fresh
@@ -253,7 +252,7 @@ class FakeProvider:
 
     @hookimpl
     def next_change(self) -> float:
-        return min(self.cloud.next_change(), self._old_reads.next_change(self._clock.now()))
+        return min(self.cloud.next_change(), self.cloud.old_reads.next_change(self._clock.now()))
 
     def _view(self, group_id: str) -> GroupView:
         try:
@@ -264,3 +263,5 @@ class FakeProvider:
     def _look_again(self, group_id: str) -> None:
         """Read the group again, so that reads show our own write at once."""
         self._views[group_id] = self.cloud.view(group_id)
+        if self.cloud.options.settles_after:
+            self.cloud.old_reads.note(self._views[group_id], self._clock.now())

@@ -97,6 +97,9 @@ class HookCaller:
         self._clock = clock
         self._settings = settings
         self._gate = gate
+        # So many seconds after a write the cloud's listings may not show it yet: it is read no sooner.
+        self.settles_after = 0.0
+        self._settled_at = 0.0
         self._stats: dict[str, HookStats] = {}
         self._lock = threading.Lock()
         self._seen: dict[tuple[str, str], tuple[Any, Any, Any]] = {}
@@ -162,10 +165,13 @@ class HookCaller:
     def once(self, hook: str, check: Check[T], /, **arguments: object) -> T:
         """Call a hook exactly once and return its checked result."""
         group_id = str(arguments.get("group_id", ""))
+        if hook == "refresh":
+            self._let_writes_settle()
         started = self._clock.now()
         failed = True
         try:
             answer = self._run(hook, arguments)
+            self._note_write(hook)
             checked = self._checked(hook, check, answer, group_id)
             failed = False
             self._busy.pop((hook, group_id), None)
@@ -173,6 +179,8 @@ class HookCaller:
             error.provider = error.provider or self._provider
             error.group_id = error.group_id or group_id
             _make_fit(error)
+            if is_unclear(error):
+                self._note_write(hook)
             self._note((hook, group_id), error)
             raise
         finally:
@@ -183,6 +191,16 @@ class HookCaller:
         """Return for each hook what has been called so far."""
         with self._lock:
             return dict(self._stats)
+
+    def _note_write(self, hook: str) -> None:
+        if hook in WRITE_HOOKS:
+            self._settled_at = self._clock.now() + self.settles_after
+
+    def _let_writes_settle(self) -> None:
+        """Wait until listings show the last write; not at all if the clock was set back."""
+        left = self._settled_at - self._clock.now()
+        if 0 < left <= self.settles_after:
+            self._clock.sleep(left)
 
     def _note(self, key: _Key, error: ProviderError) -> None:
         """Remember until when the cloud asks to send no calls; forget it after any other answer."""
@@ -273,6 +291,13 @@ class HookCaller:
             self._stats[hook] = HookStats(
                 calls=seen.calls + 1, errors=seen.errors + failed, seconds=seen.seconds + seconds
             )
+
+
+def is_unclear(error: ProviderError) -> bool:
+    """Return whether a write may have taken effect although it failed."""
+    if isinstance(error, NotStarted):
+        return False
+    return isinstance(error, (ProviderUnavailable, UnexpectedError, BadAnswer))
 
 
 def _make_fit(error: ProviderError) -> None:

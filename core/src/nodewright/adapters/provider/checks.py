@@ -75,6 +75,13 @@ def a(kind: type[T]) -> Callable[[Any], T]:
     return check
 
 
+def done(answer: Any) -> bool:
+    """Check that the answer is True: False would be a failure without a reason."""
+    if answer is not True:
+        raise Unfit(f"{_shown(answer)}, not True")
+    return True
+
+
 def several(kind: type[T]) -> Callable[[Any], tuple[T, ...]]:
     """Return a check for a sequence of values of that kind."""
     one = a(kind)

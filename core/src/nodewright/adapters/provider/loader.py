@@ -22,6 +22,9 @@ from nodewright.spec.context import ProviderContext
 from nodewright.spec.hooks import CAPABILITY_HOOKS, ENTRY_POINT_GROUP, OPTIONAL_HOOKS, SPEC_VERSION, RequiredHooks
 from nodewright.spec.markers import PROJECT
 
+# For so long a loop may wait before it reads a cloud that it has just written to.
+LONGEST_SETTLING = 60.0
+
 
 def register(name: str, plugin: object) -> pluggy.PluginManager:
     """Return a plugin manager for one provider alone: a write is never broadcast to two clouds.
@@ -56,6 +59,10 @@ def check_info(manager: pluggy.PluginManager, name: str, info: ProviderInfo) -> 
     if major != SPEC_VERSION[0] or minor > SPEC_VERSION[1]:
         ours = "{}.{}".format(*SPEC_VERSION)
         raise ContractViolation(f"plugin {name}: it needs contract {major}.{minor}, this nodewright speaks {ours}")
+    settles: object = info.settles_after
+    if isinstance(settles, bool) or not isinstance(settles, (int, float)) or not 0 <= settles <= LONGEST_SETTLING:
+        limit = f"a number of seconds up to {LONGEST_SETTLING:g}"
+        raise ContractViolation(f"plugin {name}: provider_info gives settles_after as {settles!r}, not {limit}")
     for capability in info.capabilities:
         if not isinstance(capability, Capability):
             raise ContractViolation(f"plugin {name}: provider_info declares {capability!r}, which is no capability")
@@ -181,6 +188,7 @@ def connect_provider(
     check_info(manager, name, info)
     if info.parallel_calls:
         calls = caller(workers=settings.parallel_calls)
+    calls.settles_after = info.settles_after
     can_wait = bool(manager.hook.await_interruption.get_hookimpls())
     return ProviderClient(info, calls, settings, caller(1, "-notices") if can_wait else None)
 

@@ -8,10 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from nodewright.adapters.provider import checks
-from nodewright.adapters.provider.calls import HookCaller, UnexpectedError
-from nodewright.adapters.provider.runner import NotStarted
+from nodewright.adapters.provider.calls import HookCaller, is_unclear
 from nodewright.model.errors import (
-    BadAnswer,
     InvariantError,
     OutcomeUnknown,
     ProviderError,
@@ -47,7 +45,7 @@ class Writes:
                     target=target,
                 )
             except ProviderError as error:
-                if not _is_unclear(error):
+                if not is_unclear(error):
                     raise
                 actual = self._reread_target(group_id, error)
                 if actual == target:
@@ -66,7 +64,7 @@ class Writes:
                 accepted.update(self._delete_once(hook, group_id, left, expected))
                 break
             except ProviderError as error:
-                if not _is_unclear(error):
+                if not is_unclear(error):
                     raise
                 present = self._reread_ids(group_id, error)
                 gone = {asked for asked in left if self._folded(asked) not in present}
@@ -107,7 +105,7 @@ class Writes:
 
     def _refresh(self, group_id: str, doubt: ProviderError) -> None:
         wanted = frozenset({group_id})
-        self._look(doubt, group_id, lambda: self._calls.read("refresh", checks.a(bool), wanted=wanted))
+        self._look(doubt, group_id, lambda: self._calls.read("refresh", checks.done, wanted=wanted))
 
     def _look(self, doubt: ProviderError, group_id: str, read: Callable[[], T]) -> T:
         try:
@@ -118,10 +116,3 @@ class Writes:
 
     def _folded(self, instance_id: str) -> str:
         return instance_id.lower() if self._ignores_id_case else instance_id
-
-
-def _is_unclear(error: ProviderError) -> bool:
-    """Return whether the write may have taken effect although it failed."""
-    if isinstance(error, NotStarted):
-        return False
-    return isinstance(error, (ProviderUnavailable, UnexpectedError, BadAnswer))

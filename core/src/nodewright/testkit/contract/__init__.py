@@ -10,10 +10,13 @@ from nodewright.testkit.contract import (
     failures,
     increases,
     interruptions,
+    nodes,
     overlaps,
     provisioning,
     races,
     reads,
+    refusals,
+    restarts,
     values,
 )
 from nodewright.testkit.contract.certificate import PromiseVerdict, Verdict, certify
@@ -27,7 +30,15 @@ from nodewright.testkit.contract.suite import (
     run_check,
     run_contract,
 )
-from nodewright.testkit.contract.world import CannotSteer, ContractWorld, Touch, connect
+from nodewright.testkit.contract.world import (
+    HANDS,
+    CannotSteer,
+    ContractWorld,
+    Touch,
+    Trouble,
+    connect,
+    undeclared_hands,
+)
 
 CHECK_MODULES = (
     reads,
@@ -35,6 +46,9 @@ CHECK_MODULES = (
     decreases,
     deletions,
     failures,
+    refusals,
+    restarts,
+    nodes,
     races,
     overlaps,
     atomic,
@@ -47,6 +61,7 @@ CHECK_MODULES = (
 __all__ = [
     "CHECKS",
     "CHECK_MODULES",
+    "HANDS",
     "BrokenPromise",
     "CallSettings",
     "CannotSteer",
@@ -61,9 +76,11 @@ __all__ = [
     "PromiseVerdict",
     "ProviderContract",
     "Touch",
+    "Trouble",
     "Verdict",
     "certify",
     "connect",
     "run_check",
     "run_contract",
+    "undeclared_hands",
 ]

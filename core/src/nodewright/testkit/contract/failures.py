@@ -13,8 +13,9 @@ from nodewright.testkit.contract.situations import (
     demand_target,
     ids,
     refresh,
+    target,
 )
-from nodewright.testkit.contract.world import ContractWorld, Touch
+from nodewright.testkit.contract.world import CannotSteer, ContractWorld, Touch, Trouble
 
 _FAST = Capability.FAST_FAILURE_DETECTION
 
@@ -63,7 +64,7 @@ def failures_keep_the_clouds_code(world: ContractWorld) -> None:
 @check(Promise.FAILURES, touches=Touch.OWN_CLOUD, capability=_FAST)
 def unexplained_failures_reach_their_group_only(world: ContractWorld) -> None:
     """A failure that is neither a quota nor a lack of capacity has the scope of its group, and stops no other group."""
-    ask_and_fail(world)
+    ask_and_fail(world, kind=Trouble.OTHER)
     for failure in _failures(world):
         explained = failure.error_class != ErrorClass.OTHER
         demand(
@@ -120,6 +121,85 @@ def new_failures_have_new_ids(world: ContractWorld) -> None:
     ask_and_fail(world)
     used = {failure.failure_id for failure in first} & {failure.failure_id for failure in _failures(world)}
     demand(not used, f"failure_id {', '.join(sorted(used))} was used for two failures")
+
+
+@check(Promise.FAILURES, touches=Touch.OWN_CLOUD, capability=_FAST)
+def failures_for_capacity_are_told_as_such(world: ContractWorld) -> None:
+    """A creation that failed for lack of capacity has the class OUT_OF_RESOURCES."""
+    _demand_class(world, Trouble.CAPACITY, ErrorClass.OUT_OF_RESOURCES)
+
+
+@check(Promise.FAILURES, touches=Touch.OWN_CLOUD, capability=_FAST)
+def failures_for_a_quota_are_told_as_such(world: ContractWorld) -> None:
+    """A creation that failed for a quota of the account has the class QUOTA."""
+    _demand_class(world, Trouble.QUOTA, ErrorClass.QUOTA)
+
+
+@check(Promise.FAILURES, touches=Touch.OWN_CLOUD, capability=_FAST)
+def failures_without_a_machine_are_told(world: ContractWorld) -> None:
+    """A failed creation that left no machine is reported, and can be deleted like another."""
+    alive = world.machines(world.group_id)
+    raised = ask_and_fail(world, leaves_machine=False)
+    found = _failures(world)
+    demand(_count(found) == 1, f"one creation failed and left no machine, failed_instances reports {_count(found)}")
+    world.client.delete_instances(world.group_id, _names(found), raised)
+    demand_target(world, raised - 1, "delete_instances of a failure without a machine")
+    demand_alive(world, alive, "delete_instances of a failure without a machine")
+
+
+@check(Promise.FAILURES, touches=Touch.OWN_CLOUD, capability=_FAST)
+def failures_are_told_for_an_hour(world: ContractWorld) -> None:
+    """A failure that nobody deleted is still reported an hour later, by the same id."""
+    ask_and_fail(world)
+    before = {failure.failure_id for failure in _failures(world)}
+    world.pass_time(3600.0)
+    refresh(world)
+    after = {failure.failure_id for failure in _failures(world)}
+    demand(before <= after, f"failures {', '.join(sorted(before - after))} are not reported any more after an hour")
+
+
+@check(Promise.FAILURES, touches=Touch.OWN_CLOUD, capability=_FAST)
+def one_failure_at_a_time_can_be_deleted(world: ContractWorld) -> None:
+    """Of several failures one can be deleted: the target falls by its count, and the others are still reported."""
+    ask_and_fail(world)
+    world.pass_time(1.0)
+    raised = ask_and_fail(world)
+    first, *others = _failures(world)
+    world.client.delete_instances(world.group_id, _names([first]), raised)
+    demand_target(world, raised - first.count, "delete_instances of one failure among several")
+    left = {failure.failure_id for failure in _failures(world)}
+    wanted = {failure.failure_id for failure in others}
+    demand(
+        left == wanted,
+        f"after the deletion of failure {first.failure_id} of {len(others) + 1}, {sorted(left)} are left",
+    )
+
+
+@check(Promise.FAILURES, touches=Touch.OWN_CLOUD, capability=_FAST)
+def a_partly_failed_increase_is_counted(world: ContractWorld) -> None:
+    """Of an increase by three of which one fails and two arrive, one failure and two machines are told."""
+    refresh(world)
+    before, alive = target(world), ids(world)
+    if world.client.increase_size(world.group_id, before, before + 3) != 3:
+        raise CannotSteer("this cloud does not grant three machines")
+    if world.machines(world.group_id) != alive:
+        raise CannotSteer("in this cloud machines exist as soon as they are requested")
+    world.fail_creation(world.group_id, Trouble.CAPACITY)
+    came = {world.arrive(world.group_id) for _ in range(2)}
+    refresh(world)
+    found = _count(_failures(world))
+    demand(found == 1, f"one creation of three failed, failed_instances reports {found}")
+    demand(came <= ids(world), f"{', '.join(sorted(came - ids(world)))} arrived beside a failure, and is not listed")
+    demand(target(world) == before + 3, f"one creation of three failed, and the target went to {target(world)}")
+
+
+def _demand_class(world: ContractWorld, kind: Trouble, wanted: ErrorClass) -> None:
+    ask_and_fail(world, kind=kind)
+    found = _failures(world)
+    demand(bool(found), f"a creation failed ({kind.value}), and failed_instances reports nothing")
+    for failure in found:
+        same = failure.error_class == wanted
+        demand(same, f"a creation failed ({kind.value}), and failed_instances gives it the class {failure.error_class}")
 
 
 def _failures(world: ContractWorld) -> Sequence[FailedInstance]:

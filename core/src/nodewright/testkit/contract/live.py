@@ -13,7 +13,7 @@ from nodewright.model.group import InstanceState
 from nodewright.testkit.client import Client
 from nodewright.testkit.contract.registry import BrokenPromise
 from nodewright.testkit.contract.situations import group, refresh, target
-from nodewright.testkit.contract.world import CannotSteer, ContractWorld, Touch
+from nodewright.testkit.contract.world import HANDS, CannotSteer, ContractWorld, Touch
 
 MOST_ASKED = 2
 _TRIES = 12
@@ -31,6 +31,8 @@ class LiveWorld(ContractWorld):
 
     ``other`` is the second instance of the plugin, the writer from outside.
     """
+
+    lacks = dict.fromkeys(HANDS, "a cloud in use is not steered")
 
     def __init__(self, client: Client, other: Client, group_id: str, *, clock: Clock, may_write: bool) -> None:
         self.client = client
@@ -110,6 +112,8 @@ class LiveWorld(ContractWorld):
 
 class MemoryWorld(ContractWorld):
     """A cloud in memory that was created for one check."""
+
+    lacks = dict.fromkeys(HANDS, "the cloud is in the provider's memory")
 
     def __init__(self, client: Client, group_id: str, *, clock: VirtualClock, may_write: bool) -> None:
         self.client = client

@@ -17,6 +17,12 @@ class Promise(Enum):
     ACCEPTED = "A resize returns how much was accepted, target_size shows it at once, and never exceeds the maximum."
     ONCE = "A write that is sent twice takes effect once."
     NOTHING_DIES = "Lowering a target never ends a machine, even if machines arrive or others resize at that time."
+    RESTART = "A new process sees what the one before saw, and makes nothing twice."
+    LATENESS = "Where listings are late, settles_after says by how much, or the provider itself bridges it."
+    DEADLINES = "A call ends by itself before its deadline, and a slow cloud is waited for."
+    STRANGERS = "Groups and machines of others are not listed and not changed."
+    LIMITS = "The limits that the operator configured are those that are listed."
+    NODES = "The id of a machine is its node's providerID, and the template describes the node that a machine becomes."
     OVERLAP = "If parallel_calls is declared, calls may overlap."
     DELETION = "Exactly the machines with the given ids are deleted, and the target falls by their number."
     FAILURES = (

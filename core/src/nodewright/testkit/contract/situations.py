@@ -2,7 +2,7 @@
 
 from nodewright.model.group import NodeGroup
 from nodewright.testkit.contract.registry import BrokenPromise, demand, unless_refused
-from nodewright.testkit.contract.world import CannotSteer, ContractWorld
+from nodewright.testkit.contract.world import CannotSteer, ContractWorld, Trouble
 
 UNKNOWN_GROUP = "no-such-group-of-the-contract-suite"
 UNKNOWN_INSTANCE = "no-such-instance-of-the-contract-suite"
@@ -49,11 +49,13 @@ def ask_without_arrival(world: ContractWorld, more: int) -> int:
     return raised
 
 
-def ask_and_fail(world: ContractWorld, failures: int = 1) -> int:
+def ask_and_fail(
+    world: ContractWorld, failures: int = 1, kind: Trouble = Trouble.CAPACITY, *, leaves_machine: bool = True
+) -> int:
     """Raise the target from outside by machines whose creation then fails. Return the new target."""
     raised = ask_without_arrival(world, failures)
     for _ in range(failures):
-        world.fail_creation(world.group_id)
+        world.fail_creation(world.group_id, kind, leaves_machine=leaves_machine)
     refresh(world)
     return raised
 

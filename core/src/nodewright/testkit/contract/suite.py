@@ -12,7 +12,7 @@ from nodewright.model.capability import Capability
 from nodewright.model.errors import NodewrightError
 from nodewright.testkit.contract.registry import CHECKS, BrokenPromise, Check
 from nodewright.testkit.contract.situations import group, refresh
-from nodewright.testkit.contract.world import CannotSteer, ContractWorld
+from nodewright.testkit.contract.world import CannotSteer, ContractWorld, undeclared_hands
 
 WorldFactory = Callable[[], ContractWorld]
 
@@ -85,6 +85,13 @@ class ProviderContract(ABC):
     @abstractmethod
     def contract_world(self) -> ContractWorld:
         """Return a new cloud with a new provider."""
+
+    def test_hands(self) -> None:
+        """Every hand is given, or the world says in ``lacks`` why not."""
+        with closing(self.contract_world()) as world:
+            missing = undeclared_hands(world)
+        if missing:
+            raise BrokenPromise(f"the world lacks {', '.join(missing)}: give them, or say why not in lacks")
 
     def test_contract(self, contract_check: Check) -> None:
         result = run_check(contract_check, self.contract_world)

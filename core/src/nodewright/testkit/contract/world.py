@@ -1,12 +1,14 @@
 """The cloud under test and the methods that change it from outside. The plugin's author implements a ContractWorld."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
+from typing import ClassVar
 
 from nodewright.adapters.clocks import VirtualClock
 from nodewright.adapters.provider import CallRunner, CallSettings, InlineRunner, connect_provider
 from nodewright.model.clock import Clock
+from nodewright.model.node import Node
 from nodewright.testkit.client import Client
 
 
@@ -23,16 +25,54 @@ class CannotSteer(Exception):
     """Raised if the cloud cannot be brought into the state that a check needs. The check is then skipped."""
 
 
+class Trouble(StrEnum):
+    """Why a cloud refuses a call, or fails to create a machine."""
+
+    CAPACITY = "capacity"
+    QUOTA = "quota"
+    THROTTLED = "throttled"
+    DENIED = "denied"
+    UNAVAILABLE = "unavailable"
+    CONFLICT = "conflict"
+    OTHER = "other"
+
+
+# The hands that a world may lack. Each opens checks.
+HANDS = (
+    "arrive",
+    "begin",
+    "fail_creation",
+    "refuse",
+    "lose_answer",
+    "reconnect",
+    "lose",
+    "stop",
+    "crowd",
+    "stranger",
+    "node_of",
+    "lag",
+    "slow",
+    "set_minimum",
+    "before_write",
+    "interrupt",
+    "pass_time",
+)
+
+
 class ContractWorld(ABC):
     """A new cloud with one provider connected to it. Every check gets its own world.
 
     ``group_id`` names a group with target 2, two running machines, a minimum of 0 and a maximum of at least 6. Other
-    writers may change this group too. Set ``client`` and ``group_id`` in the constructor. A method that changes the
-    cloud raises CannotSteer with the reason if the cloud cannot do it.
+    writers may change this group too. Set ``client`` and ``group_id`` in the constructor.
+
+    The methods below are the hands of the world: each does what a cloud, an operator or another writer can do. A world that
+    lacks one leaves it out and says why in ``lacks`` (name of the hand to reason); the checks that need it are skipped. A
+    hand that cannot do what it is asked for raises CannotSteer with the reason.
     """
 
     client: Client
     group_id: str
+    lacks: ClassVar[Mapping[str, str]] = {}
 
     def admit(self, touches: Touch) -> None:  # noqa: B027 - only clouds in use have a reason to refuse
         """Raise CannotSteer if a check that does this must not run here. A cloud made for the test admits all checks."""
@@ -42,39 +82,108 @@ class ContractWorld(ABC):
 
     @abstractmethod
     def machines(self, group_id: str) -> frozenset[str]:
-        """Return the ids of all machines that exist and are not being deleted, not read through the plugin."""
+        """Return the ids of all machines that exist and are not being deleted, not read through the plugin.
+
+        A machine that is starting exists, and so does one that was stopped. A machine that is only requested does not.
+        """
 
     @abstractmethod
     def set_target(self, group_id: str, target: int) -> None:
         """Resize the group from outside. Machines that this requests must not arrive before a call of ``arrive``."""
 
     def arrive(self, group_id: str) -> str:
-        """Let one requested machine arrive now. Return its id."""
-        raise CannotSteer(f"this world cannot let machines of {group_id} arrive")
+        """Let one requested machine arrive now: it runs. Return its id."""
+        raise self._lacking("arrive", group_id)
 
-    def fail_creation(self, group_id: str) -> None:
-        """Let the creation of one requested machine fail now."""
-        raise CannotSteer(f"this world cannot let creations in {group_id} fail")
+    def begin(self, group_id: str) -> str:
+        """Let one requested machine begin to start now: it exists, and does not run yet. Return its id."""
+        raise self._lacking("begin", group_id)
+
+    def fail_creation(self, group_id: str, kind: Trouble = Trouble.CAPACITY, *, leaves_machine: bool = True) -> None:
+        """Let the creation of one requested machine fail now: CAPACITY, QUOTA, or OTHER without a cause that is known.
+
+        ``leaves_machine``: a broken machine stays behind. Otherwise there is only the cloud's word.
+        """
+        raise self._lacking("fail_creation", group_id, kind, leaves_machine)
+
+    def refuse(
+        self, group_id: str, kind: Trouble, times: int = 1, *, reads: bool = False, granted: int | None = None
+    ) -> None:
+        """Let the cloud refuse the provider's next writes of this group for that reason: they change nothing.
+
+        ``reads``: the next reads of the cloud are refused instead. ``granted``: an increase is not refused altogether, but
+        granted for that many machines (a cloud that creates machines one by one and has no more).
+        """
+        raise self._lacking("refuse", group_id, kind, times, reads, granted)
+
+    def lose_answer(self, group_id: str) -> None:
+        """Let the provider's next write take effect while its answer is lost, as when a connection is reset."""
+        raise self._lacking("lose_answer", group_id)
+
+    def reconnect(self) -> None:
+        """Put a new provider object on the same cloud into ``client``, as a restarted process does."""
+        raise self._lacking("reconnect")
+
+    def lose(self, machine: str) -> None:
+        """Let a machine vanish, as a host that breaks or a spot machine that is taken."""
+        raise self._lacking("lose", machine)
+
+    def stop(self, machine: str) -> None:
+        """Let a machine stop without being deleted, as somebody does in the cloud's console: it still exists."""
+        raise self._lacking("stop", machine)
+
+    def crowd(self, group_id: str, n: int) -> None:
+        """Add ``n`` running machines to the group and its target: more than one page of the cloud's listing holds."""
+        raise self._lacking("crowd", group_id, n)
+
+    def stranger(self) -> str:
+        """Make a group with a running machine that is not the provider's: other labels, or not configured. Return its id.
+
+        ``machines`` tells of it too.
+        """
+        raise self._lacking("stranger")
+
+    def node_of(self, machine: str) -> Node:
+        """Return the Node of a running machine, as its kubelet and the cloud controller manager would write it."""
+        raise self._lacking("node_of", machine)
+
+    def lag(self, seconds: float) -> None:
+        """Let the cloud's listings show what was so many seconds ago, from now on."""
+        raise self._lacking("lag", seconds)
+
+    def slow(self, seconds: float) -> None:
+        """Let the cloud take so many seconds for every answer, from now on."""
+        raise self._lacking("slow", seconds)
 
     def set_minimum(self, group_id: str, size: int) -> None:
         """Set the group's minimum size, effective from the next refresh. May put a new provider into ``client``."""
-        raise CannotSteer(f"this world cannot set the minimum of {group_id} to {size}")
+        raise self._lacking("set_minimum", group_id, size)
 
     def before_write(self, happening: Callable[[], object]) -> None:
         """Call ``happening`` once, when the provider's next write of a size arrives, before the cloud handles it.
 
         ``happening`` may call the other methods of this world.
         """
-        del happening
-        raise CannotSteer("this world cannot change anything in the middle of a write")
+        raise self._lacking("before_write", happening)
 
     def interrupt(self, group_id: str) -> str:
         """Let the cloud give notice that it will take one running machine. Return the machine's id."""
-        raise CannotSteer(f"this world cannot let the cloud give notice of a machine of {group_id}")
+        raise self._lacking("interrupt", group_id)
 
     def pass_time(self, seconds: float) -> None:
         """Let time pass, in the cloud and on the provider's clock."""
-        raise CannotSteer(f"this world cannot let {seconds:g} s pass")
+        raise self._lacking("pass_time", seconds)
+
+    def _lacking(self, hand: str, *asked: object) -> CannotSteer:
+        del asked
+        why = self.lacks.get(hand, "it does not say why (lacks)")
+        return CannotSteer(f"this world has no hand {hand}: {why}")
+
+
+def undeclared_hands(world: ContractWorld) -> tuple[str, ...]:
+    """Return the hands that the world neither has nor declares as missing."""
+    missing = (hand for hand in HANDS if getattr(type(world), hand) is getattr(ContractWorld, hand))
+    return tuple(hand for hand in missing if not world.lacks.get(hand))
 
 
 def connect(name: str, plugin: object, clock: Clock | None = None, settings: CallSettings | None = None) -> Client:

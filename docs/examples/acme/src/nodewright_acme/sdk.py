@@ -1,7 +1,13 @@
-"""The SDK of a made-up cloud that lives in memory: stands for the vendor's own package."""
+"""The SDK of a made-up cloud that lives in memory: stands for the vendor's own package, and for a fake of the cloud.
 
+``Client`` is what the plugin calls. ``Cloud`` is the cloud behind it, with what a test may do to it.
+"""
+
+from collections.abc import Callable, Iterable
 from copy import deepcopy
 from dataclasses import dataclass, field
+
+PAGE = 50
 
 
 @dataclass
@@ -9,76 +15,126 @@ class Vm:
     uri: str
     state: str = "creating"
     error: str = ""
+    taken_at: float | None = None
 
 
 @dataclass
 class Pool:
+    """A node group of the cloud. ``failures`` are creations that left no VM: id to code."""
+
     id: str
+    cluster: str
     desired: int = 0
     max: int = 10
     vcpus: int = 4
     memory: str = "16Gi"
+    price: float = 0.2
+    labels: dict[str, str] = field(default_factory=lambda: {"kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux"})
     vms: list[Vm] = field(default_factory=list)
-    started: int = 0
+    failures: dict[str, str] = field(default_factory=dict)
+    made: int = 0
 
-    def start_vm(self) -> Vm:
-        self.started += 1
-        vm = Vm(uri=f"acme://{self.id}/{self.started}")
+    def make_vm(self, state: str = "creating", error: str = "") -> Vm:
+        self.made += 1
+        vm = Vm(uri=f"acme://{self.id}/{self.made}", state=state, error=error)
         self.vms.append(vm)
         return vm
 
 
-class NoSuchPool(Exception):
-    """No pool of that id."""
+class ApiError(Exception):
+    """An answer of the cloud that is no success; ``desired`` is the pool's size if the code is CONFLICT."""
 
-
-class Refused(Exception):
-    """The pool may not have that size."""
-
-
-class Conflict(Exception):
-    """The pool's size is not what the caller thought."""
-
-    def __init__(self, desired: int) -> None:
-        super().__init__(f"desired size is {desired}")
+    def __init__(self, code: str, desired: int = 0) -> None:
+        super().__init__(f"the cloud answers {code}")
+        self.code = code
         self.desired = desired
 
 
-CLOUDS: dict[str, dict[str, Pool]] = {}
+@dataclass
+class Cloud:
+    """``refused`` are the codes of the next answers, by kind of call (read, write)."""
+
+    pools: dict[str, Pool] = field(default_factory=dict)
+    refused: dict[str, list[str]] = field(default_factory=lambda: {"read": [], "write": []})
+    answers_lost: int = 0
+    seconds_per_call: float = 0.0
+    sleep: Callable[[float], None] = lambda _: None
+    before_write: Callable[[], object] | None = None
+
+    def add(self, pool: Pool) -> Pool:
+        self.pools[pool.id] = pool
+        return pool
+
+
+CLOUDS: dict[str, Cloud] = {}
 
 
 class Client:
-    """Every write names the size it starts from, and answers the pool as it is then."""
+    """Every write names the size it starts from, and is refused if the pool has another one."""
 
-    def __init__(self, endpoint: str) -> None:
-        self._cloud = CLOUDS.setdefault(endpoint, {})
+    def __init__(self, endpoint: str, timeout: float) -> None:
+        self._cloud = CLOUDS.setdefault(endpoint, Cloud())
+        self._timeout = timeout
 
-    def pools(self) -> list[Pool]:
-        return deepcopy(list(self._cloud.values()))
+    def list_pools(self, cluster: str) -> list[Pool]:
+        """Return the pools with that cluster's label, without their VMs."""
+        self._arrive("read")
+        found = [pool for pool in self._cloud.pools.values() if pool.cluster == cluster]
+        return [Pool(**{**vars(deepcopy(pool)), "vms": []}) for pool in found]
 
-    def grow(self, pool_id: str, if_desired: int, desired: int) -> Pool:
-        pool = self._pool(pool_id, if_desired)
+    def list_vms(self, pool_id: str, page: int = 0) -> tuple[list[Vm], int | None]:
+        """Return one page of a pool's VMs, and the number of the next page if there is one."""
+        self._arrive("read")
+        vms, start = self._pool(pool_id).vms, page * PAGE
+        return deepcopy(vms[start : start + PAGE]), page + 1 if start + PAGE < len(vms) else None
+
+    def grow(self, pool_id: str, if_desired: int, desired: int) -> None:
+        pool = self._written(pool_id, if_desired)
         if desired > pool.max:
-            raise Refused(f"{pool_id} holds {pool.max} machines at most")
+            raise ApiError("ABOVE_MAXIMUM")
         pool.desired = desired
-        return deepcopy(pool)
+        self._answer()
 
-    def withdraw(self, pool_id: str, if_desired: int, desired: int) -> Pool:
+    def withdraw(self, pool_id: str, if_desired: int, desired: int) -> None:
         """Take back what no VM was started for; stops at what is there."""
-        pool = self._pool(pool_id, if_desired)
+        pool = self._written(pool_id, if_desired)
         pool.desired = max(desired, len(pool.vms))
-        return deepcopy(pool)
+        self._answer()
 
-    def delete(self, pool_id: str, if_desired: int, uris: list[str]) -> tuple[Pool, list[str]]:
-        pool = self._pool(pool_id, if_desired)
-        deleted = [vm.uri for vm in pool.vms if vm.uri in uris]
+    def delete(self, pool_id: str, if_desired: int, names: Iterable[str]) -> list[str]:
+        """Delete VMs by uri and failures by id, and lower the size by as many."""
+        pool = self._written(pool_id, if_desired)
+        known = {vm.uri for vm in pool.vms} | set(pool.failures)
+        deleted = [name for name in names if name in known]
         pool.vms = [vm for vm in pool.vms if vm.uri not in deleted]
+        pool.failures = {name: code for name, code in pool.failures.items() if name not in deleted}
         pool.desired -= len(deleted)
-        return deepcopy(pool), deleted
+        self._answer()
+        return deleted
 
-    def _pool(self, pool_id: str, if_desired: int) -> Pool:
-        if pool_id not in self._cloud:
-            raise NoSuchPool(pool_id)
-        if self._cloud[pool_id].desired != if_desired:
-            raise Conflict(self._cloud[pool_id].desired)
-        return self._cloud[pool_id]
+    def _written(self, pool_id: str, if_desired: int) -> Pool:
+        happening, self._cloud.before_write = self._cloud.before_write, None
+        if happening is not None:
+            happening()
+        pool = self._pool(pool_id)
+        self._arrive("write")
+        if pool.desired != if_desired:
+            raise ApiError("CONFLICT", desired=pool.desired)
+        return pool
+
+    def _pool(self, pool_id: str) -> Pool:
+        if pool_id not in self._cloud.pools:
+            raise ApiError("NO_SUCH_POOL")
+        return self._cloud.pools[pool_id]
+
+    def _arrive(self, kind: str) -> None:
+        self._cloud.sleep(min(self._cloud.seconds_per_call, self._timeout))
+        if self._cloud.seconds_per_call > self._timeout:
+            raise ApiError("TIMEOUT")
+        if self._cloud.refused[kind]:
+            raise ApiError(self._cloud.refused[kind].pop(0))
+
+    def _answer(self) -> None:
+        if self._cloud.answers_lost:
+            self._cloud.answers_lost -= 1
+            raise ApiError("TIMEOUT")

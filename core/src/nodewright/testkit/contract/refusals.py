@@ -1,0 +1,196 @@
+"""Checks of what a cloud refuses, and of answers that are lost: they are told as what they are, and change nothing."""
+
+from collections.abc import Callable
+
+from nodewright.model.errors import (
+    AccessDenied,
+    CloudBusy,
+    NodeGroupNotFound,
+    OperationInProgress,
+    OutOfCapacity,
+    ProviderError,
+    ProviderUnavailable,
+    QuotaExceeded,
+    TargetChanged,
+    Throttled,
+)
+from nodewright.testkit.contract.promises import Promise
+from nodewright.testkit.contract.registry import check, demand, refusal
+from nodewright.testkit.contract.situations import demand_alive, demand_target, ids, refresh, target
+from nodewright.testkit.contract.world import ContractWorld, Touch, Trouble
+
+# As often as the core may repeat a call.
+_ALWAYS = 100
+_KINDS: dict[Trouble, tuple[type[ProviderError], ...]] = {
+    Trouble.CAPACITY: (OutOfCapacity,),
+    Trouble.QUOTA: (QuotaExceeded,),
+    Trouble.THROTTLED: (Throttled,),
+    Trouble.DENIED: (AccessDenied,),
+    Trouble.UNAVAILABLE: (ProviderUnavailable,),
+    Trouble.CONFLICT: (OperationInProgress, TargetChanged),
+}
+
+
+@check(Promise.REFUSALS, touches=Touch.OWN_CLOUD)
+def no_capacity_is_told_as_such(world: ContractWorld) -> None:
+    """An increase for which the cloud has no machines raises OutOfCapacity and changes nothing."""
+    _demand_told(world, Trouble.CAPACITY)
+
+
+@check(Promise.REFUSALS, touches=Touch.OWN_CLOUD)
+def a_used_up_quota_is_told_as_such(world: ContractWorld) -> None:
+    """An increase beyond a quota of the account raises QuotaExceeded and changes nothing."""
+    _demand_told(world, Trouble.QUOTA)
+
+
+@check(Promise.REFUSALS, touches=Touch.OWN_CLOUD)
+def throttling_is_told_as_such(world: ContractWorld) -> None:
+    """A write that the cloud throttles raises Throttled and changes nothing."""
+    _demand_told(world, Trouble.THROTTLED)
+
+
+@check(Promise.REFUSALS, touches=Touch.OWN_CLOUD)
+def a_missing_permission_is_told_as_such(world: ContractWorld) -> None:
+    """A write without the permission raises AccessDenied and changes nothing."""
+    _demand_told(world, Trouble.DENIED)
+
+
+@check(Promise.REFUSALS, touches=Touch.OWN_CLOUD)
+def an_unavailable_cloud_is_told_as_such(world: ContractWorld) -> None:
+    """A write to a cloud that is out of order raises ProviderUnavailable and changes nothing."""
+    _demand_told(world, Trouble.UNAVAILABLE)
+
+
+@check(Promise.REFUSALS, touches=Touch.OWN_CLOUD)
+def a_conflict_is_told_as_such(world: ContractWorld) -> None:
+    """A write while another operation locks the group raises OperationInProgress or TargetChanged and changes nothing."""
+    _demand_told(world, Trouble.CONFLICT)
+
+
+@check(Promise.ACCEPTED, touches=Touch.OWN_CLOUD)
+def a_partly_granted_increase_is_counted(world: ContractWorld) -> None:
+    """An increase by three of which the cloud grants one returns 1, and the target rises by 1."""
+    refresh(world)
+    before, alive = target(world), world.machines(world.group_id)
+    world.refuse(world.group_id, Trouble.CAPACITY, granted=1)
+    accepted = world.client.increase_size(world.group_id, before, before + 3)
+    demand(accepted == 1, f"the cloud granted 1 machine of 3, increase_size returned {accepted}")
+    demand_target(world, before + 1, "increase_size, granted in part,")
+    demand_alive(world, alive, "increase_size, granted in part,")
+
+
+@check(Promise.DELETION, touches=Touch.OWN_CLOUD)
+def a_refused_deletion_is_no_deletion(world: ContractWorld) -> None:
+    """A deletion that the cloud refuses raises an error; the machine lives, and the target stays."""
+    refresh(world)
+    before, alive = target(world), world.machines(world.group_id)
+    world.refuse(world.group_id, Trouble.DENIED, _ALWAYS)
+    error = refusal(
+        lambda: world.client.delete_instances(world.group_id, [min(alive)], before), "a refused delete_instances"
+    )
+    demand(isinstance(error, AccessDenied), f"a refused delete_instances raised {type(error).__name__}")
+    demand_alive(world, alive, "a refused delete_instances")
+    demand_target(world, before, "a refused delete_instances")
+
+
+@check(Promise.DELETION, touches=Touch.OWN_CLOUD)
+def a_locked_machine_is_not_deleted(world: ContractWorld) -> None:
+    """A deletion while another operation locks the machines is refused; they live, and the target stays."""
+    refresh(world)
+    before, alive = target(world), world.machines(world.group_id)
+    world.refuse(world.group_id, Trouble.CONFLICT, _ALWAYS)
+    error = refusal(
+        lambda: world.client.delete_instances(world.group_id, [min(alive)], before),
+        "delete_instances of a locked machine",
+    )
+    told = isinstance(error, (CloudBusy, TargetChanged))
+    demand(told, f"delete_instances of a locked machine raised {type(error).__name__}")
+    demand_alive(world, alive, "delete_instances of a locked machine")
+    demand_target(world, before, "delete_instances of a locked machine")
+
+
+@check(Promise.REFRESH, touches=Touch.OWN_CLOUD)
+def an_unreadable_cloud_is_no_empty_cloud(world: ContractWorld) -> None:
+    """If the cloud cannot be read, the refresh or the group's reads say so, and groups and machines stay as they were."""
+    _demand_unread(world, Trouble.UNAVAILABLE, ProviderUnavailable)
+
+
+@check(Promise.REFRESH, touches=Touch.OWN_CLOUD)
+def a_cloud_that_may_not_be_read_is_no_empty_cloud(world: ContractWorld) -> None:
+    """Without the permission to read, the refresh or the group's reads say so, and all stays as it was."""
+    _demand_unread(world, Trouble.DENIED, AccessDenied)
+
+
+@check(Promise.REFRESH, touches=Touch.OWN_CLOUD)
+def a_cloud_that_throttles_reads_is_no_empty_cloud(world: ContractWorld) -> None:
+    """If the cloud throttles reads, the refresh or the group's reads say so, and all stays as it was."""
+    _demand_unread(world, Trouble.THROTTLED, Throttled)
+
+
+@check(Promise.ONCE, touches=Touch.OWN_CLOUD)
+def a_lost_answer_buys_nothing_twice(world: ContractWorld) -> None:
+    """An increase whose answer is lost, and what the core does about it, raises the target once."""
+    refresh(world)
+    before = target(world)
+    world.lose_answer(world.group_id)
+    _in_doubt(lambda: world.client.increase_size(world.group_id, before, before + 1))
+    demand_target(world, before + 1, "increase_size whose answer was lost")
+
+
+@check(Promise.ONCE, touches=Touch.OWN_CLOUD)
+def a_lost_answer_deletes_nothing_else(world: ContractWorld) -> None:
+    """A deletion whose answer is lost, and what the core does about it, ends the named machine alone."""
+    refresh(world)
+    before, alive = target(world), world.machines(world.group_id)
+    world.lose_answer(world.group_id)
+    _in_doubt(lambda: world.client.delete_instances(world.group_id, [min(alive)], before))
+    demand_alive(world, alive - {min(alive)}, "delete_instances whose answer was lost")
+    demand(min(alive) not in world.machines(world.group_id), "delete_instances whose answer was lost deleted nothing")
+    demand_target(world, before - 1, "delete_instances whose answer was lost")
+
+
+def _demand_told(world: ContractWorld, kind: Trouble) -> None:
+    """Raise BrokenPromise unless a refused increase raises the error of that kind, and changes nothing."""
+    refresh(world)
+    before, alive = target(world), world.machines(world.group_id)
+    world.refuse(world.group_id, kind, _ALWAYS)
+    what = f"increase_size, refused by the cloud ({kind.value}),"
+    error = refusal(lambda: world.client.increase_size(world.group_id, before, before + 1), what)
+    wanted = " or ".join(one.__name__ for one in _KINDS[kind])
+    demand(isinstance(error, _KINDS[kind]), f"{what} raised {type(error).__name__}, not {wanted}: {error}")
+    demand(bool(error.code), f"{what} raised an error without a code")
+    demand_target(world, before, what)
+    demand_alive(world, alive, what)
+
+
+def _demand_unread(world: ContractWorld, kind: Trouble, wanted: type[ProviderError]) -> None:
+    """Raise BrokenPromise unless the provider says that it could not read the group, and invents nothing.
+
+    Either ``refresh`` raises that error, or reads of the group do until it can be read again.
+    """
+    refresh(world)
+    groups, before = world.client.node_groups(), (target(world), ids(world))
+    world.refuse(world.group_id, kind, _ALWAYS, reads=True)
+    what = f"refresh of a cloud that refuses reads ({kind.value})"
+    told = False
+    try:
+        world.client.refresh(frozenset({world.group_id}))
+    except ProviderError as error:
+        told = True
+        demand(isinstance(error, wanted), f"{what} raised {type(error).__name__}, not {wanted.__name__}: {error}")
+    demand(world.client.node_groups() == groups, f"node_groups lost or changed a group after a {what}")
+    try:
+        after = target(world), ids(world)
+    except ProviderError as error:
+        demand(not isinstance(error, NodeGroupNotFound), f"the group counts as deleted after a {what}: {error}")
+        return
+    demand(after == before, f"target or machines are not those that were read last after a {what}")
+    demand(told, f"{what} returned as if it had read it, and so do the reads of {world.group_id}")
+
+
+def _in_doubt(call: Callable[[], object]) -> None:
+    """Make a call of which the core may say that its outcome is unknown."""
+    try:
+        call()
+    except ProviderUnavailable:
+        return

@@ -1,0 +1,120 @@
+"""Checks of what a provider must not keep in its memory alone, and of clouds that are late or slow."""
+
+from contextlib import suppress
+
+from nodewright.model.capability import Capability
+from nodewright.model.errors import ProviderError, TargetChanged
+from nodewright.testkit.contract.promises import Promise
+from nodewright.testkit.contract.registry import check, demand
+from nodewright.testkit.contract.situations import (
+    ask_and_fail,
+    demand_alive,
+    demand_target,
+    group,
+    ids,
+    refresh,
+    target,
+)
+from nodewright.testkit.contract.world import ContractWorld, Touch
+
+_LAG_SECONDS = 5.0
+# Longer than any deadline of a call.
+_HUNG_SECONDS = 3600.0
+
+
+@check(Promise.RESTART, touches=Touch.OWN_CLOUD)
+def a_new_process_sees_the_same(world: ContractWorld) -> None:
+    """A new provider object on the same cloud lists the same groups and machines, with the same targets."""
+    refresh(world)
+    world.client.increase_size(world.group_id, target(world), target(world) + 1)
+    before = _seen(world)
+    world.reconnect()
+    refresh(world)
+    after = _seen(world)
+    demand(after == before, f"a new provider object sees {after}, the one before saw {before}")
+
+
+@check(Promise.RESTART, touches=Touch.OWN_CLOUD)
+def a_new_process_makes_nothing_twice(world: ContractWorld) -> None:
+    """An increase that a new provider object sends again raises the target once."""
+    refresh(world)
+    before = target(world)
+    accepted = world.client.increase_size(world.group_id, before, before + 1)
+    world.reconnect()
+    refresh(world)
+    with suppress(TargetChanged):
+        world.client.increase_size(world.group_id, before, before + 1)
+    demand_target(world, before + accepted, "increase_size, repeated by a new provider object,")
+
+
+@check(Promise.RESTART, touches=Touch.OWN_CLOUD, capability=Capability.FAST_FAILURE_DETECTION)
+def a_new_process_tells_failures_by_the_same_ids(world: ContractWorld) -> None:
+    """A new provider object reports the failures of before, by the same ids."""
+    ask_and_fail(world, failures=2)
+    before = world.client.failed_instances(world.group_id)
+    world.reconnect()
+    refresh(world)
+    after = world.client.failed_instances(world.group_id)
+    demand(after == before, f"a new provider object reports the failures {after}, the one before {before}")
+
+
+@check(Promise.LATENESS, touches=Touch.OWN_CLOUD)
+def late_listings_hide_no_increase(world: ContractWorld) -> None:
+    """Where listings are 5 s late, an increase is in the target after settles_after, and is not taken twice."""
+    refresh(world)
+    before = target(world)
+    world.lag(_LAG_SECONDS)
+    accepted = world.client.increase_size(world.group_id, before, before + 1)
+    refresh(world)
+    seen = target(world)
+    late = f"listings are {_LAG_SECONDS:g} s late, and settles_after is {world.client.info.settles_after:g}"
+    demand(seen == before + accepted, f"the target is {seen} after an increase from {before} by {accepted}; {late}")
+    with suppress(TargetChanged):
+        world.client.increase_size(world.group_id, before, before + 1)
+    world.pass_time(4 * _LAG_SECONDS)
+    demand_target(world, before + accepted, "increase_size, sent twice in a cloud with late listings,")
+
+
+@check(Promise.LATENESS, touches=Touch.OWN_CLOUD)
+def late_listings_bring_no_machine_back(world: ContractWorld) -> None:
+    """Where listings are 5 s late, a deleted machine is not listed as running after settles_after."""
+    refresh(world)
+    before, alive = target(world), world.machines(world.group_id)
+    world.lag(_LAG_SECONDS)
+    victim = min(alive)
+    world.client.delete_instances(world.group_id, [victim], before)
+    refresh(world)
+    demand(target(world) == before - 1, f"after a deletion the target is {target(world)}, not {before - 1}")
+    running = {one.id for one in world.client.instances(world.group_id) if one.state.value != "deleting"}
+    demand(victim not in running, f"{victim} was deleted, and a late listing brought it back")
+    demand_alive(world, alive - {victim}, "delete_instances in a cloud with late listings")
+
+
+@check(Promise.DEADLINES, touches=Touch.OWN_CLOUD)
+def a_call_ends_by_itself(world: ContractWorld) -> None:
+    """A refresh of a cloud that does not answer for an hour raises a ProviderError before its deadline."""
+    refresh(world)
+    world.slow(_HUNG_SECONDS)
+    try:
+        world.client.refresh(frozenset({world.group_id}))
+    except ProviderError as error:
+        demand(error.code != "timeout", f"refresh waited for the cloud until the core abandoned it: {error}")
+        demand(error.code != "unexpectedError", f"refresh of a cloud that does not answer crashed: {error}")
+        return
+    demand(False, "refresh of a cloud that does not answer returned as if it had answered")
+
+
+@check(Promise.DEADLINES, touches=Touch.OWN_CLOUD)
+def a_slow_cloud_is_waited_for(world: ContractWorld) -> None:
+    """In a cloud that takes two seconds for every answer, an increase is exact."""
+    world.slow(2.0)
+    refresh(world)
+    before = target(world)
+    accepted = world.client.increase_size(world.group_id, before, before + 1)
+    demand(accepted == 1, f"increase_size by 1 in a slow cloud accepted {accepted}")
+    demand_target(world, before + 1, "increase_size in a slow cloud")
+
+
+def _seen(world: ContractWorld) -> tuple[object, ...]:
+    listed = group(world)
+    return listed.id, listed.min_size, listed.max_size, target(world), tuple(sorted(ids(world)))

@@ -1,0 +1,104 @@
+"""A cloud without groups or desired counts, whose listings are late: what the core buys there when answers are lost."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+import pytest
+
+from nodewright import spec
+from nodewright.model.errors import ContractViolation
+from nodewright.spec import ProviderError, ProviderUnavailable, hookimpl
+from nodewright.testkit import FakeClock, build_template
+from nodewright.testkit.contract import connect
+
+LAG = 5.0
+
+
+class LabelledServers:
+    """Servers with a label are the group; their number in a listing is its target."""
+
+    def __init__(self, clock: FakeClock, *, settles_after: float, lost_answers: int) -> None:
+        self.bought: list[float] = []
+        self._clock = clock
+        self._settles_after = settles_after
+        self._lost = lost_answers
+        self._listed = 0
+
+    @hookimpl
+    def provider_info(self) -> spec.ProviderInfo:
+        return spec.ProviderInfo(name="late", settles_after=self._settles_after)
+
+    @hookimpl
+    def refresh(self, wanted: frozenset[str]) -> bool:
+        del wanted
+        self._listed = sum(bought <= self._clock.now() - LAG for bought in self.bought)
+        return True
+
+    @hookimpl
+    def node_groups(self) -> Sequence[spec.NodeGroup]:
+        return (spec.NodeGroup(id="servers", min_size=0, max_size=10),)
+
+    @hookimpl
+    def target_size(self, group_id: str) -> int:
+        del group_id
+        return self._listed
+
+    @hookimpl
+    def instances(self, group_id: str) -> Sequence[spec.Instance]:
+        return [spec.Instance(id=f"{group_id}-{number}") for number in range(self._listed)]
+
+    @hookimpl
+    def template_node(self, group_id: str) -> spec.NodeTemplate:
+        del group_id
+        return build_template()
+
+    @hookimpl
+    def increase_size(self, group_id: str, expected_target: int, target: int) -> int:
+        del group_id
+        self.bought += [self._clock.now()] * (target - expected_target)
+        if self._lost:
+            self._lost -= 1
+            raise ProviderUnavailable("the connection was reset")
+        self._listed = target
+        return target - expected_target
+
+    @hookimpl
+    def decrease_target_size(self, group_id: str, expected_target: int, target: int) -> int:
+        del group_id, expected_target, target
+        return 0
+
+    @hookimpl
+    def delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> Sequence[str]:
+        del group_id, instance_ids, expected_target
+        return ()
+
+
+def buy_one(settles_after: float, lost_answers: int) -> int:
+    """Play six loops, a second apart, that want one server. Return how many were bought."""
+    clock = FakeClock(1000)
+    cloud = LabelledServers(clock, settles_after=settles_after, lost_answers=lost_answers)
+    client = connect("late", cloud, clock)
+    for _ in range(6):
+        client.refresh(frozenset({"servers"}))
+        client.node_groups()
+        if client.target_size("servers") < 1:
+            with suppress(ProviderError):
+                client.increase_size("servers", 0, 1)
+        clock.sleep(1.0)
+    return len(cloud.bought)
+
+
+@pytest.mark.parametrize("lost_answers", [0, 1, 2, 3])
+def test_one_server_is_bought_whatever_answers_are_lost(lost_answers: int) -> None:
+    assert buy_one(LAG, lost_answers) == 1
+
+
+@pytest.mark.parametrize("lost_answers", [0, 1, 2, 3])
+def test_without_settles_after_late_listings_cost_money(lost_answers: int) -> None:
+    assert buy_one(0.0, lost_answers) > 1
+
+
+@pytest.mark.parametrize("wrong", [-1.0, 61.0, True, "5s"])
+def test_a_delay_that_cannot_be_is_refused(wrong: float) -> None:
+    with pytest.raises(ContractViolation, match="settles_after"):
+        buy_one(wrong, 0)

@@ -1,0 +1,220 @@
+"""Providers that see some of the machines, or others', or describe them wrongly; and that forget failures."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+from msgspec.structs import replace
+
+from nodewright import spec
+from nodewright.spec import hookimpl
+from nodewright_fake import FakeProvider
+from nodewright_fake.machines import view_of
+
+Reject = Callable[[type[FakeProvider], str], None]
+_PAGE = 100
+
+
+class ReadsTheFirstPage(FakeProvider):
+    @hookimpl
+    def instances(self, group_id: str) -> Sequence[spec.Instance]:
+        return super().instances(group_id)[:_PAGE]
+
+
+class ListsWhatRuns(FakeProvider):
+    """Filters the cloud's list by its state."""
+
+    @hookimpl
+    def instances(self, group_id: str) -> Sequence[spec.Instance]:
+        return [one for one in super().instances(group_id) if one.state != spec.InstanceState.CREATING]
+
+
+class CallsEverythingRunning(FakeProvider):
+    @hookimpl
+    def instances(self, group_id: str) -> Sequence[spec.Instance]:
+        return [spec.Instance(id=one.id) for one in super().instances(group_id)]
+
+
+class ForgetsStoppedMachines(FakeProvider):
+    """Lists machines by the ones that answer."""
+
+    @hookimpl
+    def instances(self, group_id: str) -> Sequence[spec.Instance]:
+        answering = {start.instance_id for start in self._view(group_id).running}
+        return [one for one in super().instances(group_id) if one.id in answering]
+
+
+class FailsForWhatIsGone(FakeProvider):
+    """Refuses a deletion altogether if one of the machines is gone."""
+
+    @hookimpl
+    def delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> Sequence[str]:
+        missing = [name for name in instance_ids if name not in self.cloud.group(group_id).machines]
+        if missing:
+            raise spec.ProviderError(f"no machine {missing[0]}", code="notFound")
+        return super().delete_instances(group_id, instance_ids, expected_target)
+
+
+class ListsStrangers(FakeProvider):
+    """Takes every group of the account for its own."""
+
+    @hookimpl
+    def refresh(self, wanted: frozenset[str]) -> bool:
+        for name in ("a", "of-somebody-else"):
+            if self.cloud.has_group(name):
+                self.cloud.group(name).is_listed = True
+        return super().refresh(wanted)
+
+
+class DeletesWhateverIsNamed(FakeProvider):
+    """Deletes by id alone, in whatever group the machine is."""
+
+    @hookimpl
+    def delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> Sequence[str]:
+        accepted = [*super().delete_instances(group_id, instance_ids, expected_target)]
+        for name in instance_ids:
+            other = name.removeprefix("fake:///").partition("/")[0]
+            if other != group_id and self.cloud.has_group(other):
+                self.cloud.take_away(other, 1)
+                accepted.append(name)
+        return accepted
+
+
+class HasLimitsOfItsOwn(FakeProvider):
+    """Lists every group from 0 on."""
+
+    @hookimpl
+    def node_groups(self) -> Sequence[spec.NodeGroup]:
+        return [replace(group, min_size=0) for group in super().node_groups()]
+
+
+class IdsOfTheConsole(FakeProvider):
+    """Names machines as the cloud's console does, not as nodes do. The world under it does the same."""
+
+    @hookimpl
+    def instances(self, group_id: str) -> Sequence[spec.Instance]:
+        return [replace(one, id=one.id.removeprefix("fake:///")) for one in super().instances(group_id)]
+
+
+class TemplateOfTheDataSheet(FakeProvider):
+    """Offers what the machine has, without what the system keeps for itself."""
+
+    @hookimpl
+    def template_node(self, group_id: str) -> spec.NodeTemplate:
+        found = super().template_node(group_id)
+        more = spec.Quantity.of(int(found.allocatable["memory"].nano / 1e9 * 1.08))
+        return replace(found, allocatable={**found.allocatable, "memory": more})
+
+
+class TemplateWithAGpuTooMany(FakeProvider):
+    @hookimpl
+    def template_node(self, group_id: str) -> spec.NodeTemplate:
+        found = super().template_node(group_id)
+        return replace(found, allocatable={**found.allocatable, "nvidia.com/gpu": spec.Quantity.of(1)})
+
+
+class TemplateOfAnotherZone(FakeProvider):
+    @hookimpl
+    def template_node(self, group_id: str) -> spec.NodeTemplate:
+        found = super().template_node(group_id)
+        return replace(found, labels={**found.labels, "topology.kubernetes.io/zone": "elsewhere"})
+
+
+class TemplateOfAnotherArchitecture(FakeProvider):
+    @hookimpl
+    def template_node(self, group_id: str) -> spec.NodeTemplate:
+        found = super().template_node(group_id)
+        return replace(found, labels={**found.labels, "kubernetes.io/arch": "arm64"})
+
+
+class TemplateWithATaint(FakeProvider):
+    @hookimpl
+    def template_node(self, group_id: str) -> spec.NodeTemplate:
+        found = super().template_node(group_id)
+        return replace(found, taints=(*found.taints, spec.Taint(key="dedicated", value="x", effect="NoSchedule")))
+
+
+class TellsFailuresForTenMinutes(FakeProvider):
+    """Reports what the cloud's list of operations still has."""
+
+    def __init__(self, context: spec.ProviderContext) -> None:
+        super().__init__(context)
+        self._first: dict[str, float] = {}
+
+    @hookimpl
+    def failed_instances(self, group_id: str) -> Sequence[spec.FailedInstance]:
+        now = self._clock.now()
+        found = super().failed_instances(group_id)
+        return [one for one in found if now - self._first.setdefault(one.failure_id, now) < 600]
+
+
+class ForgetsAllFailuresWithOne(FakeProvider):
+    """Takes the deletion of one failure for that of all."""
+
+    @hookimpl
+    def delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> Sequence[str]:
+        failures = {one.instance_id or one.failure_id for one in self._view(group_id).failures}
+        accepted = super().delete_instances(group_id, instance_ids, expected_target)
+        if failures & set(instance_ids):
+            for name in failures - set(instance_ids):
+                self.cloud.delete(group_id, [name], self.cloud.view(group_id).target)
+            self._look_again(group_id)
+        return accepted
+
+
+class CallsNothingCapacity(FakeProvider):
+    @hookimpl
+    def failed_instances(self, group_id: str) -> Sequence[spec.FailedInstance]:
+        return [replace(one, error_class=spec.ErrorClass.OTHER) for one in super().failed_instances(group_id)]
+
+
+class CallsEverythingCapacity(FakeProvider):
+    @hookimpl
+    def failed_instances(self, group_id: str) -> Sequence[spec.FailedInstance]:
+        shortage = spec.ErrorClass.OUT_OF_RESOURCES
+        return [replace(one, error_class=shortage) for one in super().failed_instances(group_id)]
+
+
+class NeedsAMachineToFail(FakeProvider):
+    """Looks for failures among the machines only."""
+
+    @hookimpl
+    def failed_instances(self, group_id: str) -> Sequence[spec.FailedInstance]:
+        return [one for one in super().failed_instances(group_id) if one.instance_id is not None]
+
+
+class LowersItsTargetForAFailure(FakeProvider):
+    """Counts a failed machine as taken back: nobody is told that it was wanted."""
+
+    @hookimpl
+    def target_size(self, group_id: str) -> int:
+        failed = sum(one.count for one in view_of(self.cloud.group(group_id)).failures) if group_id == "a" else 0
+        return super().target_size(group_id) - failed
+
+
+REJECTED = [
+    (ReadsTheFirstPage, "every_page_is_read"),
+    (ListsWhatRuns, "starting_machines_are_listed"),
+    (CallsEverythingRunning, "starting_machines_are_listed"),
+    (ForgetsStoppedMachines, "a_stopped_machine_is_listed"),
+    (FailsForWhatIsGone, "deletion_among_machines_that_are_gone_is_exact"),
+    (ListsStrangers, "strangers_are_not_listed"),
+    (DeletesWhateverIsNamed, "strangers_are_not_deleted"),
+    (HasLimitsOfItsOwn, "the_configured_minimum_is_listed"),
+    (IdsOfTheConsole, "ids_are_the_nodes_provider_ids"),
+    (TemplateOfTheDataSheet, "templates_offer_what_nodes_offer"),
+    (TemplateWithAGpuTooMany, "templates_offer_what_nodes_offer"),
+    (TemplateOfAnotherZone, "templates_have_the_nodes_labels"),
+    (TemplateOfAnotherArchitecture, "templates_have_the_nodes_labels"),
+    (TemplateWithATaint, "templates_have_the_nodes_taints"),
+    (TellsFailuresForTenMinutes, "failures_are_told_for_an_hour"),
+    (ForgetsAllFailuresWithOne, "one_failure_at_a_time_can_be_deleted"),
+    (CallsNothingCapacity, "failures_for_capacity_are_told_as_such"),
+    (CallsEverythingCapacity, "failures_for_a_quota_are_told_as_such"),
+    (NeedsAMachineToFail, "failures_without_a_machine_are_told"),
+    (LowersItsTargetForAFailure, "a_partly_failed_increase_is_counted"),
+]
+
+
+@pytest.mark.parametrize(("faulty", "check"), REJECTED)
+def test_faulty_views_of_machines_are_rejected(faulty: type[FakeProvider], check: str, reject: Reject) -> None:
+    reject(faulty, check)
