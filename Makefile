@@ -5,7 +5,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 MANIFESTS := constraints.txt pyproject.toml core/pyproject.toml simulator/pyproject.toml $(wildcard plugins/*/pyproject.toml)
 
-.PHONY: setup demo test test-slow test-all e2e control-plane soak leaders bench bench-failover bench-scale-down bench-mutants bench-refresh bench-beside-ca check format generate pictures clean
+.PHONY: setup demo test test-slow test-all e2e control-plane soak leaders bench bench-failover bench-scale-down bench-mutants bench-refresh bench-beside-ca check dist format generate pictures clean
 
 setup: .venv/.dev
 
@@ -66,6 +66,15 @@ check: .venv/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Every wheel and source distribution, into dist/, with metadata and contents checked; then each is installed and run.
+dist: .venv/.dev
+	rm -rf dist
+	for folder in core simulator $(dir $(wildcard plugins/*/pyproject.toml)); do \
+		$(BIN)/python -m build --no-isolation --outdir dist $$folder || exit 1; done
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/check-wheel-contents dist/*.whl
+	$(BIN)/pytest tests/packaging/test_wheels.py tests/packaging/test_install.py
 
 format: .venv/.dev
 	$(BIN)/ruff check --fix .

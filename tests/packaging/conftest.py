@@ -54,14 +54,14 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def install(wheels: Path, tmp_path: Path) -> Install:
-    """``install("nodewright[fake]", constraints=…)`` into a new environment; answers its bin folder.
+    """``install("nodewright[fake]", constraints=…, python=…)`` into a new environment; answers its bin folder.
 
     Without a package index the test is skipped, but not in CI.
     """
 
-    def call(*packages: str, constraints: Sequence[str] = ()) -> Path:
+    def call(*packages: str, constraints: Sequence[str] = (), python: str | Path = sys.executable) -> Path:
         home = tmp_path / "clean"
-        _run(sys.executable, "-m", "venv", "--without-pip", home)
+        _run(python, "-m", "venv", "--without-pip", home)
         bounds = tmp_path / "constraints.txt"
         bounds.write_text("\n".join(constraints))
         options = ["--quiet", "--disable-pip-version-check", "--find-links", str(wheels), "--constraint", str(bounds)]

@@ -1,6 +1,9 @@
 """From wheels into clean environments, without constraints.txt: it resolves, runs, and is typed for others."""
 
 import json
+import os
+import shutil
+import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
@@ -10,7 +13,10 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from nodewright.model.yaml_text import load_yaml
+
 ROOT = Path(__file__).parents[2]
+SUPPORTED = ("3.11", "3.12", "3.13")
 PLUGINS = ("aws", "azure", "externalgrpc", "fake", "gce")
 MANIFESTS = ("core/pyproject.toml", *(f"plugins/{name}/pyproject.toml" for name in PLUGINS), "simulator/pyproject.toml")
 OWN = ("nodewright", *(f"nodewright-{name}" for name in PLUGINS), "nodewright-simulator")
@@ -60,6 +66,41 @@ def test_the_lower_bounds_are_real(install: Install, run: Run, tmp_path: Path) -
     bin_folder = install("nodewright[all]", constraints=pins)
     said = run(bin_folder / "nodewright", "demo", "--report", tmp_path / "demo.html", cwd=tmp_path)
     assert "demo.html" in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", [version for version in SUPPORTED if version != f"3.{sys.version_info.minor}"])
+def test_the_other_pythons_that_we_name(install: Install, run: Run, tmp_path: Path, version: str) -> None:
+    python = _find_python(version)
+    if python is None:
+        pytest.skip(f"no Python {version} is at hand")
+    bin_folder = install("nodewright[all]", python=python)
+    said = run(bin_folder / "python", "-W", "error", "-m", "nodewright", "demo", "--report", tmp_path / "demo.html")
+    assert "demo.html" in said
+    found = json.loads(run(bin_folder / "nodewright", "providers", "--output", "json"))["providers"]
+    assert [plugin["name"] for plugin in found] == list(PLUGINS)
+
+
+def _find_python(version: str) -> Path | None:
+    """Return an interpreter of this version that runs, from PATH or from pyenv; None if there is none."""
+    on_path = shutil.which(f"python{version}")
+    of_pyenv = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser().glob(f"versions/{version}.*/bin/python")
+    for python in (*([Path(on_path)] if on_path else []), *of_pyenv):
+        if subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode == 0:
+            return python
+    return None
+
+
+def test_every_distribution_says_the_same_of_itself() -> None:
+    """One version, the same Pythons and authors; the chart installs the version that it is made for."""
+    projects = [tomllib.loads((ROOT / manifest).read_text())["project"] for manifest in MANIFESTS]
+    for key in ("version", "requires-python", "license", "authors", "classifiers"):
+        assert len({str(project[key]) for project in projects}) == 1, key
+    prefix = "Programming Language :: Python :: 3."
+    named = [text.removeprefix(prefix) for text in projects[0]["classifiers"] if text.startswith(prefix)]
+    assert tuple(f"3.{minor}" for minor in named) == SUPPORTED
+    chart = load_yaml((ROOT / "deploy/chart/Chart.yaml").read_text(), "Chart.yaml")[0]
+    assert {chart["version"], chart["appVersion"]} == {projects[0]["version"]}
 
 
 def test_every_dependency_has_a_lower_bound() -> None:

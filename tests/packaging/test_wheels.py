@@ -1,10 +1,14 @@
 """What the wheels hold."""
 
+import sys
 import tarfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+Run = Callable[..., str]
 
 ROOT = Path(__file__).parents[2]
 of_each = pytest.mark.parametrize(
@@ -30,6 +34,12 @@ def test_a_wheel_is_typed_and_licensed(wheels: Path, name: str) -> None:
         assert content.read(licence) == (ROOT / "LICENSE").read_bytes()
     assert f"{name}/py.typed" in files
     assert not [file for file in files if "/tests/" in file or file.endswith(".pyc")]
+
+
+def test_an_index_would_take_them(wheels: Path, run: Run) -> None:
+    """Metadata and long descriptions are valid, and no wheel holds what it should not."""
+    run(sys.executable, "-m", "twine", "check", "--strict", *sorted(wheels.iterdir()))
+    run(Path(sys.executable).parent / "check-wheel-contents", *sorted(wheels.glob("*.whl")))
 
 
 def test_the_trace_of_the_demo_comes_along_with_its_licence(wheels: Path) -> None:
