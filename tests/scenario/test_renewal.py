@@ -1,12 +1,14 @@
-"""Renewal: nodes that are too old are replaced, the new nodes first (virtual time)."""
+"""Renewal: nodes that are too old or have drifted are replaced, the new nodes first (virtual time)."""
 
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.scenario.kills import kill_everywhere
 from tests.scenario.story import Story
 
 from nodewright.model.move import MoveStage
+from nodewright_fake.options import TaintConfig
 from nodewright_simulator.journal import What
 
 HOUR = 3600.0
@@ -136,3 +138,75 @@ def test_a_restart_goes_on_with_the_replacement() -> None:
         assert len(made) == 2, str(kill)
         assert kill.result.final.nodes == {"fake/web": 1}, str(kill)
         assert not kill.result.problems, str(kill)
+
+
+def drifting(told: Story, at: float, **changes: Any) -> Story:
+    """The group web is made otherwise from then on."""
+
+    def change() -> None:
+        held = told.cloud.group("web")
+        held.config, held.seen = replace(held.config, **changes), None
+
+    told.at(at, change)
+    return told
+
+
+DRIFT = {"node-max-age": 0, "replace-drifted-nodes": True}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"image": "v2"},
+        {"labels": {"tier": "new"}},
+        {"labels": {}},
+        {"instance_type": "larger"},
+        {"taints": (TaintConfig(key="new", effect="PreferNoSchedule"),)},
+    ],
+)
+def test_nodes_that_differ_from_new_ones_are_replaced_once(changes: dict[str, Any]) -> None:
+    told = story({"name": "web", "image": "v1", "labels": {"tier": "old"}}, settings=DRIFT, minutes=60)
+    drifting(told, 1200, **changes)
+    assert sorted(gone(told)) == [("web-0", "drifted"), ("web-1", "drifted")]
+    assert min(starts(told)) >= 1200
+    assert told.result.final.pending == 0
+
+
+def test_nodes_that_were_made_otherwise_before_the_start_are_replaced_where_the_cloud_tells() -> None:
+    told = story({"name": "web", "image": "v1", "size": 2, "min_size": 2}, settings=DRIFT, minutes=40)
+    drifting(told, 0, image="v2")
+    assert sorted(gone(told)) == [("web-0", "drifted"), ("web-1", "drifted")]
+
+
+def test_a_zone_or_a_startup_taint_is_no_drift() -> None:
+    told = story(settings={**DRIFT, "startup-taint": ["boot"]}, minutes=60)
+    drifting(told, 1200, zone="b", taints=(TaintConfig(key="boot", effect="PreferNoSchedule"),))
+    assert gone(told) == []
+
+
+def test_a_template_that_does_not_come_true_is_not_followed_for_ever() -> None:
+    told = story(settings={**DRIFT, "max-node-provision-time": "5m"}, minutes=240)
+    drifting(told, 1200, labels={"tier": "new"})
+
+    def take_label() -> None:
+        for node in list(told.simulation.cluster.live.live_nodes()):
+            if "tier" in node.metadata.labels:
+                told.simulation.cluster.change_node(replace(node, metadata=replace(node.metadata, labels={})))
+
+    for at in range(1230, 240 * 60, 30):
+        told.at(at, take_label)
+    assert told.result.final.pending == 0
+    # web-2 may have been asked for before the change, and goes hours later. web-4 comes in its place, so that web-3 stays.
+    assert [name for name, _ in gone(told)] == ["web-0", "web-1", "web-2"]
+
+
+def test_without_the_flag_nodes_drift() -> None:
+    told = story(settings={"node-max-age": 0}, minutes=60)
+    assert gone(drifting(told, 1200, labels={"tier": "new"})) == []
+
+
+def test_a_restart_remembers_what_changed() -> None:
+    told = story({"name": "web", "labels": {"tier": "old"}}, pods=1, settings=DRIFT, minutes=60)
+    drifting(told, 1200, labels={"tier": "new"})
+    told.simulation.engine.restart(1215, down_seconds=30)
+    assert gone(told) == [("web-0", "drifted")]

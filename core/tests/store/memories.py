@@ -25,6 +25,7 @@ from nodewright.clusterstate.memory import (
     ReservationPart,
     ScaleDownMemory,
     ScaleUpRequest,
+    TemplateHistory,
     UnhealthyCluster,
     WriteInFlight,
 )
@@ -77,6 +78,7 @@ def fields_of_memory(refs: Sequence[GroupRef] = REFS, ids: Sequence[str] = IDS) 
         "writes_in_flight": _few(groups, _writes),
         "notices": _few(groups, st.lists(_notices, min_size=1, max_size=2).map(tuple)),
         "moves": st.builds(MoveMemory, under_way=_few(names, _moves(groups)), pauses=_few(names, _pauses)),
+        "templates": _few(groups, _templates),
         "planned_pods": _few(groups, st.lists(_planned_pods, min_size=1, max_size=2).map(tuple)),
         "purchases": _few(groups, st.dictionaries(names, _purchases, min_size=1, max_size=2)),
         "given_up": _few(groups, st.integers(1, 1000)),
@@ -170,6 +172,11 @@ _notices = st.builds(
     since=moments,
     deadline=st.none() | moments,
     scope=st.none() | st.sampled_from(FailureScope),
+)
+_templates = st.builds(
+    TemplateHistory,
+    traits=st.dictionaries(names, names, min_size=1, max_size=2),
+    changed=st.dictionaries(names, moments, max_size=2),
 )
 _pauses = st.builds(MovePause, until=moments, times=st.integers(0, 9), why=names)
 

@@ -43,6 +43,10 @@ def without_future_times(memory: Memory, now: float) -> Memory:
             ref: tuple(changed(one, since=min(one.since, now)) for one in held) for ref, held in memory.notices.items()
         },
         moves=_moves(memory.moves, now),
+        templates={
+            ref: changed(held, changed={trait: min(at, now) for trait, at in held.changed.items()})
+            for ref, held in memory.templates.items()
+        },
         writes_in_flight={
             ref: changed(write, until=min(write.until, now + write.seconds))
             for ref, write in memory.writes_in_flight.items()

@@ -17,6 +17,7 @@ from nodewright.clusterstate.deletions import (
     verify_deletions,
     with_most_nodes,
 )
+from nodewright.clusterstate.drift import note_templates
 from nodewright.clusterstate.interruptions import find_notices, interrupted_nodes
 from nodewright.clusterstate.membership import Membership, find_members, unregistered_ids
 from nodewright.clusterstate.memory import ArrivalHistory, Backoff, Deferral, Memory, ProvisioningMemory
@@ -205,11 +206,14 @@ def _conclude(
         class_of(node, settings.templates, settings.failures.max_node_startup_time, now, found.members.accelerators)
         for node in found.members.nodes_without_group
     ]
+    templates = note_templates(memory.templates, found.seen, settings.renewal, settings.templates)
     notices = find_notices(memory.notices, found.seen, found.members, settings.interruptions, settings.policy)
     unhealthy = find_unhealthy(states, nodes_without_group, memory.unhealthy, settings.loop, settings.policy, now)
     return ClusterState(
         observation=found.seen,
-        memory=replace(_remember(found, backoffs, memory, settings), unhealthy=unhealthy, notices=notices),
+        memory=replace(
+            _remember(found, backoffs, memory, settings), unhealthy=unhealthy, notices=notices, templates=templates
+        ),
         groups=states,
         group_of_node=found.members.group_of_node,
         interrupted=interrupted_nodes(notices, found.members, settings.interruptions),

@@ -375,6 +375,16 @@ class PlannedPlaces:
     new_nodes: tuple[PlannedNode, ...]
 
 
+class TemplateHistory(msgspec.Struct, frozen=True, kw_only=True):
+    """What new nodes of a group are (``traits``, by what it is about), and when each trait became so, in epoch seconds.
+
+    ``changed`` has no moment for labels and taints that the template had when it was first seen.
+    """
+
+    traits: dict[str, str] = {}
+    changed: dict[str, float] = {}
+
+
 @dataclass(frozen=True, kw_only=True)
 class MoveMemory:
     """What is remembered of moves: those ``under_way``, by their ids, and the ``pauses`` of nodes, by name.
@@ -412,7 +422,7 @@ class Memory:
     ``unhealthy``: why the cluster is not healthy (None: it is). ``deferrals``: groups that wait for a busy cloud.
     ``writes_in_flight``: writes of a former process that may be under way. ``purchases``: for which pods each group
     grew. ``planned_pods``: which pods the machines under way are for. ``notices``: machines that clouds are about to take.
-    ``moves``: nodes that are given up for others.
+    ``moves``: nodes that are given up for others. ``templates``: what new nodes of each group are, while drift is watched.
     """
 
     requests: Mapping[GroupRef, tuple[ScaleUpRequest, ...]] = field(default_factory=dict)
@@ -447,6 +457,7 @@ class Memory:
     planned_pods: PlannedPodsByGroup = field(default_factory=dict)
     notices: Notices = field(default_factory=dict)
     moves: MoveMemory = field(default_factory=MoveMemory)
+    templates: Mapping[GroupRef, TemplateHistory] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

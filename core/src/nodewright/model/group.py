@@ -17,6 +17,7 @@ _DEPRECATED = {
     "topology.kubernetes.io/zone": "failure-domain.beta.kubernetes.io/zone",
     "topology.kubernetes.io/region": "failure-domain.beta.kubernetes.io/region",
 }
+DEPRECATED_LABELS = frozenset(_DEPRECATED.values())
 
 
 class GroupRef(NamedTuple):
@@ -42,7 +43,8 @@ class NodeGroup(Value, frozen=True, kw_only=True):
 
     ``switched_off`` names the capabilities of the provider that do not work for this group, with the reason (a missing
     permission, the kind of group, a setting). ``autoprovisioned`` is the machine type of a group that the core created;
-    empty: the core did not create the group and never deletes it.
+    empty: the core did not create the group and never deletes it. ``made_from`` names what new machines are made from, such
+    as a launch template with its version, or an image; empty: it is not known.
     """
 
     id: str
@@ -50,6 +52,7 @@ class NodeGroup(Value, frozen=True, kw_only=True):
     max_size: int
     switched_off: Mapping[Capability, str] = {}
     autoprovisioned: str = ""
+    made_from: str = ""
 
 
 class GroupOptions(Value, frozen=True, kw_only=True):
@@ -156,10 +159,14 @@ class InstanceState(StrEnum):
 
 
 class Instance(Value, frozen=True, kw_only=True):
-    """A machine of the cloud; ``id`` equals the providerID of the node that it becomes."""
+    """A machine of the cloud; ``id`` equals the providerID of the node that it becomes.
+
+    ``made_from`` names what it was made from, in the words of the group's ``made_from``; empty: it is not known.
+    """
 
     id: str
     state: InstanceState = InstanceState.RUNNING
+    made_from: str = ""
 
 
 class ErrorClass(StrEnum):

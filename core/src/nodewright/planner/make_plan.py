@@ -429,11 +429,11 @@ def _remove_nodes(draft: _Growing) -> _Growing:
 
 
 def _renew_nodes(draft: _Growing) -> _Growing:
-    """Begin to replace nodes that are too old, while no pods wait and no move is under way."""
+    """Begin to replace nodes that are too old or have drifted, while no pods wait and no move is under way."""
     context, held, settings = draft.growth.context, draft.memory.moves, draft.context.settings
     if not settings.scale_down.scale_down_enabled:
         return draft
-    is_calm = not (draft.actions or draft.left or draft.waiting.young)
+    is_calm = not (draft.actions or draft.left or draft.waiting.young or context.state.paused)
     found = find_renewals(context, held, settings.renewal, draft.random, may_begin=is_calm)
     proposals = () if found.proposal is None else (found.proposal,)
     held, moves, increases = begin_moves(found.memory, proposals, context.state)

@@ -1,4 +1,4 @@
-"""Renewal: replace nodes that are too old (docs/disruption.md).
+"""Renewal: replace nodes that are too old, or that differ from new nodes of their group (docs/disruption.md).
 
 A renewal is a move (planner/moves.py). The pods of the node go to nodes that are there and stay; if these have no room, nodes are
 bought like for pods that wait. Its group does not shrink below its minimum.
@@ -14,6 +14,7 @@ from zlib import crc32
 
 from msgspec.structs import replace as changed
 
+from nodewright.clusterstate.drift import find_drift
 from nodewright.clusterstate.memory import MoveMemory
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.disruption import DisruptionReason
@@ -45,7 +46,6 @@ from nodewright.snapshot.pod_places import PodPlaces
 _SEARCH_SECONDS = 60.0
 # How many nodes one search looks at.
 _MOST_EXAMINED = 30
-_NO_GROUP = GroupRef("", "")
 # How many groups may grow one after the other for the pods of one node.
 _MOST_EXPANSIONS = 4
 
@@ -102,26 +102,29 @@ def _find_outdated(
     context: PlanningContext, held: MoveMemory, settings: RenewalSettings
 ) -> tuple[tuple[OutdatedNode, ...], float]:
     """Return the nodes that are to be replaced, the oldest first, with why some are held, and when the next is due."""
-    next_at = math.inf
-    if not settings.node_max_age:
-        return (), next_at
-    state, now = context.state, context.state.now
+    state, now, next_at = context.state, context.state.now, math.inf
     limits = DisruptionLimits(state)
-    moving = {name: move for move in held.under_way.values() for name in move.left}
-    found = list[tuple[float, OutdatedNode]]()
-    for node in state.observation.snapshot.live_nodes():
-        ref = state.group_of_node.get(node.name, _NO_GROUP)
-        if ref not in state.groups or node.name in state.interrupted or node.metadata.creation_timestamp is None:
+    moving = {name for move in held.under_way.values() for name in move.left}
+    found = dict[str, tuple[float, OutdatedNode]]()
+
+    def add(node: Node, due: float, reason: DisruptionReason, why: str) -> None:
+        ref = state.group_of_node.get(node.name)
+        if ref is not None and ref in state.groups and node.name not in state.interrupted and node.name not in found:
+            waits = "" if node.name in moving else _obstacle(context, held, limits, node, ref, reason)
+            found[node.name] = due, OutdatedNode(node=node.name, group=ref, reason=reason, why=why, held=waits)
+
+    for drift in find_drift(state, context.settings.templates):
+        add(drift.node, drift.since, DisruptionReason.DRIFTED, drift.why)
+    for node in state.observation.snapshot.live_nodes() if settings.node_max_age else ():
+        if node.metadata.creation_timestamp is None or node.name not in state.group_of_node:
             continue
         due = expires_at(node, settings)
         if due >= now:
             next_at = min(next_at, due)
-            continue
-        why = f"it is {format_duration(round(now - node.created))} old (--node-max-age)"
-        reason = DisruptionReason.EXPIRED
-        waits = "" if node.name in moving else _obstacle(context, held, limits, node, ref, reason)
-        found.append((due, OutdatedNode(node=node.name, group=ref, reason=reason, why=why, held=waits)))
-    return tuple(one for _, one in sorted(found, key=lambda pair: (pair[0], pair[1].node))), next_at
+        else:
+            why = f"it is {format_duration(round(now - node.created))} old (--node-max-age)"
+            add(node, due, DisruptionReason.EXPIRED, why)
+    return tuple(one for _, one in sorted(found.values(), key=lambda pair: (pair[0], pair[1].node))), next_at
 
 
 def _obstacle(

@@ -51,6 +51,7 @@ class Machine:
     start: NodeStart | None = None
     failure: FailedInstance | None = None
     doom: Shortage | None = None
+    made_from: str = ""
 
     @property
     def is_listed(self) -> bool:
@@ -84,7 +85,7 @@ class Group:
         """Add a requested machine and return it. The caller raises the target."""
         name = f"{self.name}-{self.made}"
         self.made += 1
-        machine = Machine(id=f"fake:///{self.name}/{name}", name=name, group=self.name)
+        machine = Machine(id=f"fake:///{self.name}/{name}", name=name, group=self.name, made_from=self.config.image)
         self.machines[machine.id] = machine
         return machine
 
@@ -139,10 +140,13 @@ def _make_view(group: Group) -> GroupView:
             max_size=config.max_size,
             switched_off=dict(group.switched_off),
             autoprovisioned=group.autoprovisioned,
+            made_from=config.image,
         ),
         config=config,
         target=group.target,
-        instances=tuple(Instance(id=m.id, state=_STATES[m.phase]) for m in machines if m.is_listed),
+        instances=tuple(
+            Instance(id=m.id, state=_STATES[m.phase], made_from=m.made_from) for m in machines if m.is_listed
+        ),
         failures=_failures(group.in_phase(Phase.FAILED)),
         running=tuple(m.start for m in machines if m.phase == Phase.RUNNING and m.start is not None),
         template=template_of(config, zone=config.zone, instance_type=config.instance_type),

@@ -79,7 +79,7 @@ class MachineShape(Strict, frozen=True, kw_only=True):
 
 
 class GroupConfig(MachineShape, frozen=True, kw_only=True):
-    """One node group. It starts with ``size`` running machines."""
+    """One node group. It starts with ``size`` running machines. New machines are made from ``image``."""
 
     name: str
     min_size: Count = 0
@@ -89,6 +89,7 @@ class GroupConfig(MachineShape, frozen=True, kw_only=True):
     instance_type: str = ""
     behaviour: Behaviour = Behaviour()
     switched_off: dict[Capability, str] = {}
+    image: str = ""
 
 
 class MachineTypeConfig(MachineShape, frozen=True, kw_only=True):

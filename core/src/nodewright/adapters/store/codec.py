@@ -29,6 +29,7 @@ from nodewright.clusterstate.memory import (
     Reservation,
     ScaleDownMemory,
     ScaleUpRequest,
+    TemplateHistory,
     UnhealthyCluster,
     WriteInFlight,
 )
@@ -103,6 +104,7 @@ class SavedGroup(Record, GroupOptions, frozen=True, kw_only=True):
     purchases: dict[str, Purchase] = {}
     planned_pods: tuple[PlannedPods, ...] = ()
     notices: tuple[HeldNotice, ...] = ()
+    template: TemplateHistory | None = None
 
 
 class SavedScaleDown(Record, frozen=True, kw_only=True):
@@ -158,6 +160,7 @@ _NO_MACHINES = {
     "purchases",
     "planned_pods",
     "notices",
+    "template",
 }
 _NO_MACHINES |= {"grown_at", "shrunk_at", "failed_at", "quarantined_until", "flapping"}
 
@@ -175,6 +178,7 @@ _BY_GROUP = {
     "purchases": "purchases",
     "planned_pods": "planned_pods",
     "notices": "notices",
+    "template": "templates",
 }
 # The same of what scale-down remembers; both have one name.
 _BY_GROUP_OF_SCALE_DOWN = ("grown_at", "shrunk_at", "failed_at", "quarantined_until", "flapping")

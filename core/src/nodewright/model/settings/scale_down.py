@@ -342,7 +342,7 @@ class SafetySettings(Section, frozen=True, kw_only=True):
 
 
 class RenewalSettings(Section, frozen=True, kw_only=True):
-    """Which nodes are replaced because they are too old (docs/disruption.md)."""
+    """Which nodes are replaced because they are too old, or differ from new ones (docs/disruption.md)."""
 
     node_max_age: Annotated[
         Duration,
@@ -363,6 +363,15 @@ class RenewalSettings(Section, frozen=True, kw_only=True):
             ca="",
         ),
     ] = 0.1
+    replace_drifted_nodes: Annotated[
+        bool,
+        Help(
+            "Replace nodes in the same way that differ from what new nodes of their group are: made from another launch template or image, "
+            "where the provider tells, or with other labels or taints than the group's template, which has changed since. It needs "
+            "--scale-down-enabled.",
+            ca="",
+        ),
+    ] = False
 
 
 class ConsolidationSettings(Section, frozen=True, kw_only=True):
