@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from nodewright.model.pod import Pod
 from nodewright.model.reason import Rejection
 from nodewright.predicates import (
     dynamic_resources,
@@ -41,6 +42,13 @@ FILTERS: tuple[Predicate[Any], ...] = (
     inter_pod_affinity.PREDICATE,
     dynamic_resources.PREDICATE,
 )
+
+
+# What the static predicates read of a pod. Looked up once: thousands of pods may each be of a class of their own.
+_STATIC_READS = tuple(predicate.reads for predicate in FILTERS if predicate.is_static)
+# The same of a pod that demands nothing of its node. Most pods share this one key.
+_ANY_NODE_READS = tuple(read(PodClass(-1, Pod())) for read in _STATIC_READS)
+_ANY_NODE = ColumnKey(*_ANY_NODE_READS)
 
 
 # The names of the filters that depend on the pod, the node and the amounts in use alone.
@@ -86,7 +94,8 @@ def static_key(pod: PodClass) -> ColumnKey:
 
     It is made of all that static predicates read of the pod, so that it lacks nothing that their masks depend on.
     """
-    return ColumnKey(*(predicate.reads(pod) for predicate in FILTERS if predicate.is_static))
+    reads = tuple([read(pod) for read in _STATIC_READS])
+    return _ANY_NODE if reads == _ANY_NODE_READS else ColumnKey(*reads)
 
 
 def capacity(snapshot: Snapshot, pod: PodClass, window: slice) -> Ints:

@@ -25,9 +25,10 @@ class NodeDemand:
         self.equal = tuple(sorted(equal.items())) if equal else ()
         self.selector = selector
         self.key = ColumnKey("node demand", self.equal, selector)
+        self._hash = hash(self.key)
 
     def __hash__(self) -> int:
-        return hash(self.key)
+        return self._hash
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, NodeDemand) and self.key == other.key
@@ -68,9 +69,17 @@ class NodeDemand:
         return self.selector is None or matches_node(self.selector, labels, node.name)
 
 
-@per_class
+_NO_DEMAND = NodeDemand(None, None)
+
+
 def demand_of(pod: PodClass) -> NodeDemand:
     """Return the demand of the pods of a class on their node."""
+    spec = pod.spec
+    return _demand_of(pod) if spec.node_selector or spec.affinity is not None else _NO_DEMAND
+
+
+@per_class
+def _demand_of(pod: PodClass) -> NodeDemand:
     affinity = pod.spec.affinity
     node_affinity = affinity.node_affinity if affinity else None
     return NodeDemand(pod.spec.node_selector, node_affinity.required if node_affinity else None)

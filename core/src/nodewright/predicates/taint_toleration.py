@@ -44,14 +44,15 @@ def tolerates_all(tolerations: Sequence[Toleration], taints: Sequence[Taint]) ->
 class Tolerance:
     """The tolerations of a pod, checked once per set of taints. Equal tolerations share one column."""
 
-    __slots__ = ("_verdicts", "key", "tolerations")
+    __slots__ = ("_hash", "key", "tolerations")
 
     def __init__(self, tolerations: tuple[Toleration, ...]) -> None:
         self.tolerations = tolerations
         self.key = ColumnKey("tolerance", tolerations)
+        self._hash = hash(self.key)
 
     def __hash__(self) -> int:
-        return hash(self.key)
+        return self._hash
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Tolerance) and self.key == other.key
@@ -71,9 +72,16 @@ class Tolerance:
         )
 
 
-@per_class
+_NO_TOLERANCE = Tolerance(())
+
+
 def tolerance_of(pod: PodClass) -> Tolerance:
     """Return the tolerations of the pods of a class."""
+    return _tolerance_of(pod) if pod.spec.tolerations else _NO_TOLERANCE
+
+
+@per_class
+def _tolerance_of(pod: PodClass) -> Tolerance:
     return Tolerance(pod.spec.tolerations)
 
 

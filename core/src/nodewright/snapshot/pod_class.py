@@ -48,12 +48,14 @@ class PodClass:
         "placed_requests",
         "pod",
         "requests",
+        "spec",
         "terminating",
     )
 
     def __init__(self, class_id: int, pod: Pod) -> None:
         self.id = class_id
         self.pod = pod
+        self.spec: PodSpec = pod.spec
         self.namespace = pod.metadata.namespace
         self.labels: Mapping[str, str] = pod.metadata.labels
         self.terminating = pod.metadata.deletion_timestamp is not None
@@ -64,23 +66,21 @@ class PodClass:
         self.compiled: dict[object, Any] = {}
 
     @property
-    def spec(self) -> PodSpec:
-        return self.pod.spec
-
-    @property
     def has_anti_affinity(self) -> bool:
         """Return whether pods of this class have anti-affinity, which keeps others away from their domain."""
         affinity = self.spec.affinity
         return affinity is not None and affinity.pod_anti_affinity is not None
 
 
+_ABSENT: Any = object()
+
+
 def per_class(function: Callable[[PodClass], T]) -> Callable[[PodClass], T]:
     """Cache a function's result on the class, for what predicates compile once."""
 
     def remembered(pod_class: PodClass) -> T:
-        try:
-            found: T = pod_class.compiled[function]
-        except KeyError:
+        found: T = pod_class.compiled.get(function, _ABSENT)
+        if found is _ABSENT:  # often: an exception would cost more than most of these functions
             found = pod_class.compiled[function] = function(pod_class)
         return found
 
