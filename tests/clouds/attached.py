@@ -38,13 +38,16 @@ class Attach(Generic[C]):
     clock: FakeClock
     options: Mapping[str, Any]
 
-    def __call__(self, *nodes: str, discover: tuple[str, ...] = (), read: bool = True, **options: Any) -> Stage[C]:
+    def __call__(
+        self, *nodes: str, discover: tuple[str, ...] = (), read: bool = True, dry_run: bool = False, **options: Any
+    ) -> Stage[C]:
         context = ProviderContext(
             clock=self.clock,
             random=Random(1),
             options={**self.options, **options},
             node_group_specs=nodes,
             auto_discovery_specs=discover,
+            dry_run=dry_run,
         )
         client = connect(self.vendor, self.plugin(context), self.clock)
         stage = Stage(clock=self.clock, cloud=self.cloud, client=client)

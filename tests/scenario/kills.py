@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from nodewright_simulator.crash import Boundary
+from nodewright_simulator.journal import What
 from nodewright_simulator.result import SimulationResult
 from nodewright_simulator.simulation import Simulation
 
@@ -32,3 +33,14 @@ def kill_everywhere(
         simulation = make()
         simulation.engine.kill(number, down_seconds=down_seconds, keeps_memory=keeps_memory)
         yield Kill(number=number, boundary=boundary, result=simulation.run())
+
+
+def check_nothing_twice(kill: Kill, group: str, *, machines: int, evictions: int) -> None:
+    """Check that so many machines of a group started, that no more pods were evicted, and that all pods run at the end."""
+    journal = kill.result.journal
+    made = [fact for fact in journal if fact.what == What.MACHINE_STARTED and fact.where == f"fake/{group}"]
+    evicted = [fact.name for fact in journal if fact.what == What.POD_EVICTED]
+    assert len(made) == machines, str(kill)
+    assert len(evicted) == len(set(evicted)) <= evictions, str(kill)
+    assert kill.result.final.pending == 0, str(kill)
+    assert not kill.result.problems, str(kill)

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.scenario.kills import kill_everywhere
+from tests.scenario.kills import check_nothing_twice, kill_everywhere
 from tests.scenario.story import Story
 
 from nodewright.model.meta import LabelSelector
@@ -179,10 +179,4 @@ def test_killed_anywhere_nothing_is_bought_or_drained_twice(down_seconds: float)
     kills = list(kill_everywhere(lambda: on_the_grid().simulation, down_seconds=down_seconds))
     assert {"edit_node", "evict", "increase_size", "delete_instances"} <= {kill.boundary.call for kill in kills}
     for kill in kills:
-        journal = kill.result.journal
-        made = {fact.name for fact in journal if fact.what == What.MACHINE_STARTED}
-        assert sum("other" in name for name in made) == 3, str(kill)
-        evicted = [fact.name for fact in journal if fact.what == What.POD_EVICTED]
-        assert len(evicted) == len(set(evicted)) <= 3, str(kill)
-        assert kill.result.final.pending == 0, str(kill)
-        assert not kill.result.problems, str(kill)
+        check_nothing_twice(kill, "other", machines=3, evictions=3)

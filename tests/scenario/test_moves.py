@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.scenario.kills import kill_everywhere
+from tests.scenario.kills import check_nothing_twice, kill_everywhere
 from tests.scenario.story import Story
 
 from nodewright.model.meta import LabelSelector
@@ -129,13 +129,8 @@ def test_killed_anywhere_nothing_is_bought_or_drained_twice(down_seconds: float)
     kills = list(kill_everywhere(lambda: story().simulation, down_seconds=down_seconds))
     assert {"edit_node", "evict", "increase_size", "delete_instances"} <= {kill.boundary.call for kill in kills}
     for kill in kills:
-        journal = kill.result.journal
-        made = [fact.name for fact in journal if fact.what == What.MACHINE_STARTED and "small" in fact.name]
-        assert len(made) == 2, str(kill)
-        assert sum(fact.what == What.POD_EVICTED for fact in journal) <= 2, str(kill)
-        assert kill.result.final.pending == 0, str(kill)
+        check_nothing_twice(kill, "small", machines=2, evictions=2)
         assert kill.result.final.nodes == {"fake/small": 2}, str(kill)
-        assert not kill.result.problems, str(kill)
 
 
 def test_an_interruption_of_a_source_ends_its_move() -> None:

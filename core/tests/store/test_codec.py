@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from nodewright.adapters.store.codec import KIND, SCHEMA, UnreadableState, decode_memory, encode_memory
 from nodewright.clusterstate.memory import Backoff, Memory, Recheck, SampleNode, ScaleDownMemory, ScaleUpRequest
 from nodewright.model.capability import Capability
-from nodewright.model.group import ErrorClass, GroupRef, Instance, NodeGroup
+from nodewright.model.group import ErrorClass, GroupOptions, GroupRef, Instance, NodeGroup
 from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.snapshot.node_pods import NodePods
 from nodewright.snapshot.observation import GroupSeen
@@ -79,6 +79,23 @@ def test_sample_nodes_are_not_saved() -> None:
     ref = GroupRef("p", "g")
     with_sample = Memory(samples={ref: SampleNode(node=build_node("n"))})
     assert encode_memory(with_sample) == encode_memory(Memory())
+
+
+def test_the_sizes_and_options_of_the_provider_are_saved_while_a_schedule_holds() -> None:
+    ref = GroupRef("p", "g")
+    stated = NodeGroup(id="g", min_size=0, max_size=9), GroupOptions(scale_down_unneeded_seconds=60.0)
+    seen = GroupSeen(
+        ref=ref,
+        group=NodeGroup(id="g", min_size=5, max_size=7),
+        options=GroupOptions(scale_down_unneeded_seconds=1.0),
+        target=5,
+        stated=stated,
+        is_min_scheduled=True,
+    )
+    found = decode_memory(encode_memory(Memory(last_known={ref: seen}))).last_known[ref]
+    assert (found.group, found.options) == stated
+    assert found.stated is None
+    assert not found.is_min_scheduled
 
 
 def test_what_scale_down_finds_out_anew_is_not_saved() -> None:

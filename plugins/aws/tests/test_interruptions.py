@@ -1,7 +1,7 @@
 """Notices of AWS: events in a queue, which stay there until their instance is gone, and scheduled events."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,7 +10,7 @@ import pytest
 from attached import Stage
 from awscloud import AwsCloud
 from cloud_world import START
-from nodewright.spec import FailureScope, InterruptionKind, ProviderError
+from nodewright.spec import FailureScope, Interruption, InterruptionKind, ProviderError
 from nodewright_aws.interruptions import Notices, read_event
 from nodewright_aws.options import Options
 from nodewright_aws.shapes import Message, ScheduledEvent
@@ -106,6 +106,22 @@ def test_messages_about_other_instances_go_after_a_while(stage: Stage[AwsCloud])
     assert (stage.client.interruptions(), stage.cloud.messages(name)) == ((), 1)
     stage.later(301)
     assert stage.cloud.messages(name) == 0
+
+
+def test_a_dry_run_leaves_the_messages_to_the_process_that_manages_the_groups(
+    stage: Stage[AwsCloud], attach: Attach
+) -> None:
+    name = group_of(stage)
+    machine = min(stage.cloud.machines(name))
+    stage.cloud.interrupt(name, machine.rpartition("/")[2])
+    beside = attach(f"0:10:{name}", dry_run=True, refresh_interval=0, interruption_queue=name)
+    assert beside.client.interruptions() == ()
+    assert [notice.instance_id for notice in _later(stage)] == [machine]
+
+
+def _later(stage: Stage[AwsCloud]) -> Sequence[Interruption]:
+    stage.later(1)
+    return stage.client.interruptions() or ()
 
 
 def test_without_the_queue_groups_are_still_read(cloud: AwsCloud, attach: Attach) -> None:

@@ -33,6 +33,7 @@ class Connector:
             options=settings.options,
             node_group_specs=settings.nodes,
             auto_discovery_specs=settings.node_group_auto_discovery,
+            dry_run=self.dry_run,
         )
         calls = CallSettings(
             deadline_seconds=settings.call_timeout, dry_run=self.dry_run, honours_retry_after=self.honours_retry_after

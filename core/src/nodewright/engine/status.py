@@ -1,5 +1,6 @@
 """The status of everything that is remembered: for a running engine, a simulation and a saved state."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +11,15 @@ from nodewright.actuation import Pause
 from nodewright.actuation.write_gate import ClusterLimits
 from nodewright.clusterstate.backoff import allowance, is_active, is_deferred
 from nodewright.clusterstate.deletions import recent_deletions
-from nodewright.clusterstate.memory import ArrivalHistory, Backoff, Deferral, Memory, ScaleUpRequest, UnhealthyCluster
+from nodewright.clusterstate.memory import (
+    ArrivalHistory,
+    Backoff,
+    Deferral,
+    HeldNotice,
+    Memory,
+    ScaleUpRequest,
+    UnhealthyCluster,
+)
 from nodewright.model.capability import Capability
 from nodewright.model.group import GroupRef
 from nodewright.model.removal import Removing
@@ -85,7 +94,8 @@ class StatusReport:
 
     ``empty_deletions``: the budget for nodes without pods to move, ``deletions``: that for all others. ``unneeded``: since
     when nodes, by name, have been unneeded. ``removing``: nodes that are being removed. ``unhealthy``: why the cluster is
-    unhealthy (None: it is healthy). ``capacity``: ProvisioningRequests, ``buffers``: CapacityBuffers (None: not read).
+    unhealthy (None: it is healthy). ``capacity``: ProvisioningRequests, ``buffers``: CapacityBuffers (None: not read). ``notices``: machines that clouds are about to take, the
+    earliest deadline first.
     """
 
     now: float = 0.0
@@ -98,6 +108,7 @@ class StatusReport:
     capacity: tuple[RequestFacts, ...] | None = None
     buffers: tuple[BufferFacts, ...] | None = None
     unhealthy: UnhealthyCluster | None = None
+    notices: tuple[tuple[GroupRef, HeldNotice], ...] = ()
 
 
 def make_status(
@@ -118,6 +129,7 @@ def make_status(
     alone = (memory.backoffs, memory.deferrals, memory.scale_down.quarantined_until)
     known = {*memory.last_known, *memory.requests, *memory.given_up}.union(*alone, *counts.values())
     waiting = _waiting(memory)
+    notices = [(ref, notice) for ref, held in memory.notices.items() for notice in held]
     groups = (_group_status(ref, memory, counts, waiting.get(ref, ()), now) for ref in sorted(known))
     return StatusReport(
         now=now,
@@ -131,6 +143,7 @@ def make_status(
         removing=tuple(sorted(removing, key=lambda held: (held.started, held.removal.node))),
         capacity=capacity,
         unhealthy=memory.unhealthy,
+        notices=tuple(sorted(notices, key=lambda pair: (pair[1].deadline or math.inf, pair[1].instance_id))),
     )
 
 

@@ -15,7 +15,8 @@ class ProviderContext:
     ``options`` is the provider's own part of the configuration. The core does not check it: the plugin raises
     ConfigError for unknown keys. ``node_group_specs`` are the values of ``--nodes``, and ``auto_discovery_specs`` are
     the values of ``--node-group-auto-discovery``. A provider takes time only from ``clock`` and random numbers only
-    from ``random``.
+    from ``random``. In a ``dry_run`` another process manages the groups: the provider takes nothing from it, such as messages
+    of a queue that has one reader.
     """
 
     clock: Clock
@@ -23,3 +24,4 @@ class ProviderContext:
     options: Mapping[str, Any] = field(default_factory=dict)
     node_group_specs: tuple[str, ...] = ()
     auto_discovery_specs: tuple[str, ...] = ()
+    dry_run: bool = False

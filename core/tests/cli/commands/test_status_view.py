@@ -5,9 +5,10 @@ from io import StringIO
 
 from nodewright.cli.commands.status import as_json, print_status
 from nodewright.cli.screen import make_console
-from nodewright.clusterstate.memory import Memory, UnhealthyCluster
+from nodewright.clusterstate.memory import HeldNotice, Memory, UnhealthyCluster
 from nodewright.engine.status import BudgetStatus, GroupStatus, StatusReport, make_status
 from nodewright.model.group import GroupRef
+from nodewright.model.interruption import InterruptionKind
 from nodewright.model.removal import NodeRemoval, RemovalReason, RemovalStage, Removing
 
 REF = GroupRef("cloud", "g")
@@ -36,6 +37,20 @@ def test_machines_that_ran_and_are_called_failed_are_counted() -> None:
     print_status(make_console(text, 200), report)
     assert "2 machines that ran, called failed by the cloud" in " ".join(text.getvalue().split())
     assert as_json(report)["groups"][0]["disputed"] == 2
+
+
+def test_machines_that_a_cloud_is_about_to_take_are_told_the_next_first() -> None:
+    def notice(name: str, deadline: float | None) -> HeldNotice:
+        return HeldNotice(instance_id=name, id=name, kind=InterruptionKind.RECLAIM, since=1000.0, deadline=deadline)
+
+    held = (notice("i-3", None), notice("i-2", 1200.0), notice("i-1", 1100.0))
+    text, report = StringIO(), make_status(Memory(notices={REF: held}), 1045.0)
+    print_status(make_console(text, 300), report)
+    said = " ".join(text.getvalue().split())
+    assert "3 machines about to be taken by a cloud: i-1 (reclaim, at 1970-01-01T00:18:20Z), i-2" in said
+    told = as_json(report)["interruptions"]
+    assert [one["instance"] for one in told] == ["i-1", "i-2", "i-3"]
+    assert (told[0]["group"], told[2]["deadline"]) == ("cloud/g", None)
 
 
 def test_without_a_window_nothing_is_counted() -> None:

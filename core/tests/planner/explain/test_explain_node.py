@@ -1,6 +1,7 @@
 """Why a node is still there: the one reason, its pods one by one, and where they could go."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from random import Random
 
 import msgspec
@@ -11,6 +12,7 @@ from msgspec.structs import replace as changed
 from nodewright.clusterstate.memory import PlanMemory
 from nodewright.model.action import DeleteInstances
 from nodewright.model.group import FailedInstance, GroupOptions
+from nodewright.model.interruption import Interruption, InterruptionKind
 from nodewright.model.node import NodeCondition, Taint
 from nodewright.model.plan import HeldBack, Plan
 from nodewright.model.pod import Pod
@@ -19,7 +21,7 @@ from nodewright.planner import make_plan
 from nodewright.planner.explain import NodeExplanation, NodeOutcome, PodAfterDrain, explain_node
 from nodewright.planner.scale_down.drainability import DrainOutcome
 from nodewright.testkit.builders import build_budget, build_node, build_pod
-from nodewright.testkit.world import ref, settings_with
+from nodewright.testkit.world import NOW, World, ref, settings_with
 
 AT_ONCE = GroupOptions(scale_down_unneeded_seconds=0.0, scale_down_utilization_threshold=0.9)
 
@@ -266,3 +268,30 @@ def test_what_the_cloud_says_of_a_machine_that_ran() -> None:
     loops.world.groups[ref("g")] = replace(loops.world.groups[ref("g")], failed=(report,))
     assert explain(loops, "g-0").disputed == "ODD: it went wrong"
     assert explain(loops, "g-1").disputed == ""
+
+
+def test_a_node_whose_machine_the_cloud_takes_says_when_it_is_drained() -> None:
+    world = World()
+    world.add_group("a", 1)
+    world.running.append(on("a-0", "3"))
+    told = Interruption(id="one", instance_id="cloud:///a/0", kind=InterruptionKind.RECLAIM, deadline=NOW + 600)
+    world.provider = replace(world.provider, interruptions=(told,))
+    found = explain(Loops(world, {}), "a-0")
+    assert found.interruption == (
+        "reclaim, at 1970-01-02T03:56:40Z; it is drained once its pods have places on ready nodes, "
+        "at 1970-01-02T03:56:05Z at the latest"
+    )
+    world.provider = replace(world.provider, interruptions=())
+    assert explain(Loops(world, {}), "a-0").interruption == ""
+
+
+def test_a_node_that_is_too_old_says_so_and_what_holds_it() -> None:
+    world = World()
+    world.add_group("a", 1, max_size=1, min_size=1)
+    aged = changed(world.nodes[0].metadata, creation_timestamp=datetime.fromtimestamp(NOW - 7300, UTC))
+    world.nodes[0] = changed(world.nodes[0], metadata=aged)
+    found = explain(Loops(world, {"node_max_age": 3600.0}), "a-0")
+    assert found.outdated == (
+        "expired: it is 2h1m40s old (--node-max-age); it stays for now: group cloud/a is at its minimum size and cannot grow: "
+        "max node group size reached"
+    )

@@ -42,11 +42,12 @@ class _Held:
 
 @dataclass
 class Notices:
-    """Reads the queue and the scheduled events. ``wait`` runs in a thread of its own, beside all other methods."""
+    """Reads the queue (unless it is another process that ``reads_queue``) and the scheduled events. ``wait`` runs in a thread of its own, beside all other methods."""
 
     api: Api
     options: Options
     clock: Clock
+    reads_queue: bool = True
     _held: dict[str, _Held] = field(default_factory=dict)
     _scheduled: tuple[Interruption, ...] = ()
     _scheduled_at: float = float("-inf")
@@ -63,7 +64,8 @@ class Notices:
 
         ``machines`` are the provider ids of the instances that live, by instance id.
         """
-        self._receive(0)
+        if self.reads_queue:
+            self._receive(0)
         now = self.clock.now()
         if now >= self._scheduled_at + _STATUS_SECONDS:
             events = self.api.scheduled_events()

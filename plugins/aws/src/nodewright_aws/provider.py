@@ -54,7 +54,7 @@ class AwsProvider:
         self._catalogue = Catalogue(self._api, self._options, context.clock, context.random)
         self._writer = Writer(self._api, self._fleet)
         self._prices = Prices(self._api, self._options, context.clock)
-        self._notices = Notices(self._api, self._options, context.clock)
+        self._notices = Notices(self._api, self._options, context.clock, reads_queue=not context.dry_run)
         self._notices_error: spec.ProviderError | None = None
         self._maker = Maker(self._api, self._fleet, self._catalogue, self._prices, self._options, self._selection)
 

@@ -134,6 +134,10 @@ def _print_node(console: Console, found: NodeExplanation) -> None:
         facts.add_row("never ready", safe(f"{end}, or it holds pods that are no DaemonSet's"))
     if timers.given_back_at is not None:
         facts.add_row("last attempt", safe(f"failed at {_when(timers.given_back_at, found.now)}: {found.last_failure}"))
+    if found.interruption:
+        facts.add_row("interrupted", safe(found.interruption))
+    if found.outdated:
+        facts.add_row("to be replaced", safe(found.outdated))
     if found.disputed:
         facts.add_row("cloud", safe(f"calls it a failed creation ({found.disputed}); it ran, so it counts as a node"))
     console.print(facts)
@@ -309,6 +313,8 @@ def _node(found: NodeExplanation) -> dict[str, Any]:
         **{name: _moment(at) for name, at in timers.items()},
         "last_failure": found.last_failure or None,
         "disputed": found.disputed or None,
+        "interruption": found.interruption or None,
+        "outdated": found.outdated or None,
         "pods": [_outlook(pod) for pod in found.pods],
     }
 

@@ -12,7 +12,7 @@ from nodewright.cli.capacity_view import buffer_json, print_buffers, print_reque
 from nodewright.cli.debug_client import ask_daemon, page_query
 from nodewright.cli.saved_state import Choice, Place, state_options
 from nodewright.cli.screen import count, make_console, make_table, name_some, output_option, safe, write_json
-from nodewright.clusterstate.memory import Backoff, Deferral, ScaleUpRequest, UnhealthyCluster
+from nodewright.clusterstate.memory import Backoff, Deferral, HeldNotice, ScaleUpRequest, UnhealthyCluster
 from nodewright.clusterstate.readiness import describe_unhealthy
 from nodewright.engine.status import BudgetStatus, Detection, GroupStatus, StatusReport, make_status
 from nodewright.model.duration import format_duration, format_moment
@@ -97,6 +97,9 @@ def print_status(console: Console, report: StatusReport) -> None:
     if report.removing:
         named = name_some([_on_its_way(held, report) for held in report.removing], most=10)
         console.print(safe(f"{count(len(report.removing), 'node')} on the way out: {named}."))
+    if report.notices:
+        named = name_some([_notice(notice) for _, notice in report.notices], most=10)
+        console.print(safe(f"{count(len(report.notices), 'machine')} about to be taken by a cloud: {named}."))
     print_requests(console, report.capacity or (), report.now)
     print_buffers(console, report.buffers or ())
     if not report.groups:
@@ -109,6 +112,11 @@ def print_status(console: Console, report: StatusReport) -> None:
         cells = (safe(_size(group)), safe(_found(group.detection)), waiting, safe(limit, style))
         table.add_row(Text("\n").join(_names(group)), *cells)
     console.print(table)
+
+
+def _notice(notice: HeldNotice) -> str:
+    when = f"at {format_moment(notice.deadline)}" if notice.deadline is not None else "without a deadline"
+    return f"{notice.instance_id} ({notice.kind}, {when})"
 
 
 def _names(group: GroupStatus) -> Iterator[Text]:
@@ -128,6 +136,16 @@ def as_json(report: StatusReport) -> dict[str, Any]:
         "empty_deletions": _budget(report.empty_deletions),
         "unneeded": {node: format_moment(since) for node, since in sorted(report.unneeded.items())},
         "removals": [_removal(held) for held in report.removing],
+        "interruptions": [
+            {
+                "instance": notice.instance_id,
+                "group": str(ref),
+                "kind": notice.kind,
+                "since": format_moment(notice.since),
+                "deadline": format_moment(notice.deadline) if notice.deadline is not None else None,
+            }
+            for ref, notice in report.notices
+        ],
         "groups": [_group(group, report.now) for group in report.groups],
         "capacity_requests": None if report.capacity is None else [request_json(one) for one in report.capacity],
         "capacity_buffers": None if report.buffers is None else [buffer_json(one) for one in report.buffers],

@@ -9,6 +9,7 @@ import msgspec
 from nodewright.clusterstate.readiness import is_ready
 from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.model.action import DeleteInstances
+from nodewright.model.duration import format_moment
 from nodewright.model.group import GroupRef
 from nodewright.model.node import Node
 from nodewright.model.plan import Plan
@@ -91,7 +92,8 @@ class NodeExplanation(msgspec.Struct, frozen=True, kw_only=True):
 
     ``reason`` is why it stays or waits. ``removal`` is the removal that is planned or under way, ``stage`` how far that
     has come. ``last_failure`` is why the last attempt failed, ``disputed`` why the cloud reports its machine as a failed
-    creation although it ran. ``note`` explains a node without ``reason`` and ``removal``, or says what a new simulation
+    creation although it ran. ``interruption`` says when the cloud takes its machine, ``outdated`` why the node is to be
+    replaced, and what holds that. ``note`` explains a node without ``reason`` and ``removal``, or says what a new simulation
     would find for a node that is simulated again later.
     """
 
@@ -108,6 +110,8 @@ class NodeExplanation(msgspec.Struct, frozen=True, kw_only=True):
     timers: Timers = Timers()
     last_failure: str = ""
     disputed: str = ""
+    interruption: str = ""
+    outdated: str = ""
     pods: tuple[PodAfterDrain, ...] = ()
 
 
@@ -144,6 +148,8 @@ def explain_node(state: ClusterState, plan: Plan, settings: Settings, name: str)
         timers=_timers(state, plan, name),
         last_failure=back.message if (back := state.memory.scale_down.removal_failures.get(name)) is not None else "",
         disputed=_disputed(state, node),
+        interruption=_interruption(state, plan, name),
+        outdated=_outdated(plan, name),
         pods=pods,
     )
 
@@ -167,6 +173,28 @@ def _disputed(state: ClusterState, node: Node) -> str:
     own = node.spec.provider_id.lower()
     found = next((one for one in reports if (one.instance_id or "").lower() == own), None)
     return ": ".join(filter(None, (found.code, found.message))) if found is not None else ""
+
+
+def _interruption(state: ClusterState, plan: Plan, name: str) -> str:
+    """Return that the cloud is about to take the node's machine, and when the node is drained; empty if it is not."""
+    notice = state.interrupted.get(name)
+    if notice is None:
+        return ""
+    leaving = next((one for one in plan.leaving if one.node == name), None)
+    told = f"{notice.kind}, {f'at {format_moment(notice.deadline)}' if notice.deadline is not None else 'no deadline'}"
+    if leaving is None:
+        return f"{told}; nothing is planned about it in this loop"
+    if leaving.is_draining:
+        return f"{told}; it is drained"
+    latest = f", at {format_moment(leaving.drain_by)} at the latest" if isfinite(leaving.drain_by) else ""
+    return f"{told}; it is drained once its pods have places on ready nodes{latest}"
+
+
+def _outdated(plan: Plan, name: str) -> str:
+    found = next((one for one in plan.outdated if one.node == name), None)
+    if found is None:
+        return ""
+    return f"{found.reason}: {found.why}" + (f"; it stays for now: {found.held}" if found.held else "")
 
 
 def _note(state: ClusterState, plan: Plan, settings: ScaleDownSettings, node: Node) -> str:
