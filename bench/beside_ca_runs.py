@@ -232,7 +232,7 @@ _SCENARIOS: dict[str, Callable[[Bench, str, Path], Figures]] = {
 
 
 def _watch_growth(stage: Stage, begin: float, pods: int) -> Figures:
-    """Wait until so many pods run, and for requests that come then. Times count from ``begin``."""
+    """Wait until this many pods run, and for requests that come then. Times count from ``begin``."""
     last_pod = _wait_until_tried(stage, pods)
     all_run = _wait(lambda: _count_in_phase(stage, "Running") >= pods, every=0.5)
     CLOCK.sleep(_LINGERS)
@@ -314,7 +314,7 @@ def _wait(probe: Callable[[], object], *, every: float = 0.1) -> float | None:
 
 
 def _wait_until_tried(stage: Stage, pods: int) -> float | None:
-    """As _wait, until there are so many pods and kube-scheduler has tried each: an autoscaler sees none before that."""
+    """As _wait, until there are this many pods and kube-scheduler has tried each: an autoscaler sees none before that."""
 
     def are_tried() -> bool:
         conditions = [one["type"] for pod in _list_pods(stage) for one in pod["status"].get("conditions", ())]

@@ -108,7 +108,7 @@ def prepare_small(share: float) -> Prepared:
 
 
 def prepare_huge(share: float) -> Prepared:
-    """One request of all or nothing with so many pods in each set; there is one node, and room for more of its kind."""
+    """One request of all or nothing with this many pods in each set; there is one node, and room for more of its kind."""
     count, sets = int(16_384 * share), 32
     world = World()
     world.add_group("pool", 1, max_size=100_000, cpu="64", memory="256Gi", pods=512)

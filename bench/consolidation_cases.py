@@ -58,7 +58,7 @@ class Cluster(msgspec.Struct, frozen=True):
         return sum(workload.pods for workload in self.workloads)
 
     def most_nodes(self, nodes: int) -> int:
-        """Return how many of so many nodes one command may give up."""
+        """Return how many of ``nodes`` nodes one command may give up."""
         return -(-nodes * int(self.budget.rstrip("%")) // 100)
 
     def answers(self) -> dict[str, dict[str, Any]]:

@@ -34,7 +34,7 @@ from nodewright.testkit.builders import build_budget, build_controller, build_po
 
 _INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
-# No case needs so many moves.
+# No case needs this many moves.
 MOST_MOVES = 200
 
 

@@ -77,7 +77,7 @@ class _Watch:
 def count_false_failovers(
     mode: str, settings: Mapping[str, Any], place: str, arrivals: int = ARRIVALS
 ) -> FalseFailovers:
-    """At least so many arrivals under one mode, in clusters of up to four hundred machines each."""
+    """At least this many arrivals under one mode, in clusters of up to four hundred machines each."""
     total = FalseFailovers(
         mode=mode, place=place, arrivals=0, slow=0, given_up=0, early=0, adopted=0, killed=0, hedged=0
     )

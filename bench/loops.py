@@ -105,7 +105,7 @@ def prepare_many_groups(templates: int, share: float) -> Prepared:
 
 
 def many_shapes(templates: int, share: float) -> dict[str, dict[str, Any]]:
-    """500 groups by name, of so many kinds of machine."""
+    """500 groups by name, of this many kinds of machine."""
     return {f"g{index}": _shape(index % templates) for index in range(scaled(500, share))}
 
 

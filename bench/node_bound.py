@@ -29,7 +29,7 @@ class Shape(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """From ``at`` (seconds) until the next moment so many pods of each size run."""
+    """From ``at`` (seconds) until the next moment this many pods of each size run."""
 
     at: float
     running: Mapping[Amounts, float]
@@ -46,7 +46,7 @@ def moments(changes: Sequence[tuple[float, Amounts, int]]) -> Iterator[Moment]:
 
 
 def averaged(history: Sequence[Moment], end: float, windows: int) -> list[Moment]:
-    """So many moments of equal length, each with what ran on average in it."""
+    """Return ``windows`` moments of equal length, each with what ran on average in it."""
     start = history[0].at
     width = (end - start) / windows
     sums: list[Counter[Amounts]] = [Counter() for _ in range(windows)]

@@ -16,7 +16,7 @@ _GROUPS, _SHAPES, _PODS_PER_NODE, _NOTICE = 24, 40, 10, 120.0
 
 
 def prepare_notices(nodes: int, notices: int, share: float) -> Prepared:
-    """So many of the nodes of one group get a notice; every pod on them gets a place on nodes of other groups."""
+    """Prepare ``notices`` notices for nodes of one group; every pod on them gets a place on nodes of other groups."""
     cluster, size = Cluster(), scaled(nodes, share)
     taken = min(size, scaled(notices, share))
     cluster.add_group("spot", size, 2 * size, price=0.2, cpu="16", memory="64Gi")

@@ -46,10 +46,7 @@ class NewNodeKind(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Consolidation:
-    """``problem`` with what its numbers stand for: ``demands`` (its classes), ``rows`` (its nodes) and ``kinds``.
-
-    ``sources``: by row, where pods may come from.
-    """
+    """A problem, and what its numbers stand for: ``demands`` are its classes, ``rows`` its nodes, ``kinds`` its kinds of new nodes."""
 
     problem: ClosingProblem
     demands: Sequence[MovingDemand]

@@ -149,7 +149,7 @@ def failures_without_a_machine_are_told(world: ContractWorld) -> None:
 
 @check(Promise.FAILURES, touches=Touch.OWN_CLOUD, capability=_FAST)
 def failures_are_told_for_an_hour(world: ContractWorld) -> None:
-    """A failure that nobody deleted is still reported an hour later, by the same id."""
+    """A failure that was not deleted is still reported an hour later, by the same id."""
     ask_and_fail(world)
     before = {failure.failure_id for failure in _failures(world)}
     world.pass_time(3600.0)

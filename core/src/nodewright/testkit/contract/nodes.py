@@ -59,7 +59,10 @@ def a_stopped_machine_is_listed(world: ContractWorld) -> None:
     refresh(world)
     if stopped not in world.machines(world.group_id):
         return  # this cloud deletes what stops
-    demand(stopped in ids(world), f"{stopped} was stopped, and instances does not list it: nobody would delete it")
+    demand(
+        stopped in ids(world),
+        f"{stopped} was stopped, and instances does not list it, so the engine would never delete it",
+    )
     before = target(world)
     accepted = world.client.delete_instances(world.group_id, [stopped], before)
     demand(accepted == (stopped,), f"delete_instances of {stopped}, which was stopped, returned {accepted!r}")
@@ -97,7 +100,7 @@ def strangers_are_not_listed(world: ContractWorld) -> None:
 
 @check(Promise.STRANGERS, touches=Touch.OWN_CLOUD)
 def strangers_are_not_deleted(world: ContractWorld) -> None:
-    """A deletion that names a machine of another group, or of somebody else, ends nothing and leaves the target."""
+    """A deletion that names a machine of another group, or of another owner, ends nothing and leaves the target."""
     strange = world.stranger()
     refresh(world)
     before, theirs = target(world), world.machines(strange)
@@ -105,11 +108,11 @@ def strangers_are_not_deleted(world: ContractWorld) -> None:
     try:
         accepted = world.client.delete_instances(world.group_id, sorted(theirs), before)
     except ProviderError as error:
-        demand(error.code != "unexpectedError", f"delete_instances of somebody else's machine crashed: {error}")
+        demand(error.code != "unexpectedError", f"delete_instances of a machine of another owner crashed: {error}")
     alive = world.machines(strange)
     demand(alive == theirs, f"delete_instances in {world.group_id} ended {sorted(theirs - alive)} of {strange}")
     demand(not accepted, f"delete_instances in {world.group_id} accepted {accepted!r} of {strange}")
-    demand_target(world, before, "delete_instances of somebody else's machine")
+    demand_target(world, before, "delete_instances of a machine of another owner")
 
 
 @check(Promise.LIMITS, touches=Touch.OWN_CLOUD)

@@ -129,7 +129,7 @@ class ContractWorld(ABC):
         raise self._lacking("lose", machine)
 
     def stop(self, machine: str) -> None:
-        """Let a machine stop without being deleted, as somebody does in the cloud's console: it still exists."""
+        """Let a machine stop without being deleted, as an operator does in the cloud's console: it still exists."""
         raise self._lacking("stop", machine)
 
     def crowd(self, group_id: str, n: int) -> None:
