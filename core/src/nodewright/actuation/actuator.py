@@ -33,7 +33,7 @@ from nodewright.actuation.ports import ClusterWrites, EventSink, Eviction, Evict
 from nodewright.actuation.taints import NodeTainter, update_soft_taints
 from nodewright.clusterstate.deletions import DELETION_SECONDS
 from nodewright.clusterstate.state import ClusterState
-from nodewright.model.action import Done, Failed, GroupWrite, IncreaseSize, SizeWrite, Unknown
+from nodewright.model.action import DeleteInstances, Done, Failed, GroupWrite, IncreaseSize, SizeWrite, Unknown
 from nodewright.model.clock import Clock
 from nodewright.model.errors import KubeApiError, NodewrightError, TargetChanged
 from nodewright.model.group import GroupRef
@@ -107,6 +107,13 @@ class InstanceDeleter:
         self._targets = {ref: group.target for ref, group in seen.items() if group.target is not None}
         for outcome in outcomes:
             self._apply_outcome(outcome)
+            action = outcome.action
+            failed = seen[action.group].failed if action.group in seen else None
+            if isinstance(action, DeleteInstances) and any(
+                failure.count > 1 and failure.failure_id in action.failure_ids for failure in failed or ()
+            ):
+                # One id stood for several machines, and clouds differ in how many they count.
+                self._targets.pop(action.group, None)
 
     def knows_target(self, group: GroupRef) -> bool:
         """Return whether the group's target size is known."""

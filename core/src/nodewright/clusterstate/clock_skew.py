@@ -63,6 +63,7 @@ def _moves(held: MoveMemory, now: float) -> MoveMemory:
         },
         searched_at=min(held.searched_at, now),
         renewed_at=min(held.renewed_at, now),
+        vain=0,
     )
 
 

@@ -390,7 +390,8 @@ class MoveMemory:
     """What is remembered of moves: those ``under_way``, by their ids, and the ``pauses`` of nodes, by name.
 
     Not kept over a restart: the ``places`` of pods, by the move's id, when moves were last searched for (``searched_at``,
-    epoch seconds), when nodes were last renewed (``renewed_at``), and why nodes were not, by name (``unrenewed``).
+    epoch seconds), and if that was in vain, what was searched (``vain``, a hash) and when to search the same again
+    (``again_at``), when nodes were last renewed (``renewed_at``), and why nodes were not, by name (``unrenewed``).
     """
 
     under_way: Mapping[str, Move] = field(default_factory=dict)
@@ -399,6 +400,8 @@ class MoveMemory:
     searched_at: float = 0.0
     renewed_at: float = 0.0
     unrenewed: Mapping[str, str] = field(default_factory=dict)
+    vain: int = 0
+    again_at: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,14 @@ from nodewright.planner.context import PlanningContext
 from nodewright.planner.growth import Growth, count_ready_nodes, grow, grow_as_ca, grow_fairly, plan_min_sizes
 from nodewright.planner.interruptions import Interruptions, bar_own_pools, drop_leaving, find_interruptions, plan_drains
 from nodewright.planner.limits import NodeQuota, Quota, ReadQuota, read_quotas, with_status
-from nodewright.planner.moves import SEARCH_SECONDS, begin_moves, follow_moves, plan_removals, propose_moves
+from nodewright.planner.moves import (
+    SEARCH_SECONDS,
+    begin_moves,
+    follow_moves,
+    next_search,
+    plan_removals,
+    propose_moves,
+)
 from nodewright.planner.provisioning_requests.ca import choose_request, reserve_room
 from nodewright.planner.provisioning_requests.expiry import expire_requests
 from nodewright.planner.provisioning_requests.pods import split_consumers
@@ -449,11 +456,11 @@ def _move_nodes(draft: _Growing) -> _Growing:
     state = draft.context.state
     if state.paused:  # what it would ask for has to wait
         return replace(draft, plan=replace(draft.plan, search_at=state.now + SEARCH_SECONDS))
-    plan = replace(draft.plan, search_at=max(state.now, held.searched_at + SEARCH_SECONDS))
+    plan = replace(draft.plan, search_at=max(state.now, next_search(held)))
     if draft.actions or draft.plan.scale_down.removals or draft.left or draft.waiting.young:
         return replace(draft, plan=plan)
     held, moves, increases = propose_moves(draft.growth.context, held, settings.consolidation, draft.random)
-    plan = replace(plan, moves=(*plan.moves, *moves), search_at=held.searched_at + SEARCH_SECONDS)
+    plan = replace(plan, moves=(*plan.moves, *moves), search_at=next_search(held))
     return replace(draft, plan=plan, memory=replace(draft.memory, moves=held), actions=(*draft.actions, *increases))
 
 

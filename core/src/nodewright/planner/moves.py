@@ -36,6 +36,7 @@ from nodewright.planner.scale_down.pdb import DisruptionBudgets
 from nodewright.planner.scale_down.selection import SimulateAgain, select_removals
 from nodewright.planner.scale_down.simulation import DrainSimulation
 from nodewright.planner.scale_down.unneeded import is_ready_node
+from nodewright.planner.scale_up.options import skip_reason
 from nodewright.snapshot.column import Mask
 from nodewright.snapshot.node_pods import NodePods, find_node_pods
 from nodewright.snapshot.pod_places import PodPlaces
@@ -52,8 +53,9 @@ _RENEWALS = {
     DisruptionReason.EXPIRED: RemovalReason.EXPIRED,
     DisruptionReason.DRIFTED: RemovalReason.DRIFTED,
 }
-# Seconds between two searches for moves.
+# Seconds between two searches for moves, and after a vain one, if nothing changes that is compared.
 SEARCH_SECONDS = 60.0
+_VAIN_SECONDS = 900.0
 
 
 class _Ready(NamedTuple):
@@ -150,8 +152,16 @@ def propose_moves(
         return held, (), ()
     settled = {name: pause.why for name, pause in held.pauses.items() if pause.until > state.now}
     settled |= _held_by_budgets(state)
-    found = find_moves(context, settings, random, settled=settled)
-    return begin_moves(replace(held, searched_at=state.now), found.proposals, state)
+    searched = _fingerprint(context, settled)
+    if searched == held.vain and state.now < held.again_at:
+        return held, (), ()
+    most_nodes = DisruptionLimits(state).most_together(DisruptionReason.REPLACED)
+    found = find_moves(context, settings, random, most_nodes=most_nodes, settled=settled)
+    if not found.proposals:
+        ends = (pause.until for pause in held.pauses.values() if pause.until > state.now)
+        again_at = min(state.now + _VAIN_SECONDS, found.held_until, *ends)
+        return replace(held, searched_at=state.now, vain=searched, again_at=again_at), (), ()
+    return begin_moves(replace(held, searched_at=state.now, vain=0), found.proposals, state)
 
 
 def begin_moves(
@@ -166,6 +176,23 @@ def begin_moves(
         increases += _increases(move, proposal, state)
     moves = tuple(move for name, move in under_way.items() if name not in held.under_way)
     return replace(held, under_way=under_way, places=places), moves, tuple(increases)
+
+
+def next_search(held: MoveMemory) -> float:
+    """Return when to search for moves again, if nothing changes until then (epoch seconds)."""
+    return held.again_at if held.vain else held.searched_at + SEARCH_SECONDS
+
+
+def _fingerprint(context: PlanningContext, settled: Mapping[str, str]) -> int:
+    """Return a number that tells apart what a search for moves looks at; annotations and filters are not compared."""
+    state, snapshot = context.state, context.snapshot
+    growing = [
+        (ref, group.seen.target, group.seen.group, group.seen.hourly_price, skip_reason(context, ref) is None)
+        for ref, group in state.groups.items()
+    ]
+    budgets = [(budget.key, budget.status.disruptions_allowed) for budget in state.observation.workloads.budgets]
+    rows = snapshot.alive.tobytes(), snapshot.free.tobytes()
+    return hash((*rows, repr(growing), tuple(budgets), frozenset(settled)))
 
 
 def _held_by_budgets(state: ClusterState) -> dict[str, str]:

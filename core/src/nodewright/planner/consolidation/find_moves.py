@@ -1,7 +1,8 @@
 """Find the nodes to give up together, and the nodes to buy for their pods, where that pays (docs/consolidation.md)."""
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from nodewright.clusterstate.backoff import INSTANCE_TYPE_LABEL
@@ -58,11 +59,15 @@ class Proposal:
 
 @dataclass(frozen=True, kw_only=True)
 class FoundMoves:
-    """``proposals`` may all be carried out together. ``held``: why other nodes of the pool stay. ``pool``: what was weighed."""
+    """``proposals`` may all be carried out together. ``held``: why other nodes of the pool stay. ``pool``: what was weighed.
+
+    ``held_until``: when time alone next sets one of the held nodes free (epoch seconds).
+    """
 
     proposals: tuple[Proposal, ...] = ()
     held: Mapping[str, str] = field(default_factory=dict)
     pool: PoolTotals = _NO_POOL
+    held_until: float = math.inf
 
 
 def find_moves(
@@ -82,14 +87,18 @@ def find_moves(
     sources = find_sources(context, settings.consolidate_after, settled or {})
     if settings.consolidation_policy == "when-empty":
         sources = sources.only_empty()
-    found = FoundMoves(held={node.name: node.held for node in sources.nodes if node.held}, pool=sources.pool)
+    found = FoundMoves(
+        held={node.name: node.held for node in sources.nodes if node.held},
+        pool=sources.pool,
+        held_until=sources.held_until,
+    )
     most = len(sources.nodes) if most_nodes is None else min(most_nodes, len(sources.nodes))
     search = _MoveSearch(context, settings, sources, most, random)
     weights: tuple[float, ...] = _WEIGHTS[settings.consolidation_policy]
     for number, weight in enumerate(weights):
         proposal = search.find(weight, _FIRST_PART + (1.0 - _FIRST_PART) * number / max(1, len(weights) - 1))
         if proposal is not None:
-            return FoundMoves(proposals=(proposal,), held=found.held, pool=found.pool)
+            return replace(found, proposals=(proposal,))
     return found
 
 

@@ -1,5 +1,6 @@
 """Which nodes may be given up, what each of them costs, and what giving it up would disrupt."""
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -40,12 +41,16 @@ class PoolNode:
 
 @dataclass(frozen=True, kw_only=True)
 class NodePool:
-    """The nodes of the pool, the pool's totals, and the rows to which pods may go besides."""
+    """The nodes of the pool, the pool's totals, and the rows to which pods may go besides.
+
+    ``held_until``: when the next node has been without a new pod for long enough (epoch seconds).
+    """
 
     nodes: tuple[PoolNode, ...]
     pool: PoolTotals
     destinations: tuple[int, ...]
     most_of_group: Mapping[GroupRef, int]
+    held_until: float = math.inf
 
     def only_empty(self) -> "NodePool":
         """Return the same with all nodes held that have pods to move."""
@@ -88,6 +93,7 @@ def find_sources(context: PlanningContext, consolidate_after: float, settled: Ma
             row for (row, _), ref in zip(names, refs, strict=True) if ref is None or not prices.get(ref)
         ),
         most_of_group={ref: held.spare(ref) for ref in dict.fromkeys(ref for _, _, ref in pooled)},
+        held_until=held.until,
     )
 
 
@@ -105,6 +111,7 @@ class _Holding:
         self._disabled = snapshot.column("scale_down_disabled", disabled_nodes)
         self._tainted = snapshot.column("to_be_deleted_at", deletion_taint_times)
         self._leaving = Counter(removing.removal.group for removing in state.observation.removing.values())
+        self.until = math.inf
         self._of_group = {ref: self._why_group_stays(state, ref) for ref in state.groups}
 
     def spare(self, ref: GroupRef) -> int:
@@ -150,16 +157,16 @@ class _Holding:
         node = snapshot.node(row)
         (newest,) = snapshot.of_pods(_newest, (row,), _newest)
         (pinned,) = snapshot.of_pods(_undisruptable, (row,), _undisruptable)
+        calm_at = max(node.created, newest) + self._after
+        if state.now < calm_at:
+            self.until = min(self.until, calm_at)
         reasons = (
             (name in self._settled, self._settled.get(name, "")),
             (self._disabled[row], f"it is annotated {SCALE_DOWN_DISABLED}"),
             (node.metadata.annotations.get(DO_NOT_DISRUPT) == "true", f"it is annotated {DO_NOT_DISRUPT}"),
             (not np.isnan(self._tainted[row]), "it is tainted for deletion"),
             (not is_ready_node(state, name), "it is not ready"),
-            (
-                state.now - max(node.created, newest) < self._after,
-                "a pod came to it too short a time ago (--consolidate-after)",
-            ),
+            (state.now < calm_at, "a pod came to it too short a time ago (--consolidate-after)"),
             (bool(pinned), f"pod {pinned} is annotated {DO_NOT_DISRUPT}"),
         )
         return next((why for holds, why in reasons if holds), "")

@@ -130,6 +130,12 @@ class DisruptionLimits:
                 return Unremovable(code=UnremovableCode.DISRUPTION_BUDGET, message=text)
         return None
 
+    def most_together(self, reason: DisruptionReason) -> int | None:
+        """Return how many nodes may be given up together by each budget that lets any go for this reason; None: no limit."""
+        held = [one for one in self._held if one.budget.holds_for(reason)]
+        left = [one.budget.allowed(one.nodes) - one.going for one in held]
+        return min((most for most in left if most > 0), default=None)
+
     def take(self, name: str) -> None:
         """Count a node as going, for any reason."""
         for held in self._covering(name):

@@ -1,0 +1,259 @@
+"""When moves are searched for, and a random life of moves: each stage follows from what is there."""
+
+from collections import Counter
+from dataclasses import replace
+from itertools import count
+from random import Random
+from typing import Any
+
+from hypothesis import HealthCheck, Phase
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+from msgspec.structs import replace as changed
+
+from nodewright.adapters.store.codec import decode_memory, encode_memory
+from nodewright.clusterstate.memory import MoveMemory
+from nodewright.model.action import DecreaseTargetSize, DeleteInstances, IncreaseSize
+from nodewright.model.disruption import Budget, DisruptionConfig
+from nodewright.model.group import Instance
+from nodewright.model.move import MoveStage
+from nodewright.model.plan import Plan
+from nodewright.model.removal import RemovalReason
+from nodewright.planner import make_plan
+from nodewright.planner.consolidation.sources import DO_NOT_DISRUPT
+from nodewright.testkit import build_pod
+from nodewright.testkit.builders import build_budget, build_node
+from nodewright.testkit.world import NOW, World, ref, settings_with
+from nodewright.validate import check_moves
+
+ORDER = list(MoveStage)
+DRAINS = (MoveStage.READY, MoveStage.DRAINING)
+CHANGES: dict[str, Any] = {
+    "consolidation_policy": "balanced",
+    "consolidation_budget": 0.0,
+    "consolidate_after": 0.0,
+    "scale_down_utilization_threshold": 0.0,
+}
+LABELS = {"app": "web"}
+
+
+def add_pod(world: World, name: str, node: str, *, cpu: str = "500m", created_at: float = NOW - 7200) -> None:
+    owner = ("ReplicaSet", "web")
+    world.running.append(
+        build_pod(name, cpu, "500Mi", node_name=node, owner=owner, labels=LABELS, created_at=created_at)
+    )
+
+
+def look(world: World) -> Plan:
+    """One loop, after which the world remembers what the engine would."""
+    state = world.state(settings_with(**CHANGES))
+    plan, memory = world.plan_and_memory(**CHANGES)
+    world.memory = replace(memory.put_into(state.memory))
+    return plan
+
+
+def held(world: World) -> MoveMemory:
+    return world.memory.moves
+
+
+def full() -> World:
+    """Two nodes that nothing replaces: the pods fit on neither of the others."""
+    world = World()
+    world.add_group("pool", 2, cpu="1", memory="2Gi", hourly_price=1.0)
+    for node in range(2):
+        for number in range(2):
+            add_pod(world, f"{node}-{number}", f"pool-{node}")
+    return world
+
+
+def test_a_search_in_vain_is_made_again_once_something_changed() -> None:
+    world = full()
+    look(world)
+    assert held(world).searched_at == NOW
+    world.now += 60
+    look(world)
+    assert held(world).searched_at == NOW
+    world.running.pop()
+    look(world)
+    assert held(world).searched_at == NOW + 60
+
+
+def test_a_search_in_vain_is_made_again_after_a_quarter_of_an_hour() -> None:
+    world = full()
+    plan = look(world)
+    assert plan.search_at == NOW + 900
+    world.now += 900
+    look(world)
+    assert held(world).searched_at == NOW + 900
+
+
+def test_a_search_is_made_again_when_a_node_has_been_calm_for_long_enough() -> None:
+    world = full()
+    add_pod(world, "new", "pool-0", created_at=NOW - 100)
+    plan, _ = world.plan_and_memory(**{**CHANGES, "consolidate_after": 300.0})
+    assert plan.search_at == NOW + 200
+
+
+def test_no_more_nodes_go_together_than_a_disruption_budget_lets_go() -> None:
+    world = World()
+    world.add_group("large", 4, cpu="32", memory="64Gi", hourly_price=3.0)
+    world.add_group("small", 0, cpu="2", memory="4Gi", hourly_price=0.2)
+    for node in range(4):
+        add_pod(world, f"{node}", f"large-{node}", cpu="1900m")
+    settings = settings_with(**CHANGES)
+    for nodes, most in ((None, 4), ("50%", 2), (0, 0)):
+        budgets = () if nodes is None else (Budget(nodes=nodes),)
+        state = world.state(settings)
+        state = replace(state, observation=replace(state.observation, disruption=DisruptionConfig(disruption=budgets)))
+        plan, _ = make_plan(state, settings, Random(1))
+        assert sum(len(move.sources) for move in plan.moves) == most
+
+
+class MoveLife(RuleBasedStateMachine):
+    """Pods on large nodes, cheap small nodes, and what may happen between two loops."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World()
+        self.world.add_group("large", 3, cpu="8", memory="32Gi", hourly_price=0.8)
+        self.world.add_group("small", 0, cpu="2", memory="4Gi", hourly_price=0.1)
+        self.coming = {"large": 0, "small": 0}
+        self.numbers = count(100)
+        self.stages: dict[str, MoveStage] = {}
+        self.bought = Counter[str]()
+        for node in range(3):
+            self.pod_comes(node)
+
+    @precondition(lambda self: self.world.nodes)
+    @rule(node=st.integers(0, 5))
+    def pod_comes(self, node: int) -> None:
+        name = self.world.nodes[node % len(self.world.nodes)].name
+        if sum(pod.spec.node_name == name for pod in self.world.running) < (7 if name.startswith("large") else 1):
+            add_pod(self.world, f"p{next(self.numbers)}", name, cpu="1")
+
+    @precondition(lambda self: self.world.running)
+    @rule(pod=st.integers(0, 20))
+    def pod_ends(self, pod: int) -> None:
+        self.world.running.pop(pod % len(self.world.running))
+
+    @precondition(lambda self: self.coming["small"])
+    @rule(ready=st.sampled_from((True, True, True, False)))
+    def machine_comes(self, *, ready: bool) -> None:
+        self.coming["small"] -= 1
+        number = next(self.numbers)
+        instance = f"cloud:///small/{number}"
+        node = build_node(
+            f"small-{number}", provider_id=instance, cpu="2", memory="4Gi", ready=ready, created_at=self.world.now
+        )
+        self.world.nodes.append(node)
+        self._change("small", added=instance)
+
+    @precondition(lambda self: self.coming["small"])
+    @rule()
+    def machine_fails(self) -> None:
+        self.coming["small"] -= 1
+        self._change("small", target=-1)
+
+    @precondition(lambda self: self.world.nodes)
+    @rule(node=st.integers(0, 5))
+    def node_vanishes(self, node: int) -> None:
+        self._remove(self.world.nodes[node % len(self.world.nodes)].name)
+
+    @precondition(lambda self: self.world.nodes)
+    @rule(node=st.integers(0, 5))
+    def node_is_annotated(self, node: int) -> None:
+        at = node % len(self.world.nodes)
+        metadata = changed(self.world.nodes[at].metadata, annotations={DO_NOT_DISRUPT: "true"})
+        self.world.nodes[at] = changed(self.world.nodes[at], metadata=metadata)
+
+    @rule(allowed=st.integers(0, 2))
+    def budget_changes(self, allowed: int) -> None:
+        self.world.budgets = [build_budget("web", allowed, LABELS)]
+
+    @rule()
+    def engine_restarts(self) -> None:
+        """A new process knows what is saved."""
+        self.world.memory = decode_memory(encode_memory(self.world.memory))
+
+    @rule()
+    def quarter_of_an_hour_passes(self) -> None:
+        """All goes well for once."""
+        for _ in range(15):
+            self.loop(60)
+            for _ in range(self.coming["small"]):
+                self.machine_comes(ready=True)
+
+    @rule(seconds=st.sampled_from((10, 60, 900, 4000)))
+    def loop(self, seconds: int) -> None:
+        self.world.now += seconds
+        before = self.world.memory.moves.under_way
+        plan = look(self.world)
+        seen = self.world.state().observation
+        assert check_moves(seen, plan.moves, plan.actions, plan.scale_down.removals) == ()
+        for move in plan.moves:
+            last = self.stages.get(move.id, MoveStage.PROPOSED)
+            assert ORDER.index(move.stage) >= ORDER.index(last), (last, move.stage)
+            self.stages[move.id] = move.stage
+            assert move.id in before or move.stage == MoveStage.PROPOSED
+        live = held(self.world).under_way
+        assert len(live) <= 1
+        assert {move.id for move in plan.moves if not move.stage.is_over} == live.keys()
+        self._carry_out(plan)
+
+    def _carry_out(self, plan: Plan) -> None:
+        sources = {name for move in plan.moves if move.stage in DRAINS for name in move.sources}
+        for action in plan.actions:
+            match action:
+                case IncreaseSize():
+                    self.bought[action.reason] += 1
+                    assert self.bought[action.reason] == 1
+                    self.coming[action.group.group_id] += action.target - action.expected_target
+                    self._change(action.group.group_id, target=action.target - action.expected_target)
+                case DecreaseTargetSize():
+                    self.coming[action.group.group_id] -= action.expected_target - action.target
+                    self._change(action.group.group_id, target=action.target - action.expected_target)
+                case DeleteInstances():
+                    for name in [
+                        node.name for node in self.world.nodes if node.spec.provider_id in action.instance_ids
+                    ]:
+                        self._remove(name)
+        for removal in plan.scale_down.removals:
+            assert removal.node in sources or removal.reason != RemovalReason.REPLACED
+            places = dict(zip(removal.pods, removal.places, strict=True))
+            self.world.running = [
+                changed(pod, spec=changed(pod.spec, node_name=places.get(pod.key, pod.spec.node_name)))
+                for pod in self.world.running
+            ]
+            self._remove(removal.node)
+
+    def _remove(self, name: str) -> None:
+        (node,) = (node for node in self.world.nodes if node.name == name)
+        self.world.nodes.remove(node)
+        self.world.running = [pod for pod in self.world.running if pod.spec.node_name != name]
+        self._change(name.split("-", maxsplit=1)[0], gone=node.spec.provider_id, target=-1)
+
+    def _change(self, group: str, *, added: str = "", gone: str = "", target: int = 0) -> None:
+        seen = self.world.groups[ref(group)]
+        kept = [instance for instance in seen.instances or () if instance.id != gone]
+        fresh = [Instance(id=added)] if added else []
+        self.world.groups[ref(group)] = replace(seen, target=(seen.target or 0) + target, instances=(*kept, *fresh))
+
+    def teardown(self) -> None:
+        """Whatever happened, a move that is under way ends: by its deadlines if by nothing else."""
+        for _ in range(40):
+            self.loop(600)
+            self.coming = dict.fromkeys(self.coming, 0)
+            if not held(self.world).under_way:
+                return
+        raise AssertionError(held(self.world).under_way)
+
+
+TestMoveLife = MoveLife.TestCase
+TestMoveLife.settings = examples(
+    max_examples=40,
+    stateful_step_count=25,
+    deadline=None,
+    phases=[Phase.generate],
+    suppress_health_check=[HealthCheck.too_slow],
+)
