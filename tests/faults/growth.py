@@ -15,7 +15,7 @@ FEW_LOOPS = 60.0
 
 
 def check_overbuying(facts: Facts) -> Findings:
-    """Never more machines are asked for than pods need beyond those that are surely on their way, but for hedges."""
+    """Never more machines are asked for than pods need beyond those that are surely on their way, but for hedges and moves."""
     for loop in facts.loops:
         # It buys for the pods that it is shown; and as in CA, a taint of a sample node counts for machines to come.
         if facts.is_misled(loop.at) or facts.is_tainted(loop.at):
@@ -23,7 +23,7 @@ def check_overbuying(facts: Facts) -> Findings:
         asked = _asked_in(loop)
         bought = 0
         for group, total in asked.items():
-            count = total - loop.hedged.get(group, 0)
+            count = total - loop.hedged.get(group, 0) - loop.moved.get(group, 0)
             limits, seen = facts.groups[group], loop.seen.get(group)
             refill = max(0, seen.least - seen.target) if seen is not None else 0
             if count > refill:

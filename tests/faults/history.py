@@ -98,7 +98,9 @@ class Loop:
     """One loop: what the cloud answered, how things stood, and what was written. ``seen`` lacks what is unknown.
 
     ``waiting`` are the pending pods; ``requests`` are those for capacity, each ``waiting``, ``granted`` or ``over``.
-    ``hedged`` is how many of the machines that each group is asked for the plan calls hedges. ``backed_off`` is what the engine says of itself: until when (epoch seconds) each group is left alone.
+    ``hedged`` is how many of the machines that each group is asked for the plan calls hedges. ``moved`` is how many of them it
+    asks for to give up other machines; ``given_up`` are those, ``in_moves`` they and the nodes that came for them, as long as the
+    move is under way. ``backed_off`` is what the engine says of itself: until when (epoch seconds) each group is left alone.
     """
 
     at: float
@@ -111,6 +113,9 @@ class Loop:
     backed_off: Mapping[str, float] = field(default_factory=dict)
     writes: list[Write] = field(default_factory=list)
     hedged: dict[str, int] = field(default_factory=dict)
+    moved: dict[str, int] = field(default_factory=dict)
+    given_up: set[str] = field(default_factory=set)
+    in_moves: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,14 @@ from tests.faults.facts import (
 from tests.faults.growth import check_backoffs, check_hedges, check_overbuying, check_probes, check_prompt_growth
 from tests.faults.history import Loop, NodeSeen, Seen, Write
 from tests.faults.liveness import check_bystanders, check_reads, check_starvation
-from tests.faults.removals import check_idle_nodes_go, check_left_behind, check_removals
+from tests.faults.removals import (
+    check_idle_nodes_go,
+    check_left_behind,
+    check_moves,
+    check_removals,
+    given_up_lately,
+    still_in_moves,
+)
 from tests.faults.schedules import DURATION, MINUTE
 from tests.faults.vain import check_vain_purchases
 
@@ -274,7 +281,9 @@ def check_unhealthy(facts: Facts) -> Findings:
 
 
 def check_rest(facts: Facts) -> Findings:
-    """Once nothing goes wrong any more every pod that fits runs, nothing is on its way, and nothing is written."""
+    """Once nothing goes wrong any more every pod that fits runs, nothing is on its way, and nothing is written but for moves:
+    machines that replaced others may be given up themselves hours later.
+    """
     result = facts.history.result
     if result is None:
         return
@@ -287,11 +296,21 @@ def check_rest(facts: Facts) -> Findings:
         if facts.enforces_minimum and facts.history.targets[group] < limits.least:
             yield f"at the end {group} is below its minimum of {limits.least}"
     for loop, write in _writes(facts):
-        if loop.at > REST:
+        given_up = write.ids and given_up_lately(facts, loop).issuperset(write.ids)
+        if loop.at > REST and write.group not in loop.moved and not given_up:
             yield said(loop, write, "long after everything was over")
+    yield from _left_at_rest(facts)
+
+
+def _left_at_rest(facts: Facts) -> Findings:
+    stuck = facts.loops[-1].given_up.intersection(*(loop.given_up for loop in facts.loops if loop.at > REST))
+    if stuck:
+        yield f"at the end {stuck} are being given up for half an hour"
     for machine, (group, phase) in facts.history.machines.items():
         # Without --force-delete-unregistered-nodes the minimum protects machines that never became nodes, too.
         kept = facts.history.targets[group] <= facts.groups[group].least
+        if machine in still_in_moves(facts):
+            continue
         if phase != "running" or (machine not in facts.history.nodes and not kept):
             yield f"at the end {machine} is {phase} and no node"
 
@@ -349,6 +368,7 @@ INVARIANTS: Mapping[str, Invariant] = {
         check_removals,
         check_idle_nodes_go,
         check_left_behind,
+        check_moves,
         check_vain_purchases,
         check_rest,
         check_own_words,

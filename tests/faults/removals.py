@@ -12,10 +12,17 @@ MINUTE = 60.0
 IDLE = 5 * MINUTE
 # A group in which machines vanish while others are deleted loses none for so long.
 QUARANTINE = 30 * MINUTE
+# What is given up is gone after that time.
+LASTS = 10 * MINUTE
+# A machine whose move failed is not given up again for so long.
+PAUSE_OF_SOURCE = 30 * MINUTE
 
 
 def check_removals(facts: Facts) -> Findings:
-    """A node that scale-down removes holds no pods, and was unneeded for its time: its pods fitted elsewhere meanwhile."""
+    """A node that scale-down removes holds no pods, and was unneeded for its time: its pods fitted elsewhere meanwhile.
+
+    The pods of a node that is given up for others fit elsewhere when it is marked.
+    """
     for number, loop in enumerate(facts.loops):
         for write in loop.writes:
             for doomed in write.ids if write.hook == "delete_instances" else ():
@@ -38,6 +45,10 @@ def _needed(facts: Facts, number: int, write: Write, doomed: str) -> Findings:
     node = decided.nodes.get(doomed)
     if node is None:
         yield said(decided, write, f"{doomed} is no node")
+        return
+    if doomed in decided.given_up:
+        if node.pods > _room_beside(decided, doomed) and not facts.is_misled(decided.at):
+            yield said(decided, write, f"the {node.pods} pods of {doomed} fitted nowhere else at {decided.at:g} s")
         return
     times = facts.seconds("scale-down-unneeded-time"), facts.seconds("scale-down-unready-time")
     unneeded = min(times) if not node.ready or decided.at - node.last_ready < max(times) else times[0]
@@ -102,14 +113,48 @@ def _is_busy(facts: Facts, loop: Loop) -> bool:
 def _is_idle(loop: Loop, machine: str, node: NodeSeen) -> bool:
     group = group_of(machine)
     seen = loop.seen.get(group)
-    return node.ready and not node.pods and seen is not None and seen.target > seen.least
+    is_free = node.ready and not node.pods and machine not in loop.in_moves
+    return is_free and seen is not None and seen.target > seen.least
+
+
+def given_up_lately(facts: Facts, loop: Loop) -> set[str]:
+    """Return the machines that were given up for others a moment ago."""
+    lately = (other.given_up for other in facts.loops if loop.at - LASTS < other.at <= loop.at)
+    return set().union(*lately)
+
+
+def still_in_moves(facts: Facts) -> set[str]:
+    """Return the machines of a move that is under way at the end, or was just before."""
+    return facts.loops[-1].in_moves | given_up_lately(facts, facts.loops[-1]) if facts.loops else set()
+
+
+def check_moves(facts: Facts) -> Findings:
+    """New machines for which others are given up cost less than these, no pod waits then, and no machine is given up again soon."""
+    prices = {group["name"]: float(group["price_per_hour"]) for group in facts.cloud["groups"]}
+    tried: dict[str, float] = {}
+    for loop in facts.loops:
+        if not loop.moved:
+            continue
+        if loop.pending and not facts.is_misled(loop.at):
+            yield f"{loop.at:g} s: asks for {loop.moved} to give up {loop.given_up}, and {loop.pending} pods wait"
+        before = sum(prices[group_of(machine)] for machine in loop.given_up)
+        after = sum(prices[group] * count for group, count in loop.moved.items())
+        if after >= before:
+            yield f"{loop.at:g} s: {loop.moved} cost ${after:g} an hour, and {loop.given_up} ${before:g}"
+        for machine in loop.given_up:
+            last = tried.get(machine, float("-inf"))
+            if loop.at - last < PAUSE_OF_SOURCE and facts.last_reset(loop.at) < last:
+                yield f"{loop.at:g} s: {machine} is given up again, {loop.at - last:g} s after the last time"
+            tried[machine] = loop.at
 
 
 def check_left_behind(facts: Facts) -> Findings:
-    """At the end no node is marked that is not removed, and none is idle that its group need not have."""
+    """At the end no node is marked that is not removed, and none is idle that its group need not have, but for moves."""
     if not facts.scales_down:
         return
     for machine, node in facts.history.nodes.items():
+        if machine in still_in_moves(facts):
+            continue
         group = group_of(machine)
         if node.marked:
             yield f"at the end {machine} is marked and not removed"

@@ -239,9 +239,12 @@ def schedules(draw: Draw) -> Schedule:
     # Drawn after even these, in those worlds alone.
     if schedule["name"] in REMADE and draw(st.booleans()):
         add_smaller_machines(draw, schedule)
-    # Drawn last of all: beside any other trouble.
+    # Drawn after that: beside any other trouble.
     if draw(st.integers(0, 9)) == 9:
         add_clock_jumps(draw, schedule)
+    # Drawn last of all: half of the worlds with scale-down are as they were before there were moves.
+    if settings["scale-down-enabled"]:
+        settings["consolidation-policy"] = draw(st.sampled_from(("off", "balanced", "balanced", "off", "when-cheaper")))
     return schedule
 
 

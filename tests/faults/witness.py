@@ -17,6 +17,7 @@ from nodewright.clusterstate.memory import PlanMemory
 from nodewright.clusterstate.state import ClusterState
 from nodewright.engine.planning import Planning
 from nodewright.model.action import IncreaseSize
+from nodewright.model.move import MoveStage
 from nodewright.model.plan import Plan
 from nodewright.model.provisioning_request import (
     BOOKING_EXPIRED,
@@ -156,7 +157,24 @@ class Witness:
         for action in plan.actions:
             if isinstance(action, IncreaseSize) and action.hedged:
                 self.history.loops[-1].hedged[action.group.group_id] = action.hedged
+        self._note_moves(state, plan)
         return plan, after
+
+    def _note_moves(self, state: ClusterState, plan: Plan) -> None:
+        loop, snapshot = self.history.loops[-1], state.observation.snapshot
+        ids = {node.name: node.spec.provider_id for node in snapshot.live_nodes()} if plan.moves else {}
+        for move in plan.moves:
+            if move.stage == MoveStage.PROPOSED:
+                for one in move.added:
+                    loop.moved[one.group.group_id] = loop.moved.get(one.group.group_id, 0) + one.nodes
+            if move.stage.is_over:
+                continue
+            loop.given_up.update(ids[name] for name in move.left)
+            loop.in_moves.update(loop.given_up)
+            came = sorted((node.since, machine) for machine, node in loop.nodes.items() if node.since >= move.started)
+            for one in move.added:
+                own = [machine for _, machine in came if group_of(machine) == one.group.group_id]
+                loop.in_moves.update(own[: one.nodes])
 
     def _seen(self, group: str, joined: Collection[str]) -> Seen | None:
         answers = self._answers[group]
