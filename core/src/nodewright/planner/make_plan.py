@@ -23,14 +23,8 @@ from nodewright.planner.context import PlanningContext
 from nodewright.planner.growth import Growth, count_ready_nodes, grow, grow_as_ca, grow_fairly, plan_min_sizes
 from nodewright.planner.interruptions import Interruptions, bar_own_pools, drop_leaving, find_interruptions, plan_drains
 from nodewright.planner.limits import NodeQuota, Quota, ReadQuota, read_quotas, with_status
-from nodewright.planner.moves import (
-    SEARCH_SECONDS,
-    begin_moves,
-    follow_moves,
-    next_search,
-    plan_removals,
-    propose_moves,
-)
+from nodewright.planner.moves import follow_moves, plan_removals
+from nodewright.planner.new_moves import SEARCH_SECONDS, begin_moves, next_search, propose_moves
 from nodewright.planner.provisioning_requests.ca import choose_request, reserve_room
 from nodewright.planner.provisioning_requests.expiry import expire_requests
 from nodewright.planner.provisioning_requests.pods import split_consumers

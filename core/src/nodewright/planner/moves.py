@@ -9,24 +9,19 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from random import Random
 from typing import NamedTuple
 
 from msgspec.structs import replace as changed
 
 from nodewright.clusterstate.memory import MoveMemory, PlannedPlaces
 from nodewright.clusterstate.state import ClusterState
-from nodewright.model.action import IncreaseSize
 from nodewright.model.disruption import DisruptionReason
 from nodewright.model.duration import format_duration
 from nodewright.model.group import GroupRef
-from nodewright.model.move import LONGEST_PAUSE, Addition, Move, MovePause, MoveStage
+from nodewright.model.move import LONGEST_PAUSE, Move, MovePause, MoveStage
 from nodewright.model.node import Node
 from nodewright.model.reason import BlockingCode, Unremovable, UnremovableCode
 from nodewright.model.removal import NodeRemoval, RemovalReason
-from nodewright.model.settings import ConsolidationSettings
-from nodewright.planner.consolidation import find_moves
-from nodewright.planner.consolidation.find_moves import Proposal
 from nodewright.planner.consolidation.sources import DO_NOT_DISRUPT
 from nodewright.planner.context import PlanningContext
 from nodewright.planner.scale_down.eligibility import SCALE_DOWN_DISABLED, find_candidates
@@ -36,15 +31,12 @@ from nodewright.planner.scale_down.pdb import DisruptionBudgets
 from nodewright.planner.scale_down.selection import SimulateAgain, select_removals
 from nodewright.planner.scale_down.simulation import DrainSimulation
 from nodewright.planner.scale_down.unneeded import is_ready_node
-from nodewright.planner.scale_up.options import skip_reason
 from nodewright.snapshot.column import Mask
 from nodewright.snapshot.node_pods import NodePods, find_node_pods
 from nodewright.snapshot.pod_places import PodPlaces
 
-# Seconds after the provision time of their group in which new nodes may still come before the move is abandoned.
-_LATE_SECONDS = 300.0
 # Seconds without a source removed, although all pods have places, after which the move is abandoned.
-_DRAIN_SECONDS = 3600.0
+DRAIN_SECONDS = 3600.0
 # Seconds for which a source of an abandoned move stays; twice as long after each further one.
 _FIRST_PAUSE = 1800.0
 # Seconds for which nodes that replaced others are not replaced.
@@ -53,9 +45,6 @@ _RENEWALS = {
     DisruptionReason.EXPIRED: RemovalReason.EXPIRED,
     DisruptionReason.DRIFTED: RemovalReason.DRIFTED,
 }
-# Seconds between two searches for moves, and after a vain one, if nothing changes that is compared.
-SEARCH_SECONDS = 60.0
-_VAIN_SECONDS = 900.0
 
 
 class _Ready(NamedTuple):
@@ -139,104 +128,6 @@ def _reason(move: Move, removal: NodeRemoval) -> RemovalReason:
     return RemovalReason.REPLACED if removal.drains and move.added else removal.reason
 
 
-def propose_moves(
-    context: PlanningContext, held: MoveMemory, settings: ConsolidationSettings, random: Random
-) -> tuple[MoveMemory, tuple[Move, ...], tuple[IncreaseSize, ...]]:
-    """Return the moves that begin now, what to remember of them, and the growth that they need.
-
-    Begin none while another one is under way, while nodes come or go, or if the last search was too short a time ago.
-    """
-    state = context.state
-    is_busy = held.under_way or state.observation.removing or any(context.coming.values())
-    if is_busy or state.now < held.searched_at + SEARCH_SECONDS:
-        return held, (), ()
-    settled = {name: pause.why for name, pause in held.pauses.items() if pause.until > state.now}
-    settled |= _held_by_budgets(state)
-    searched = _fingerprint(context, settled)
-    if searched == held.vain and state.now < held.again_at:
-        return held, (), ()
-    most_nodes = DisruptionLimits(state).most_together(DisruptionReason.REPLACED)
-    found = find_moves(context, settings, random, most_nodes=most_nodes, settled=settled)
-    if not found.proposals:
-        ends = (pause.until for pause in held.pauses.values() if pause.until > state.now)
-        again_at = min(state.now + _VAIN_SECONDS, found.held_until, *ends)
-        return replace(held, searched_at=state.now, vain=searched, again_at=again_at), (), ()
-    return begin_moves(replace(held, searched_at=state.now, vain=0), found.proposals, state)
-
-
-def begin_moves(
-    held: MoveMemory, proposals: Iterable[Proposal], state: ClusterState
-) -> tuple[MoveMemory, tuple[Move, ...], tuple[IncreaseSize, ...]]:
-    """Return the moves of these proposals, what to remember of them, and the growth that they need."""
-    under_way, places, increases = dict(held.under_way), dict(held.places), list[IncreaseSize]()
-    for proposal in proposals:
-        move = _begun(proposal, state)
-        under_way[move.id] = move
-        places[move.id] = PlannedPlaces(existing=proposal.places, new_nodes=proposal.new_nodes)
-        increases += _increases(move, proposal, state)
-    moves = tuple(move for name, move in under_way.items() if name not in held.under_way)
-    return replace(held, under_way=under_way, places=places), moves, tuple(increases)
-
-
-def next_search(held: MoveMemory) -> float:
-    """Return when to search for moves again, if nothing changes until then (epoch seconds)."""
-    return held.again_at if held.vain else held.searched_at + SEARCH_SECONDS
-
-
-def _fingerprint(context: PlanningContext, settled: Mapping[str, str]) -> int:
-    """Return a number that tells apart what a search for moves looks at; annotations and filters are not compared."""
-    state, snapshot = context.state, context.snapshot
-    growing = [
-        (ref, group.seen.target, group.seen.group, group.seen.hourly_price, skip_reason(context, ref) is None)
-        for ref, group in state.groups.items()
-    ]
-    budgets = [(budget.key, budget.status.disruptions_allowed) for budget in state.observation.workloads.budgets]
-    rows = snapshot.alive.tobytes(), snapshot.free.tobytes()
-    return hash((*rows, repr(growing), tuple(budgets), frozenset(settled)))
-
-
-def _held_by_budgets(state: ClusterState) -> dict[str, str]:
-    """Return for each node that a disruption budget keeps from being replaced now, why: nothing is bought for it."""
-    if not state.observation.disruption.disruption:
-        return {}
-    limits = DisruptionLimits(state)
-    reasons = {name: limits.find_obstacle(name, DisruptionReason.REPLACED) for name in state.group_of_node}
-    return {name: reason.message for name, reason in reasons.items() if reason is not None}
-
-
-def _begun(proposal: Proposal, state: ClusterState) -> Move:
-    counts = dict[GroupRef, int]()
-    for node in proposal.new_nodes:
-        counts[node.group] = counts.get(node.group, 0) + 1
-    added = tuple(Addition(group=ref, nodes=count) for ref, count in sorted(counts.items()))
-    waits = [state.groups[ref].seen.options.max_node_provision_seconds + _LATE_SECONDS for ref in counts]
-    reason = proposal.reason or (DisruptionReason.REPLACED if added else DisruptionReason.UNDERUSED)
-    return Move(
-        id=f"{reason}-{proposal.sources[0]}-{state.now:.0f}",
-        reason=reason,
-        sources=proposal.sources,
-        added=added,
-        started=state.now,
-        deadline=state.now + max(waits, default=_DRAIN_SECONDS),
-        savings=proposal.savings,
-        disruption=proposal.disruption,
-        score=proposal.score,
-    )
-
-
-def _increases(move: Move, proposal: Proposal, state: ClusterState) -> Iterator[IncreaseSize]:
-    for one in move.added:
-        current = state.groups[one.group].seen.target or 0
-        moved = [pod.key for node in proposal.new_nodes if node.group == one.group for pod in node.pods]
-        yield IncreaseSize(
-            group=one.group,
-            expected_target=current,
-            target=current + one.nodes,
-            pod_count=len(moved),
-            reason=f"move {move.id}",
-        )
-
-
 def _follow(
     context: PlanningContext, move: Move, places: PlannedPlaces | None, fresh: Collection[Node]
 ) -> Move | _Ready:
@@ -244,7 +135,7 @@ def _follow(
     state = context.state
     gone = tuple(name for name in move.sources if name not in state.observation.snapshot)
     if len(gone) > len(move.removed):
-        move = changed(move, removed=gone, deadline=state.now + _DRAIN_SECONDS)
+        move = changed(move, removed=gone, deadline=state.now + DRAIN_SECONDS)
     if not move.left:
         return changed(move, stage=MoveStage.DONE)
     waiting = [name for name in move.left if name not in state.observation.removing]
@@ -252,7 +143,7 @@ def _follow(
     if not waiting:
         return changed(move, stage=MoveStage.DRAINING)
     if move.stage in (MoveStage.READY, MoveStage.DRAINING) and _is_held(state, move, waiting):
-        move = changed(move, deadline=max(move.deadline, state.now + _DRAIN_SECONDS / 2))
+        move = changed(move, deadline=max(move.deadline, state.now + DRAIN_SECONDS / 2))
     why = _obstacle(context, move, waiting)
     if why:
         return changed(move, stage=MoveStage.ABANDONED, why=why)
@@ -272,7 +163,7 @@ def _simulated(
         blocked = _simulate(context, open_rows, move.reason, hints, waiting, any_time).unremovable
     if not blocked:
         if move.stage in (MoveStage.PROPOSED, MoveStage.LAUNCHING):
-            move = changed(move, deadline=state.now + _DRAIN_SECONDS)
+            move = changed(move, deadline=state.now + DRAIN_SECONDS)
         move = changed(move, stage=MoveStage.DRAINING if is_draining else MoveStage.READY)
         return _Ready(move, found, partial(_simulate, context, open_rows, move.reason, found.hints))
     if not is_draining and any(state.groups[one.group].upcoming for one in move.added if one.group in state.groups):

@@ -1,0 +1,123 @@
+"""Begin moves: when to search for some that pay, and what is asked for and remembered of those that begin."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from random import Random
+
+from nodewright.clusterstate.memory import MoveMemory, PlannedPlaces
+from nodewright.clusterstate.state import ClusterState
+from nodewright.model.action import IncreaseSize
+from nodewright.model.disruption import DisruptionReason
+from nodewright.model.group import GroupRef
+from nodewright.model.move import Addition, Move
+from nodewright.model.settings import ConsolidationSettings
+from nodewright.planner.consolidation import find_moves
+from nodewright.planner.consolidation.find_moves import Proposal
+from nodewright.planner.context import PlanningContext
+from nodewright.planner.moves import DRAIN_SECONDS
+from nodewright.planner.scale_down.limits import DisruptionLimits
+from nodewright.planner.scale_up.options import skip_reason
+
+# Seconds after the provision time of their group in which new nodes may still come before the move is abandoned.
+_LATE_SECONDS = 300.0
+# Seconds between two searches for moves, and after a vain one, if nothing changes that is compared.
+SEARCH_SECONDS = 60.0
+_VAIN_SECONDS = 900.0
+
+
+def propose_moves(
+    context: PlanningContext, held: MoveMemory, settings: ConsolidationSettings, random: Random
+) -> tuple[MoveMemory, tuple[Move, ...], tuple[IncreaseSize, ...]]:
+    """Return the moves that begin now, what to remember of them, and the growth that they need.
+
+    Begin none while another one is under way, while nodes come or go, or if the last search was too short a time ago.
+    """
+    state = context.state
+    is_busy = held.under_way or state.observation.removing or any(context.coming.values())
+    if is_busy or state.now < held.searched_at + SEARCH_SECONDS:
+        return held, (), ()
+    settled = {name: pause.why for name, pause in held.pauses.items() if pause.until > state.now}
+    settled |= _held_by_budgets(state)
+    searched = _fingerprint(context, settled)
+    if searched == held.vain and state.now < held.again_at:
+        return held, (), ()
+    most_nodes = DisruptionLimits(state).most_together(DisruptionReason.REPLACED)
+    found = find_moves(context, settings, random, most_nodes=most_nodes, settled=settled)
+    if not found.proposals:
+        ends = (pause.until for pause in held.pauses.values() if pause.until > state.now)
+        again_at = min(state.now + _VAIN_SECONDS, found.held_until, *ends)
+        return replace(held, searched_at=state.now, vain=searched, again_at=again_at), (), ()
+    return begin_moves(replace(held, searched_at=state.now, vain=0), found.proposals, state)
+
+
+def begin_moves(
+    held: MoveMemory, proposals: Iterable[Proposal], state: ClusterState
+) -> tuple[MoveMemory, tuple[Move, ...], tuple[IncreaseSize, ...]]:
+    """Return the moves of these proposals, what to remember of them, and the growth that they need."""
+    under_way, places, increases = dict(held.under_way), dict(held.places), list[IncreaseSize]()
+    for proposal in proposals:
+        move = _begun(proposal, state)
+        under_way[move.id] = move
+        places[move.id] = PlannedPlaces(existing=proposal.places, new_nodes=proposal.new_nodes)
+        increases += _increases(move, proposal, state)
+    moves = tuple(move for name, move in under_way.items() if name not in held.under_way)
+    return replace(held, under_way=under_way, places=places), moves, tuple(increases)
+
+
+def next_search(held: MoveMemory) -> float:
+    """Return when to search for moves again, if nothing changes until then (epoch seconds)."""
+    return held.again_at if held.vain else held.searched_at + SEARCH_SECONDS
+
+
+def _fingerprint(context: PlanningContext, settled: Mapping[str, str]) -> int:
+    """Return a number that tells apart what a search for moves looks at; annotations and filters are not compared."""
+    state, snapshot = context.state, context.snapshot
+    growing = [
+        (ref, group.seen.target, group.seen.group, group.seen.hourly_price, skip_reason(context, ref) is None)
+        for ref, group in state.groups.items()
+    ]
+    budgets = [(budget.key, budget.status.disruptions_allowed) for budget in state.observation.workloads.budgets]
+    rows = snapshot.alive.tobytes(), snapshot.free.tobytes()
+    return hash((*rows, repr(growing), tuple(budgets), frozenset(settled)))
+
+
+def _held_by_budgets(state: ClusterState) -> dict[str, str]:
+    """Return for each node that a disruption budget keeps from being replaced now, why: nothing is bought for it."""
+    if not state.observation.disruption.disruption:
+        return {}
+    limits = DisruptionLimits(state)
+    reasons = {name: limits.find_obstacle(name, DisruptionReason.REPLACED) for name in state.group_of_node}
+    return {name: reason.message for name, reason in reasons.items() if reason is not None}
+
+
+def _begun(proposal: Proposal, state: ClusterState) -> Move:
+    counts = dict[GroupRef, int]()
+    for node in proposal.new_nodes:
+        counts[node.group] = counts.get(node.group, 0) + 1
+    added = tuple(Addition(group=ref, nodes=count) for ref, count in sorted(counts.items()))
+    waits = [state.groups[ref].seen.options.max_node_provision_seconds + _LATE_SECONDS for ref in counts]
+    reason = proposal.reason or (DisruptionReason.REPLACED if added else DisruptionReason.UNDERUSED)
+    return Move(
+        id=f"{reason}-{proposal.sources[0]}-{state.now:.0f}",
+        reason=reason,
+        sources=proposal.sources,
+        added=added,
+        started=state.now,
+        deadline=state.now + max(waits, default=DRAIN_SECONDS),
+        savings=proposal.savings,
+        disruption=proposal.disruption,
+        score=proposal.score,
+    )
+
+
+def _increases(move: Move, proposal: Proposal, state: ClusterState) -> Iterator[IncreaseSize]:
+    for one in move.added:
+        current = state.groups[one.group].seen.target or 0
+        moved = [pod.key for node in proposal.new_nodes if node.group == one.group for pod in node.pods]
+        yield IncreaseSize(
+            group=one.group,
+            expected_target=current,
+            target=current + one.nodes,
+            pod_count=len(moved),
+            reason=f"move {move.id}",
+        )
