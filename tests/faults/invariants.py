@@ -303,7 +303,8 @@ def check_rest(facts: Facts) -> Findings:
 
 
 def _left_at_rest(facts: Facts) -> Findings:
-    stuck = facts.loops[-1].given_up.intersection(*(loop.given_up for loop in facts.loops if loop.at > REST))
+    late = [loop.given_up for loop in facts.loops if loop.at > REST]
+    stuck = set[str].intersection(*late) if late else set()
     if stuck:
         yield f"at the end {stuck} are being given up for half an hour"
     for machine, (group, phase) in facts.history.machines.items():

@@ -130,7 +130,7 @@ def still_in_moves(facts: Facts) -> set[str]:
 
 def check_moves(facts: Facts) -> Findings:
     """New machines for which others are given up cost less than these, no pod waits then, and no machine is given up again soon."""
-    prices = {group["name"]: float(group["price_per_hour"]) for group in facts.cloud["groups"]}
+    prices = {group["name"]: float(group.get("price_per_hour", 0.0)) for group in facts.cloud["groups"]}
     tried: dict[str, float] = {}
     for loop in facts.loops:
         if not loop.moved:
