@@ -72,7 +72,7 @@ def test_a_certificate_without_a_write(command: Command, settings: Callable[...,
 
 def test_a_cloud_in_memory_is_checked_with_writes(command: Command, settings: Callable[..., Path]) -> None:
     file = settings(fake=fake("a"))
-    done = command("provider", "check", "fake", "--settings", file, "--write", "--output", "json")
+    done = command("provider", "check", "fake", "--settings", file, "--write", "--agree", "0", "--output", "json")
     assert done.returncode == 0, done.stdout
     made = json.loads(done.stdout)
     assert (made["provider"], made["group_id"], made["write"], made["verdict"]) == ("fake", "a", True, "kept")
@@ -86,7 +86,7 @@ def test_a_live_cloud_is_told_before_what_will_be_done(
     command: Command, settings: Callable[..., Path], add_plugin: AddPlugin
 ) -> None:
     add_plugin("odd", REAL.format(more=""))
-    done = command("provider", "check", "odd", "--settings", settings(odd={}), "--write")
+    done = command("provider", "check", "odd", "--settings", settings(odd={}), "--write", "--agree", "0")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "ask for at most two more machines each, and take them back" in done.stderr
     assert "No machine that is there now is ended." in done.stderr
@@ -95,10 +95,12 @@ def test_a_live_cloud_is_told_before_what_will_be_done(
 def test_a_broken_promise_is_named(command: Command, settings: Callable[..., Path], add_plugin: AddPlugin) -> None:
     add_plugin("odd", REAL.format(more=FORGETFUL))
     file = settings(odd={})
-    done = command("provider", "check", "odd", "--settings", file, "--write")
+    done = command("provider", "check", "odd", "--settings", file, "--write", "--agree", "0")
     assert done.returncode == 4, done.stdout + done.stderr
     assert "broken: repeated_increase_changes_nothing: The same increase sent twice" in done.stdout
-    made = json.loads(command("provider", "check", "odd", "--settings", file, "--write", "-o", "json").stdout)
+    made = json.loads(
+        command("provider", "check", "odd", "--settings", file, "--write", "--agree", "0", "-o", "json").stdout
+    )
     verdicts = {promise["promise"]: promise["verdict"] for promise in made["promises"]}
     assert (verdicts["once"], verdicts["prices"], verdicts["simulation"]) == ("broken", "kept", "skipped")
 

@@ -50,7 +50,9 @@ def test_a_served_cloud_keeps_the_contract_for_two_clients(serve: Serve, command
     process, address = serve()
     options = {"address": address, "insecure": True}
     file = write(tmp_path / "client.yaml", {"externalgrpc": {"options": options}})
-    done = command("provider", "check", "externalgrpc", "--settings", file, "--write", "--output", "json")
+    done = command(
+        "provider", "check", "externalgrpc", "--settings", file, "--write", "--agree", "0", "--output", "json"
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     checks = [check for promise in json.loads(done.stdout)["promises"] for check in promise["checks"]]
     passed = {check["check"] for check in checks if check["outcome"] == "passed"}

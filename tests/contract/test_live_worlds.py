@@ -8,7 +8,7 @@ import pytest
 
 from nodewright.spec import Capability, ProviderContext, hookimpl
 from nodewright.testkit import FakeClock
-from nodewright.testkit.contract import ContractOutcome, ContractResult, LiveWorld, connect, run_contract
+from nodewright.testkit.contract import ContractOutcome, ContractResult, Leftovers, LiveWorld, connect, run_contract
 from nodewright_fake import FakeProvider
 
 _WRITES = {"increase_size", "decrease_target_size", "delete_instances", "atomic_increase_size", "provision"}
@@ -18,10 +18,11 @@ Variant = type[FakeProvider]
 class Reality:
     """A fake cloud that two instances of a plugin share, as two processes share a real one."""
 
-    def __init__(self, first: Variant = FakeProvider, **group: Any) -> None:
+    def __init__(self, first: Variant = FakeProvider, *, cloud: dict[str, Any] | None = None, **group: Any) -> None:
         self.clock = FakeClock()
+        self.leftovers = Leftovers()
         whole = {"name": "a", "size": 2, "request_delay": "100h", "price_per_hour": 0.1, **group}
-        options = {"groups": [whole], "switched_off": [Capability.SIMULATION.value]}
+        options = {"groups": [whole], "switched_off": [Capability.SIMULATION.value], **(cloud or {})}
         context = ProviderContext(clock=self.clock, random=Random(1), options=options)
         plugin = first(context)
         self.cloud = plugin.cloud
@@ -30,7 +31,9 @@ class Reality:
 
     def check(self, *, write: bool) -> list[ContractResult]:
         return run_contract(
-            lambda: LiveWorld(self.client, self.other, "a", clock=self.clock, may_write=write),
+            lambda: LiveWorld(
+                self.client, self.other, "a", clock=self.clock, may_write=write, leftovers=self.leftovers
+            ),
         )
 
     def writes(self) -> set[str]:
@@ -137,5 +140,33 @@ def test_what_cannot_be_taken_back_is_told() -> None:
     real = Reality()
     context = ProviderContext(clock=real.clock, options={"groups": [{"name": "a"}]})
     real.other = connect("fake", DeniesEverything(context, real.cloud), real.clock)
-    failed = outcomes(real.check(write=True), ContractOutcome.FAILED)
-    assert any("had the target 2 and has" in reason and "set it to 2 by hand" in reason for reason in failed.values())
+    results = real.check(write=True)
+    [reason] = outcomes(results, ContractOutcome.FAILED).values()
+    assert reason == "a had the target 2 and has 3 now: set it to 2 by hand"
+    assert real.leftovers.target_off == 1
+    assert "a check before it left something behind" in outcomes(results, ContractOutcome.SKIPPED).values()
+
+
+def test_machines_that_cannot_be_removed_are_named() -> None:
+    real = Reality(request_delay="0s", provision_delay="0s")
+    context = ProviderContext(clock=real.clock, options={"groups": [{"name": "a"}]})
+    real.other = connect("fake", DeniesEverything(context, real.cloud), real.clock)
+    before = real.cloud.living("a")
+    [reason] = outcomes(real.check(write=True), ContractOutcome.FAILED).values()
+    made = real.cloud.living("a") - before
+    assert made
+    assert real.leftovers.ids == made
+    assert all(machine in reason for machine in made)
+
+
+@pytest.mark.parametrize("settles_after", [0, 10])
+@pytest.mark.parametrize("request_delay", ["0s", "3s", "100h"])
+def test_late_listings_leave_nothing_behind(settles_after: int, request_delay: str) -> None:
+    late = {"old_reads": [{"lag": "10s", "of": "instances"}], "settles_after": settles_after}
+    real = Reality(cloud=late, request_delay=request_delay, provision_delay="0s")
+    before = real.cloud.living("a")
+    results = real.check(write=True)
+    real.clock.sleep(600)
+    assert outcomes(results, ContractOutcome.FAILED) == {}
+    assert not real.leftovers
+    assert (real.cloud.view("a").target, real.cloud.living("a")) == (2, before)

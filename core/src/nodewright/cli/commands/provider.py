@@ -16,9 +16,11 @@ from nodewright.model.errors import ConfigError
 from nodewright.model.printable import printable, suggest
 from nodewright.model.settings import ProviderSettings
 from nodewright.testkit.contract import (
+    AGREE_SECONDS,
     CHECKS,
     ContractOutcome,
     ContractWorld,
+    Leftovers,
     LiveWorld,
     MemoryWorld,
     PromiseVerdict,
@@ -28,13 +30,16 @@ from nodewright.testkit.contract import (
     run_contract,
 )
 
-KEPT, BROKEN = 0, 4
-SCHEMA = 1
+KEPT, LEFT_BEHIND, BROKEN = 0, 1, 4
+SCHEMA = 2
 _STYLES = {Verdict.KEPT: "green", Verdict.BROKEN: "red", Verdict.SKIPPED: "dim"}
 
 
 class Certificate(msgspec.Struct, frozen=True, kw_only=True):
-    """Who was checked, on which group, whether checks that write were allowed, and every promise."""
+    """Who was checked, on which group, whether checks that write were allowed, and every promise.
+
+    ``left_behind`` are the ids of machines that checks made and could not remove.
+    """
 
     schema: int
     provider: str
@@ -43,6 +48,7 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     group_id: str
     write: bool
     verdict: Verdict
+    left_behind: tuple[str, ...] = ()
     promises: tuple[PromiseVerdict, ...]
 
 
@@ -63,24 +69,41 @@ def command() -> None:
     is_flag=True,
     help="Also run checks that write; they may add two machines to GROUP and remove them again.",
 )
+@click.option(
+    "--agree",
+    type=click.FloatRange(0, 600),
+    default=AGREE_SECONDS,
+    show_default=True,
+    metavar="SECONDS",
+    help="With --write: how long two instances must agree, after each check, that nothing is left of it.",
+)
 @output_option
-def check(name: str, file: str, wanted: str | None, write: bool, output: str) -> int:
+def check(name: str, file: str, wanted: str | None, write: bool, agree: float, output: str) -> int:
     """Run the contract suite against a configured provider, and print which promises of the contract it keeps.
 
     The suite only reads, unless --write is given. Even then it deletes no machine that existed before: checks that need
-    that belong to the plugin's own tests and are listed as skipped. First it prints to stderr what it will do.
+    that belong to the plugin's own tests and are listed as skipped. First it prints to stderr what it will do. After each check
+    that wrote it waits until two instances of the plugin agree that nothing is left of it, and lists by id what is.
 
-    Exit codes: 0 no promise is broken; 4 a promise is broken; 2 bad input, or the cloud cannot be read.
+    Exit codes: 0 no promise is broken; 1 something that was made could not be removed; 4 a promise is broken; 2 bad input, or
+    the cloud cannot be read.
     """
     settings = _find_settings(name, file)
     client = Connector(clock=SystemClock(), dry_run=not write).connect(name, settings)
     group_id = _choose_group(client, wanted, file, write=write)
     click.echo(announce(client, group_id, write=write), err=True)
-    made = _certify(_Worlds(client, settings, group_id, write=write))
+    worlds = _Worlds(client, settings, group_id, write=write, agree_seconds=agree)
+    try:
+        made = _certify(worlds)
+    finally:
+        for line in _tell_left_behind(worlds):
+            click.echo(line, err=True)
     if output == "json":
         write_json(msgspec.to_builtins(made))
     else:
         _print(made)
+    if worlds.leftovers:
+        return LEFT_BEHIND
     return BROKEN if made.verdict == Verdict.BROKEN else KEPT
 
 
@@ -104,18 +127,28 @@ def announce(client: ProviderClient, group_id: str, *, write: bool) -> str:
 class _Worlds:
     """Make the world of each check: a live cloud is shared by all, a cloud in memory is made again for each."""
 
-    def __init__(self, client: ProviderClient, settings: ProviderSettings, group_id: str, *, write: bool) -> None:
+    def __init__(
+        self, client: ProviderClient, settings: ProviderSettings, group_id: str, *, write: bool, agree_seconds: float
+    ) -> None:
         self.client, self.group_id, self.write = client, group_id, write
         self._settings = settings
         self._clock = SystemClock()
         self._other: ProviderClient | None = None
+        self.leftovers = Leftovers(agree_seconds)
 
     def __call__(self) -> ContractWorld:
         if Capability.SIMULATION in self.client.info.capabilities:
             return self._in_memory()
         if self._other is None:
             self._other = Connector(clock=self._clock, dry_run=not self.write).connect(self.client.name, self._settings)
-        return LiveWorld(self.client, self._other, self.group_id, clock=self._clock, may_write=self.write)
+        return LiveWorld(
+            self.client,
+            self._other,
+            self.group_id,
+            clock=self._clock,
+            may_write=self.write,
+            leftovers=self.leftovers,
+        )
 
     def _in_memory(self) -> ContractWorld:
         clock = VirtualClock()
@@ -135,8 +168,18 @@ def _certify(worlds: _Worlds) -> Certificate:
         group_id=worlds.group_id,
         write=worlds.write,
         verdict=Verdict.BROKEN if any(one.verdict == Verdict.BROKEN for one in promises) else Verdict.KEPT,
+        left_behind=tuple(sorted(worlds.leftovers.ids)),
         promises=promises,
     )
+
+
+def _tell_left_behind(worlds: _Worlds) -> list[str]:
+    """Return what an operator must remove or set back by hand."""
+    left, group_id = worlds.leftovers, printable(worlds.group_id)
+    lines = [f"left behind in {group_id}, remove it by hand: {printable(one)}" for one in sorted(left.ids)]
+    if left.target_off:
+        lines.append(f"the target of {group_id} differs by {left.target_off:+d} from what it was: set it back by hand")
+    return lines
 
 
 def _find_settings(name: str, file: str) -> ProviderSettings:

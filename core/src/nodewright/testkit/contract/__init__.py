@@ -20,7 +20,7 @@ from nodewright.testkit.contract import (
     values,
 )
 from nodewright.testkit.contract.certificate import PromiseVerdict, Verdict, certify
-from nodewright.testkit.contract.live import LiveWorld, MemoryWorld
+from nodewright.testkit.contract.live import AGREE_SECONDS, Leftovers, LiveWorld, MemoryWorld
 from nodewright.testkit.contract.promises import Promise
 from nodewright.testkit.contract.registry import CHECKS, BrokenPromise, Check
 from nodewright.testkit.contract.suite import (
@@ -59,6 +59,7 @@ CHECK_MODULES = (
 )
 
 __all__ = [
+    "AGREE_SECONDS",
     "CHECKS",
     "CHECK_MODULES",
     "HANDS",
@@ -70,6 +71,7 @@ __all__ = [
     "ContractOutcome",
     "ContractResult",
     "ContractWorld",
+    "Leftovers",
     "LiveWorld",
     "MemoryWorld",
     "Promise",

@@ -10,14 +10,17 @@ from nodewright.adapters.clocks import VirtualClock
 from nodewright.model.clock import Clock
 from nodewright.model.errors import ProviderError
 from nodewright.model.group import InstanceState
+from nodewright.spec.hooks import WRITE_HOOKS
 from nodewright.testkit.client import Client
 from nodewright.testkit.contract.registry import BrokenPromise
 from nodewright.testkit.contract.situations import group, refresh, target
 from nodewright.testkit.contract.world import HANDS, CannotSteer, ContractWorld, Touch
 
 MOST_ASKED = 2
-_TRIES = 12
-_PAUSE_SECONDS = 10.0
+_TRIES = 24
+_PAUSE_SECONDS = 5.0
+# Longer than listings are late in clouds that do not say so.
+AGREE_SECONDS = 15.0
 _NOT_ALLOWED = "it writes, and --write was not given"
 
 
@@ -26,21 +29,49 @@ class _Size(NamedTuple):
     machines: frozenset[str]
 
 
+class Leftovers:
+    """What checks of one run made in a group and could not take away again, by id; shared by their worlds.
+
+    ``agree_seconds`` is how long two instances of the plugin must agree that nothing is left.
+    """
+
+    def __init__(self, agree_seconds: float = AGREE_SECONDS) -> None:
+        self.agree_seconds = agree_seconds
+        self.ids: frozenset[str] = frozenset()
+        self.target_off = 0
+        self.disagreed = False
+
+    def __bool__(self) -> bool:
+        return bool(self.ids) or self.target_off != 0
+
+
 class LiveWorld(ContractWorld):
     """A cloud that is in use. A check resizes a group only if it has all its machines, and restores its size afterwards.
 
-    ``other`` is the second instance of the plugin, the writer from outside.
+    ``other`` is the second instance of the plugin, the writer from outside. What the check made is known by the ids that
+    appear. The check is over when both instances have agreed for a while that none of it is left.
     """
 
     lacks = dict.fromkeys(HANDS, "a cloud in use is not steered")
 
-    def __init__(self, client: Client, other: Client, group_id: str, *, clock: Clock, may_write: bool) -> None:
+    def __init__(
+        self,
+        client: Client,
+        other: Client,
+        group_id: str,
+        *,
+        clock: Clock,
+        may_write: bool,
+        leftovers: Leftovers | None = None,
+    ) -> None:
         self.client = client
         self.group_id = group_id
         self._other = other
         self._clock = clock
         self._may_write = may_write
+        self._leftovers = leftovers if leftovers is not None else Leftovers()
         self._before: _Size | None = None
+        self._writes_seen = self._writes()
 
     def admit(self, touches: Touch) -> None:
         if touches == Touch.READS:
@@ -49,6 +80,10 @@ class LiveWorld(ContractWorld):
             raise CannotSteer("it ends machines or changes the cloud from outside: it needs a cloud made for the test")
         if not self._may_write:
             raise CannotSteer(_NOT_ALLOWED)
+        if self._leftovers:
+            raise CannotSteer("a check before it left something behind")
+        if self._leftovers.disagreed:
+            raise CannotSteer("after a check before it, two instances of the plugin did not agree about the group")
         before = self._look()
         if before.target != len(before.machines):
             raise CannotSteer(
@@ -60,24 +95,28 @@ class LiveWorld(ContractWorld):
         self._before = before
 
     def close(self) -> None:
-        """Restore the group's size. Raise BrokenPromise if this fails."""
-        if self._before is None:
+        """Restore the group's size, and see that it stays so. Raise BrokenPromise that names what is left."""
+        if self._before is None or self._writes() == self._writes_seen:
             return
-        now = self._look()
-        for attempt in range(_TRIES):
-            if now.target == self._before.target and now.machines <= self._before.machines:
-                return
-            if attempt:
-                self._clock.sleep(_PAUSE_SECONDS)
-            self._step_back(now, self._before)
+        was, restored_at, tries = self._before, None, 0
+        while tries < _TRIES + self._leftovers.agree_seconds / _PAUSE_SECONDS:
             now = self._look()
-        was, left = self._before.target, now.target
-        raise BrokenPromise(f"{self.group_id} had the target {was} and has {left} now: set it to {was} by hand")
+            is_restored = now.target == was.target and now.machines <= was.machines
+            if is_restored and now == self._look_through(self.client):
+                restored_at = self._clock.now() if restored_at is None else restored_at
+                if self._clock.now() >= restored_at + self._leftovers.agree_seconds:
+                    return
+            else:
+                restored_at = None
+                self._step_back(now, was)
+            if tries:
+                self._clock.sleep(_PAUSE_SECONDS)
+            tries += 1
+        self._tell_what_is_left(was)
 
     def machines(self, group_id: str) -> frozenset[str]:
-        self._other.refresh(frozenset({group_id}))
-        there = self._other.instances(group_id)
-        return frozenset(instance.id for instance in there if instance.state != InstanceState.DELETING)
+        self._settle()
+        return self._machines(self._other, group_id)
 
     def set_target(self, group_id: str, target: int) -> None:
         lowest = self._before.target if self._before is not None else target + 1
@@ -87,10 +126,34 @@ class LiveWorld(ContractWorld):
             self._resize(self._look().target, target)
         except ProviderError as error:
             raise CannotSteer(f"a second instance of the plugin could not resize {group_id}: {error}") from error
+        self._settle()
 
     def _look(self) -> _Size:
-        machines = self.machines(self.group_id)
-        return _Size(self._other.target_size(self.group_id), machines)
+        return self._look_through(self._other)
+
+    def _look_through(self, client: Client) -> _Size:
+        self._settle()
+        machines = self._machines(client, self.group_id)
+        return _Size(client.target_size(self.group_id), machines)
+
+    def _machines(self, client: Client, group_id: str) -> frozenset[str]:
+        client.refresh(frozenset({group_id}))
+        client.node_groups()
+        there = client.instances(group_id)
+        return frozenset(instance.id for instance in there if instance.state != InstanceState.DELETING)
+
+    def _settle(self) -> None:
+        """Wait until listings show the writes of both instances: each itself waits only for its own."""
+        writes = self._writes()
+        if writes != self._settled_writes and self.client.info.settles_after:
+            self._clock.sleep(self.client.info.settles_after)
+        self._settled_writes = writes
+
+    _settled_writes = 0
+
+    def _writes(self) -> int:
+        counted = (client.stats().get(hook) for client in (self.client, self._other) for hook in WRITE_HOOKS)
+        return sum(stats.calls for stats in counted if stats is not None)
 
     def _resize(self, now: int, wanted: int) -> None:
         if wanted > now:
@@ -108,6 +171,21 @@ class LiveWorld(ContractWorld):
                 self._resize(now.target, before.target)
         except (ProviderError, CannotSteer):
             return  # ``close`` reads the group again and decides
+
+    def _tell_what_is_left(self, was: _Size) -> None:
+        now = self._look()
+        self._leftovers.ids |= now.machines - was.machines
+        self._leftovers.target_off = now.target - was.target
+        if not self._leftovers:
+            self._leftovers.disagreed = True
+            raise BrokenPromise(
+                f"the two instances did not agree for {self._leftovers.agree_seconds:g} s about {self.group_id}"
+            )
+        made = f", and {', '.join(sorted(self._leftovers.ids))} came" if self._leftovers.ids else ""
+        by_hand = "remove them" if self._leftovers.ids else f"set it to {was.target}"
+        raise BrokenPromise(
+            f"{self.group_id} had the target {was.target} and has {now.target} now{made}: {by_hand} by hand"
+        )
 
 
 class MemoryWorld(ContractWorld):
