@@ -65,7 +65,7 @@ def test_a_missing_or_old_price_is_told_and_a_warning_where_prices_decide(
         found = json.loads(done.stdout)["providers"][0]["findings"]
         return {one["message"]: (one["level"], one["group_id"]) for one in found if one["subject"] == "price"}
 
-    told = findings()
+    told = findings("--expander=least-waste")
     [old] = [message for message in told if message.endswith("prices.yaml")]
     assert old.endswith(f"days (of 2020-01-01) old: {tmp_path}/prices.yaml")
     assert told == {
@@ -73,6 +73,9 @@ def test_a_missing_or_old_price_is_told_and_a_warning_where_prices_decide(
         "2 groups: no price is known: it is planned without one, unless --assume-prices is set": ("ok", ""),
     }
     assert {level for level, _ in findings("--expander=price").values()} == {"warning"}
+    # By default prices decide, if no group lacks one; with the profile ca they never do.
+    assert {level for level, _ in findings().values()} == {"warning"}
+    assert {level for level, _ in findings("--profile=ca").values()} == {"ok"}
     [assumed] = [message for message in findings("--assume-prices") if "assumed" in message]
     assert assumed.startswith("2 groups: no price is known: it is assumed from ")
 

@@ -1,6 +1,6 @@
 """What ``doctor`` says about prices: which groups have none, which prices are old, and what is wrong with a file of them."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from nodewright.adapters.prices_file import PricesFile
@@ -17,20 +17,26 @@ _BY_PRICE = frozenset(("price", "least-cost"))
 
 
 def find_price_findings(settings: Settings, clients: Sequence[ProviderClient], now: float) -> dict[str, list[Finding]]:
-    """Return the findings by provider. They are warnings if --expander names one that chooses by price.
+    """Return the findings by provider. They are warnings if prices decide, or would if no group lacked one.
 
     Raise ConfigError for a bad file of prices.
     """
-    decides = not _BY_PRICE.isdisjoint(settings.scale_up.expander.split(","))
-    level = FindingLevel.WARNING if decides else FindingLevel.OK
     file = PricesFile(lambda: settings.scale_up)
     file.check()
     seen = {held.ref: held for client in clients for held in _read(client)}
     priced = Pricing().price(seen, file.read())
+    level = FindingLevel.WARNING if _do_prices_decide(settings, priced) else FindingLevel.OK
     return {
         client.name: list(_findings(level, [held for ref, held in priced.items() if ref.provider == client.name], now))
         for client in clients
     }
+
+
+def _do_prices_decide(settings: Settings, groups: Mapping[GroupRef, GroupSeen]) -> bool:
+    """Return whether the expanders choose by price. The default chain does as soon as there are prices at all."""
+    if settings.scale_up.expander:
+        return not _BY_PRICE.isdisjoint(settings.scale_up.expander.split(","))
+    return settings.policy.mixes_groups and any(held.price is not None for held in groups.values())
 
 
 def _read(client: ProviderClient) -> Iterator[GroupSeen]:
