@@ -63,6 +63,11 @@ def test_price_counts_nothing_for_machines_that_are_paid() -> None:
     assert pick([cheap, option("paid", 3, 9, hourly_price=4.0, paid_nodes=2)], "price") == "cheap"
 
 
+def test_least_cost_counts_nothing_for_machines_that_are_paid() -> None:
+    cheap, paid = option("cheap", 3, 9, hourly_price=1.0), option("paid", 3, 9, hourly_price=2.0, paid_nodes=2)
+    assert pick([cheap, paid], "least-cost") == "paid"
+
+
 def test_price_counts_work_not_nodes() -> None:
     # Twice the price for four times the work.
     assert pick([option("a", 1, 1, hourly_price=1.0), option("b", 1, 4, hourly_price=2.0)], "price") == "b"

@@ -10,6 +10,7 @@ from typing import Any
 
 import grpc
 import pytest
+from msgspec.structs import replace as changed
 
 from nodewright.spec import (
     AccessDenied,
@@ -20,6 +21,7 @@ from nodewright.spec import (
     NodeTemplate,
     OperationInProgress,
     OutOfCapacity,
+    Price,
     ProviderContext,
     ProviderError,
     ProviderUnavailable,
@@ -28,14 +30,16 @@ from nodewright.spec import (
     Taint,
     TargetChanged,
     Throttled,
+    hookimpl,
 )
 from nodewright.testkit import FakeClock
 from nodewright.testkit.contract import connect
 from nodewright_externalgrpc.convert import price_request, read_node, read_options, read_span, write_node, write_options
 from nodewright_externalgrpc.errors import metadata_of, status_of
 from nodewright_externalgrpc.provider import ExternalGrpcProvider
-from nodewright_externalgrpc.server import make_server
-from nodewright_externalgrpc.wire import METHODS, SERVICE, messages
+from nodewright_externalgrpc.server import Servicer, make_server
+from nodewright_externalgrpc.wire import GROUP_ANNOTATION, METHODS, SERVICE, messages
+from nodewright_fake import FakeProvider
 
 HOME = Path(__file__).parents[1]
 Answers = dict[str, Callable[[Any, Any], Any]]
@@ -131,6 +135,23 @@ def test_times_of_either_generation_are_understood() -> None:
     for name in ("startTimestamp", "endTimestamp"):
         request.ClearField(name)
     assert read_span(request) == (10.0, 20.5)
+
+
+class EuroProvider(FakeProvider):
+    @hookimpl
+    def node_price(self, group_id: str) -> Price:
+        return changed(super().node_price(group_id), currency="EUR")
+
+
+def test_a_price_in_another_currency_is_converted_or_refused() -> None:
+    cloud = {"groups": [{"name": "a", "price_per_hour": 3.0}]}
+    priced = connect("fake", EuroProvider(ProviderContext(clock=FakeClock(), options=cloud)))
+    priced.refresh()
+    request = messages.PricingNodePriceRequest(**price_request(messages.ExternalGrpcNode(), 0.0, 1800.0))
+    request.node.annotations[GROUP_ANNOTATION] = "a"
+    assert Servicer(priced, rates={"EUR": 1.1}).PricingNodePrice(request, None).price == pytest.approx(1.65)
+    with pytest.raises(ProviderError, match="the price of a is in EUR, for which --prices has no rate"):
+        Servicer(priced).PricingNodePrice(request, None)
 
 
 def test_calls_that_are_not_offered_are_switched_off(foreign: ServeAnswers) -> None:

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.group import GroupRef
 from nodewright.model.settings import Settings
-from nodewright.planner.cost import cluster_bound, hourly_cost
+from nodewright.planner.cost import cluster_bound
+from nodewright.snapshot.hourly_cost import hourly_cost
 from nodewright.snapshot.observation import GroupSeen
 from nodewright_simulator.result import LeastCost
 

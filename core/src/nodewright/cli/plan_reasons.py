@@ -155,7 +155,7 @@ def _why_for_pods(dry_run: DryRun, ref: GroupRef) -> str:
     if option is not None:
         return f"could help {count(option.pods, 'pod')} with {count(option.nodes, 'node')}"
     problem = dry_run.state.observation.groups[ref].problem
-    unwanted = "no node of it is in the cheapest mix" if report.nodes else ""
+    unwanted = "no node of it is in the cheapest mix" if ref in report.unwanted else ""
     return f"read in part: {problem}" if problem else unwanted
 
 

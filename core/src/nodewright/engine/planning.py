@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
+from typing import Self
 
 from nodewright.clusterstate.memory import PlanMemory
 from nodewright.clusterstate.state import ClusterState
@@ -31,6 +32,16 @@ class Planning:
     check_actions: CheckActions = check_actions
     check_removals: CheckRemovals = check_removals
     strict: bool = False
+
+    @classmethod
+    def timed(cls, clock: Callable[[], float]) -> Self:
+        """Return the usual planning, whose time limits are measured by ``clock``, in seconds. Otherwise time stands still."""
+
+        def plan_in_time(state: ClusterState, settings: Settings, random: Random) -> tuple[Plan, PlanMemory]:
+            begun = clock()
+            return make_plan(replace(state, elapsed=lambda: clock() - begun), settings, random)
+
+        return cls(make_plan=plan_in_time)
 
     def check(self, seen: Observation, plan: Plan, memory: PlanMemory, settings: Settings) -> tuple[PlanViolation, ...]:
         """Return which cloud writes and removals of a plan break a rule."""

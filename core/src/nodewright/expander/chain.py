@@ -93,7 +93,7 @@ def least_cost(options: Sequence[Option], units: UnitPrices) -> list[Option]:
 
 
 def _price_of_work(option: Option, units: UnitPrices) -> float:
-    price, work = (option.hourly_price or 0.0) * option.node_count, units.of(option.requested)
+    price, work = option.price or 0.0, units.of(option.requested)
     return price / work if work else price
 
 

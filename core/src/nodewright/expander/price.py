@@ -50,11 +50,11 @@ def cheapest(options: Sequence[Option], units: UnitPrices, cluster_nodes: int) -
 
 
 def _score(option: Option, units: UnitPrices, cluster_nodes: int) -> float | None:
-    if option.hourly_price is None:
+    if option.price is None:
         return None
     standby = units.of(_STANDBY)
     work = units.of(option.requested) + standby
-    price = option.hourly_price * (option.node_count - option.paid_nodes) + standby
+    price = option.price + standby
     penalty = 1.0 if option.exists else _NOT_EXISTING
     return penalty * _unfitness(option, cluster_nodes) * (price / work if work else price)
 

@@ -82,6 +82,7 @@ class ScaleUpReport:
     ``probed`` groups are on probation and get fewer nodes than they would otherwise. ``partial`` says what was left out
     because a time limit passed; empty: nothing. ``expander`` names the expander that chose, with the reason if it is not
     the first one that was wanted. Under least-cost ``nodes`` are the new nodes with their pods, and ``cost`` is what they cost.
+    ``unwanted`` groups take some of the pods, and the mix has no node of them.
     """
 
     result: ScaleUpResult = ScaleUpResult.NOT_NEEDED
@@ -97,6 +98,7 @@ class ScaleUpReport:
     expander: str = ""
     nodes: tuple[PlannedNode, ...] = ()
     cost: MixCost | None = None
+    unwanted: frozenset[GroupRef] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What machines cost in an hour, and a bound: the least that machines of the groups could cost for given pods.
+"""A bound of the cost: the least that machines of the groups could cost for given pods.
 
 The bound lets pods and machines be split and looks at each pod alone: at amounts of resources, at selectors, taints and volumes,
 and not at other pods (spread, affinity, host ports).
@@ -40,35 +40,6 @@ class _Shapes:
     fits: Bools
     pods: list[int]
     free: Ints
-
-
-@dataclass(frozen=True, kw_only=True)
-class HourlyCost:
-    """What machines cost, in USD an hour, by group. ``unpriced`` groups have machines and no price; they are not counted."""
-
-    by_group: Mapping[GroupRef, float]
-    unpriced: tuple[GroupRef, ...] = ()
-
-    @property
-    def total(self) -> float:
-        return sum(self.by_group.values())
-
-
-def hourly_cost(groups: Iterable[GroupSeen], sizes: Mapping[GroupRef, int]) -> HourlyCost:
-    """Return what these numbers of machines of each group cost. Machines that are paid already cost nothing, up to their count."""
-    found, unpriced, paid = dict[GroupRef, float](), list[GroupRef](), dict[str, int]()
-    for seen in groups:
-        count = sizes.get(seen.ref, 0)
-        if seen.hourly_price is None:
-            unpriced += [seen.ref] if count else []
-            continue
-        free = 0
-        if seen.reserved is not None:
-            left = paid.setdefault(seen.reserved.name, seen.reserved.count)
-            free = min(count, left)
-            paid[seen.reserved.name] = left - free
-        found[seen.ref] = (count - free) * seen.hourly_price
-    return HourlyCost(by_group=found, unpriced=tuple(unpriced))
 
 
 def machines_now(groups: Iterable[GroupSeen]) -> dict[GroupRef, int]:

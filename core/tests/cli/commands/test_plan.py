@@ -365,6 +365,22 @@ def test_the_mix_is_named_where_groups_are_explained(
     assert "no node of it is in the cheapest mix" in said
 
 
+def test_a_group_that_takes_none_of_the_pods_is_not_said_to_be_dear(
+    nodewright: Nodewright, two_shapes: str, priced_groups: Path
+) -> None:
+    said = nodewright("plan", two_shapes, "--groups", priced_groups).out
+    [general] = [line for line in said.splitlines() if line.strip().startswith("dump/general")]
+    [gpu] = [line for line in said.splitlines() if line.strip().startswith("dump/gpu")]
+    assert "no node of it is in the cheapest mix" in general
+    assert "no pending pod needs it" in gpu
+
+
+def test_that_time_was_up_is_told(nodewright: Nodewright, two_shapes: str, priced_groups: Path) -> None:
+    flags = ("--least-cost-budget", "1ns")
+    ended = nodewright("plan", two_shapes, "--groups", priced_groups, *flags, "-o", "json")
+    assert ended.document["cost"]["time_was_up"] is True
+
+
 def test_groups_without_a_price_are_named_and_without_any_price_there_is_no_table(
     nodewright: Nodewright, dump: str, groups: Path, tmp_path: Path
 ) -> None:

@@ -56,8 +56,12 @@ class Provider(Protocol):
 class Servicer:
     """Has one method for each call of the protocol, with the call's name."""
 
-    def __init__(self, provider: Provider, *, ignores_id_case: bool = False) -> None:
+    def __init__(
+        self, provider: Provider, *, ignores_id_case: bool = False, rates: Mapping[str, float] | None = None
+    ) -> None:
+        """Serve the provider. ``rates``: what one unit of a currency is in USD, which is the protocol's currency."""
         self._provider = provider
+        self._rates = {"USD": 1.0, **(rates or {})}
         self._index = MachineIndex(provider, ignores_case=ignores_id_case)
 
     def handler(self) -> Any:
@@ -122,7 +126,10 @@ class Servicer:
         if not group_id:
             raise NodeGroupNotFound(f"node {request.node.name} belongs to no group of {self._provider.name}")
         price, (start, end) = self._provider.node_price(group_id), read_span(request)
-        per_hour = price.per_hour if price is not None else 0.0
+        rate = self._rates.get(price.currency) if price is not None else 1.0
+        if price is not None and rate is None:
+            raise ProviderError(f"the price of {group_id} is in {price.currency}, for which --prices has no rate")
+        per_hour = price.per_hour * rate if price is not None and rate is not None else 0.0
         return messages.PricingNodePriceResponse(price=per_hour * max(0.0, end - start) / _HOUR)
 
     def NodeGroupIncreaseSize(self, request: Any, context: Any) -> Any:  # noqa: N802 - as above

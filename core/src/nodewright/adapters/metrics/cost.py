@@ -9,7 +9,8 @@ from prometheus_client.registry import Collector
 
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.settings import Settings
-from nodewright.planner.cost import cluster_bound, hourly_cost, machines_now
+from nodewright.planner.cost import cluster_bound, machines_now
+from nodewright.snapshot.hourly_cost import hourly_cost
 
 # The bound is computed at most so often, in seconds: it takes some 30 ms for 15,000 nodes with 150,000 pods of 500 shapes.
 BOUND_INTERVAL = 60.0

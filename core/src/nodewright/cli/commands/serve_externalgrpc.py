@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from nodewright.adapters.clocks import SystemClock
+from nodewright.adapters.prices_file import PricesFile
 from nodewright.adapters.web import parse_address
 from nodewright.cli.connect import Connector
 from nodewright.cli.settings.flags import SettingsCommand, settings_options
@@ -45,11 +46,13 @@ def command(settings: Settings, listen: str, insecure: bool, **files: str) -> No
     wire = _import("server")
     certificates = _import("certificates")
     credentials = certificates.server_credentials(certificates.Files("--", insecure=insecure, **files))
+    prices = PricesFile(lambda: settings.scale_up)
+    prices.check()
     # The client of the protocol waits itself when the cloud is busy.
     connector = Connector(clock=SystemClock(), dry_run=False, honours_retry_after=False)
     [client] = connector.connect_all(settings.providers)
     client.refresh()
-    servicer = wire.Servicer(client, ignores_id_case=client.info.ignores_id_case)
+    servicer = wire.Servicer(client, ignores_id_case=client.info.ignores_id_case, rates=prices.read().rates)
     server, port = wire.make_server(servicer, address, credentials)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.stop(_GRACE_SECONDS))

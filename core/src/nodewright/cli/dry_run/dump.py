@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from msgspec.structs import replace
 
-from nodewright.adapters.clocks import SystemClock
+from nodewright.adapters.clocks import BootClock, SystemClock
 from nodewright.adapters.provider import installed_providers
 from nodewright.cli.connect import Connector
 from nodewright.cli.dry_run.dry_run import DryRun, plan_once
 from nodewright.cli.dry_run.dump_groups import DumpedGroups, group_by_label, read_groups_file
+from nodewright.engine.planning import Planning
 from nodewright.expander.priority import CONFIG_KEY, CONFIG_MAP
 from nodewright.model.decode import decode_objects
 from nodewright.model.errors import ConfigError
@@ -184,7 +185,7 @@ def plan_dump(settings: Settings, dumped: DumpSource) -> tuple[DryRun, DumpedClu
         raise ConfigError(f"no node groups: give --groups, --group-by or --cloud-provider{_on_offer()}")
     cluster = DumpedCluster(objects)
     random = Random(dumped.seed)
-    return plan_once(cluster, providers, settings, random, now), cluster
+    return plan_once(cluster, providers, settings, random, now, Planning.timed(BootClock().now)), cluster
 
 
 def _read(path: str) -> tuple[bytes, str]:

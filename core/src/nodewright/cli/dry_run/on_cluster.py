@@ -9,6 +9,7 @@ from nodewright.adapters.kube.dry_run import DryCluster
 from nodewright.adapters.server_time import ServerTime
 from nodewright.cli.connect import Connector
 from nodewright.cli.dry_run.dry_run import DryRun, plan_once
+from nodewright.engine.planning import Planning
 from nodewright.expander.priority import CONFIG_MAP
 from nodewright.model.errors import ConfigError, KubeApiError
 from nodewright.model.settings import Settings
@@ -24,7 +25,8 @@ def plan_cluster(settings: Settings, seed: int) -> DryRun:
     if not settings.providers:
         raise ConfigError("no node groups: give --cloud-provider, or providers: in --config")
     clock, random, cluster = SystemClock(), Random(seed), settings.cluster
-    wall = ServerTime(clock, BootClock().now)
+    boot = BootClock()
+    wall = ServerTime(clock, boot.now)
     api = connect(kubeconfig=cluster.kubeconfig, server=cluster.kubernetes, user_agent=cluster.user_agent, time=wall)
     followed = CacheOptions(
         namespace=cluster.namespace,
@@ -38,6 +40,6 @@ def plan_cluster(settings: Settings, seed: int) -> DryRun:
             raise KubeApiError(caches.describe_missing(), retryable=True)
         providers = Connector(clock=wall, seed=seed).connect_all(settings.providers)
         reader = DryCluster(api, caches, max_age=cluster.max_cache_age)
-        return plan_once(reader, providers, settings, random, wall.now())
+        return plan_once(reader, providers, settings, random, wall.now(), Planning.timed(boot.now))
     finally:
         caches.stop()

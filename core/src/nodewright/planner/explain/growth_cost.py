@@ -10,10 +10,11 @@ from nodewright.model.group import GroupRef
 from nodewright.model.plan import Plan, ScaleUpReport
 from nodewright.model.pod import Pod
 from nodewright.planner.context import PlanningContext
-from nodewright.planner.cost import HourlyCost, Offer, find_bound, hourly_cost
+from nodewright.planner.cost import Offer, find_bound
 from nodewright.planner.scale_up.balancing import find_similar
 from nodewright.planner.scale_up.node_group_fit import NodeGroupFit
 from nodewright.planner.scale_up.options import most_nodes, paid_nodes
+from nodewright.snapshot.hourly_cost import HourlyCost, hourly_cost
 from nodewright.snapshot.observation import paid_machines
 
 

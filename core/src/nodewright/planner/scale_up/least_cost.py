@@ -31,6 +31,7 @@ from nodewright.predicates import is_countable
 from nodewright.predicates.affinity_terms import terms_of
 from nodewright.predicates.node_ports import host_ports
 from nodewright.predicates.pod_topology_spread import hard_constraints, pods_in_domains
+from nodewright.snapshot.hourly_cost import hourly_cost
 from nodewright.snapshot.pod_class import PodClass, is_restricted, kind_of
 from nodewright.snapshot.requests import PODS
 from nodewright.snapshot.snapshot import Snapshot
@@ -132,16 +133,11 @@ def plan_mix(
     )
 
 
-def _price_of(context: PlanningContext, expansions: Iterable[Expansion]) -> float:
+def _price_of(context: PlanningContext, expansions: Sequence[Expansion]) -> float:
     """Return what the new nodes cost, in USD an hour; those that are paid already cost nothing."""
-    paid, total = dict[str, int](), 0.0
-    for expansion in expansions:
-        seen, free = context.state.groups[expansion.group].seen, 0
-        if seen.reserved is not None:
-            free = min(expansion.added, paid.setdefault(seen.reserved.name, paid_nodes(context, expansion.group)))
-            paid[seen.reserved.name] -= free
-        total += (seen.hourly_price or 0.0) * (expansion.added - free)
-    return total
+    groups = [context.state.groups[expansion.group].seen for expansion in expansions]
+    unused = {seen.reserved.name: paid_nodes(context, seen.ref) for seen in groups if seen.reserved is not None}
+    return hourly_cost(groups, {expansion.group: expansion.added for expansion in expansions}, unused).total
 
 
 # The problem

@@ -128,7 +128,7 @@ class ScaleUp:
         if not self._mixes or LEAST_COST not in self._expanders:
             return None
         context, before = self._context, self._expanders[: self._expanders.index(LEAST_COST)]
-        helping = frozenset[GroupRef]().union(*{self._fit.fits_alone(group.pod_class) for group in self._groups})
+        helping = self._helping()
         refs = [ref for ref in context.templates if ref in helping and ref not in self._skipped]
         refs = list(without_risk(context, refs))
         self._why_not_mixed = self._find_unpriced(refs)
@@ -139,6 +139,10 @@ class ScaleUp:
             kept = {option.group for option in keep_best(options, before, self._expander_context())}
             refs = [ref for ref in refs if ref in kept]
         return refs
+
+    def _helping(self) -> frozenset[GroupRef]:
+        """Return the groups whose new nodes take one of the pods."""
+        return frozenset[GroupRef]().union(*{self._fit.fits_alone(group.pod_class) for group in self._groups})
 
     def _find_unpriced(self, refs: Iterable[GroupRef]) -> str:
         """Return why no mix is planned because of prices; empty: all groups have one. 0 is no price: nothing is cheaper."""
@@ -198,6 +202,7 @@ class ScaleUp:
             expander=LEAST_COST,
             nodes=mix.nodes,
             cost=MixCost(price=mix.price, bound=mix.bound, is_cut=mix.is_cut),
+            unwanted=self._helping().difference(expansion.group for expansion in mix.expansions),
             probed={
                 ref: why for ref, why in self._probation.reasons.items() if ref in {e.group for e in mix.expansions}
             },
