@@ -179,3 +179,17 @@ def test_that_look_leaves_new_pods_to_their_batch() -> None:
     failed, *others = writes_of(story)
     assert others[0].machines == failed.machines
     assert min(later.at - earlier.at for earlier, later in pairwise(others)) > 5
+
+
+def test_a_loop_after_a_refusal_leaves_pods_that_came_meanwhile_to_a_batch() -> None:
+    """The cloud takes 4 s to refuse, while pods go on to come, five a second and for two seconds more."""
+    slowly = {"kind": "slow", "hook": "increase_size", "group": "a", "seconds": 4, "times": 1}
+    story = make_story(*ZONES, expander="price", faults=[slowly, *REFUSED["faults"]])
+    send_pods(story, SHAPES[:1] * 40, begin=BEGIN, every=0.0)
+    last_pod = send_pods(story, SHAPES[:1] * 24, begin=BEGIN + 1.1, every=0.2)
+    refused, *others = writes_of(story)
+    assert (refused.group, refused.at) == ("a", BEGIN + 1)
+    assert [(write.group, write.machines) for write in others] == [("b", 5), ("b", 3)]
+    assert others[0].at == refused.at + 4
+    assert others[1].at == pytest.approx(last_pod + 1)
+    assert story.result.final.pending == 0
