@@ -160,3 +160,24 @@ def test_a_jump_is_told_once_there_and_once_back(jump: float) -> None:
     assert [round(watch.take()), watch.take()] == [1.0 - jump, 0.0]
     world.ahead = 0.0
     assert watch.take() == 0.0
+
+
+def test_api_servers_whose_clocks_differ_are_told_four_times() -> None:
+    """Each loop hears another one; what is used goes to and fro, and the steady clock stays between the two."""
+    world = World()
+    time = world.time()
+    world.respond(time)
+    watch = JumpWatch(time.now, world.elapsed)
+    steady = SteadyClock(time.now, world.elapsed, world.sleep)
+    told = []
+    for loop in range(100):
+        world.true += 10.0
+        world.server_ahead = 0.0 if loop % 2 else 30.0
+        world.respond(time)
+        told.append(round(watch.take()))
+        assert world.true - 1.5 <= steady.now() <= world.true + 31.5
+    assert told[:4] == pytest.approx([30, -30, 30, -30], abs=2)
+    assert told[4:] == [0] * 96
+    world.server_ahead = 3600.0
+    world.respond(time)
+    assert watch.take() == pytest.approx(3600, abs=32)

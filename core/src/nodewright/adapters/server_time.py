@@ -95,18 +95,31 @@ class ServerTime:
 
 
 class JumpWatch:
-    """Tells by how many seconds a clock was set, beside ``elapsed``, which only goes on."""
+    """Tells by how many seconds a clock was set, beside ``elapsed``, which only goes on.
+
+    Dates of several API servers whose clocks differ look like one clock that is set to and fro. So a time is told no more
+    that the clock has jumped to twice.
+    """
 
     # Smaller corrections are normal and not reported.
     LEAST = 2.0
+    # How often a jump to one time is told, and how many times are remembered.
+    OFTEN, REMEMBERED = 2, 10
 
     def __init__(self, clock: Callable[[], float], elapsed: Callable[[], float]) -> None:
         self._clock = clock
         self._elapsed = elapsed
         self._apart = clock() - elapsed()
+        # Times (as differences from ``elapsed``) that a jump led to, and how often; the latest one last.
+        self._visits: list[tuple[float, int]] = []
 
     def take(self) -> float:
-        """Return by how many seconds the clock jumped since the last call, 0 where it did not."""
+        """Return by how many seconds the clock jumped since the last call; 0: it did not, or went to and fro before."""
         apart = self._clock() - self._elapsed()
         jump, self._apart = apart - self._apart, apart
-        return jump if abs(jump) >= self.LEAST else 0.0
+        if abs(jump) < self.LEAST:
+            return 0.0
+        visits = sum(count for at, count in self._visits if abs(at - apart) < self.LEAST)
+        others = [visit for visit in self._visits if abs(visit[0] - apart) >= self.LEAST]
+        self._visits = [*others, (apart, visits + 1)][-self.REMEMBERED :]
+        return jump if visits < self.OFTEN else 0.0
