@@ -372,13 +372,26 @@ class Facts:
 
     def withdrawn(self, group: str, since: float, until: float) -> int:
         """Return how many machines that were asked for were taken back by us in that time."""
-        return sum(
-            write.accepted
-            for loop in self.loops
-            if since <= loop.at < until
-            for write in loop.writes
-            if write.group == group and write.hook == "decrease_target_size"
-        )
+        return sum(write.accepted for at, write in self.withdrawals.get(group, ()) if since <= at < until)
+
+    @cached_property
+    def withdrawals(self) -> Mapping[str, list[tuple[float, Write]]]:
+        """When the loops began that lowered a target, and how, of each group."""
+        found: dict[str, list[tuple[float, Write]]] = {}
+        for loop in self.loops:
+            for write in loop.writes:
+                if write.hook == "decrease_target_size":
+                    found.setdefault(write.group, []).append((loop.at, write))
+        return found
+
+    @cached_property
+    def hedges(self) -> Mapping[str, list[tuple[float, int]]]:
+        """When machines of each group were bought twice, and how many."""
+        found: dict[str, list[tuple[float, int]]] = {}
+        for loop in self.loops:
+            for group, machines in loop.hedged.items():
+                found.setdefault(group, []).append((loop.at, machines))
+        return found
 
     @cached_property
     def _arrivals(self) -> Mapping[str, list[tuple[float, int]]]:
@@ -467,8 +480,7 @@ def awaited_in_turn(facts: Facts, group: str, now: float) -> int:
 
     Only for a group all of whose withdrawals went through so far: 0 for others, of which more is given up than gone.
     """
-    written = (write for loop in facts.loops if loop.at < now for write in loop.writes if write.group == group)
-    withdrawals = (write for write in written if write.hook == "decrease_target_size")
+    withdrawals = (write for at, write in facts.withdrawals.get(group, ()) if at < now)
     lingers = any(write.accepted != write.expected - write.target for write in withdrawals)
     if lingers or facts.resets or facts.hindered(group, now - 2 * facts.patience, now):
         return 0
@@ -499,7 +511,7 @@ def in_time(facts: Facts, group: str, now: float) -> int:
 
 def hedged_lately(facts: Facts, group: str, now: float) -> int:
     """Machines of the group that were bought twice within the last provision time."""
-    return sum(loop.hedged.get(group, 0) for loop in facts.loops if now - facts.patience <= loop.at < now)
+    return sum(machines for at, machines in facts.hedges.get(group, ()) if now - facts.patience <= at < now)
 
 
 def said(loop: Loop, write: Write, why: str) -> str:

@@ -28,6 +28,8 @@ def check_overbuying(facts: Facts) -> Findings:
             refill = max(0, seen.least - seen.target) if seen is not None else 0
             if count > refill:
                 bought += (count - refill) * limits.slots - (limits.slots - 1)
+        if bought <= 0:
+            continue
         counted = [group for group in loop.seen if not _may_be_given_back(facts, group, loop)]
         counted = [group for group in counted if group not in facts.small_nodes.values()]
         on_their_way = sum(_surely_coming(facts, group, loop.seen[group], loop) for group in counted)
@@ -72,6 +74,8 @@ def check_prompt_growth(facts: Facts) -> Findings:
     """While pods wait for which nothing can be on its way, and some group is beyond suspicion, it grows at once."""
     suspicions = suspect(facts)
     for number, loop in enumerate(facts.loops):
+        if not loop.pending or _asked_in(loop):
+            continue
         following = facts.loops[number + 1].at if number + 1 < len(facts.loops) else loop.ends_reads
         hindered = facts.is_paused(loop.at) or facts.shows_old_machines(loop.at)
         hindered = hindered or len(unwell(loop)) > TOLERATED_UNREADY
@@ -87,7 +91,7 @@ def check_prompt_growth(facts: Facts) -> Findings:
             and not facts.has_wrong_size(group, loop.at)
             and not facts.is_held(group, loop.at)
         ]
-        if loop.pending > possible and open_groups and not _asked_in(loop):
+        if loop.pending > possible and open_groups:
             yield f"{loop.at:g} s: {loop.pending} pods wait, {possible} may find room, and no increase asks {open_groups}"
 
 

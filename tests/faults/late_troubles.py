@@ -5,6 +5,9 @@ from collections.abc import Mapping
 from hypothesis import strategies as st
 from tests.faults.troubles import DAY, MINUTE, Draw, Trouble, World, pair, rules
 
+# Seconds after which nothing ends any more.
+FOR_GOOD = 100 * 3600
+
 
 def add_changed_groups(draw: Draw, world: World) -> None:
     """Add people who change the limits of a group's size, or its template, while something is under way."""
@@ -110,13 +113,15 @@ def add_flapping_reads(draw: Draw, world: World) -> None:
 
 
 def add_dead_provider(draw: Draw, world: World) -> None:
-    """Add a second provider that answers nothing, for long or for good: of its calls three hang, and the others fail."""
+    """Add a second provider that answers nothing, for long or for good: of its calls three hang, and the others fail.
+
+    While it is dead each tick has a loop. So a world in which it stays dead has an hour and a half of rest, not three.
+    """
     start = draw(st.sampled_from((0, 0, 300, 1200)))
-    window: World = {
-        "hook": "*",
-        "start": start,
-        "end": start + draw(st.sampled_from((600, 1200, 1200, 1200, 2400, 2400, 360000))),
-    }
+    lasts = draw(st.sampled_from((600, 1200, 1200, 1200, 2400, 2400, FOR_GOOD)))
+    window: World = {"hook": "*", "start": start, "end": start + lasts}
+    if lasts == FOR_GOOD:
+        world["duration"] -= 90 * MINUTE
     group: World = {"name": "d", "cpu": "500m", "size": draw(st.integers(0, 3)), "max_size": 5, "price_per_hour": 0.05}
     group |= {"min_size": group["size"], "zone": "north", "instance_type": "small"}
     fails = draw(st.sampled_from(("unavailable", "access_denied", "crash")))
