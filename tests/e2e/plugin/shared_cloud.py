@@ -9,6 +9,7 @@ from nodewright import spec
 from nodewright.spec import hookimpl
 from nodewright_fake import CloudOptions, FakeCloud, FakeProvider
 from nodewright_fake.faults import Faults
+from nodewright_fake.old_reads import OldReads
 
 
 class RemoteCloud:
@@ -20,6 +21,7 @@ class RemoteCloud:
         self._lock = threading.Lock()
         self.options = self.ask("options")
         self.faults = Faults(clock, ())
+        self.old_reads = OldReads(self.options.old_reads, clock.now())
 
     def ask(self, what: str, *args: object, **kwargs: object) -> Any:
         with self._lock:
