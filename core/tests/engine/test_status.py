@@ -2,9 +2,11 @@
 
 from nodewright.actuation import Pause
 from nodewright.actuation.write_gate import ClusterLimits
-from nodewright.clusterstate.memory import ArrivalHistory, Backoff, Memory, ScaleDownMemory, ScaleUpRequest
+from nodewright.clusterstate.memory import ArrivalHistory, Backoff, Memory, MoveMemory, ScaleDownMemory, ScaleUpRequest
 from nodewright.engine.status import Detection, make_status
 from nodewright.model.capability import Capability
+from nodewright.model.disruption import DisruptionReason
+from nodewright.model.move import Addition, Move
 from nodewright.model.removal import NodeRemoval, RemovalReason, RemovalStage, Removing
 from nodewright.testkit.world import NOW, World, ref
 
@@ -76,6 +78,23 @@ def test_what_scale_down_knows_is_told() -> None:
     report = make_status(Memory(scale_down=known), NOW)
     assert report.unneeded == {"n": NOW - 60}
     assert [group.quarantined_until for group in report.groups] == [NOW + 60, None]
+
+
+def test_moves_under_way_are_told() -> None:
+    move = Move(
+        id="m",
+        reason=DisruptionReason.REPLACED,
+        sources=("n",),
+        added=(Addition(group=A, nodes=2),),
+        started=NOW,
+        deadline=NOW + 60,
+        savings=0.5,
+        score=1.25,
+    )
+    report = make_status(Memory(moves=MoveMemory(under_way={"m": move})), NOW)
+    assert report.moves == (move,)
+    text = f"Move m (proposed) gives up node n for new nodes (2 of group {A}): saves $0.5000 an hour, score 1.25"
+    assert move.describe() == text
 
 
 def test_removals_under_way_are_told_the_oldest_first() -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -12,6 +13,7 @@ from nodewright.model.action import Done, Failed, IncreaseSize
 from nodewright.model.disruption import DisruptionReason
 from nodewright.model.group import Price
 from nodewright.model.interruption import Interruption, InterruptionKind
+from nodewright.model.move import Move, MoveStage
 from nodewright.model.plan import OutdatedNode, Plan, ScaleDownReport, ScaleUpReport
 from nodewright.model.reason import SkipCode, SkipReason
 from nodewright.model.settings import ServingSettings, Settings, TemplateSettings
@@ -134,6 +136,24 @@ def test_nodes_that_go_for_their_machine_or_their_age_are_counted_by_kind_and_re
     assert found["nodewright_outdated_nodes{reason=expired}"] == 0
     metrics.observe(replace(report, state=world.state(), plan=Plan(outdated=(old,))))
     assert read(metrics)["nodewright_outdated_nodes{reason=expired}"] == 1
+
+
+def test_moves_are_counted_with_what_they_save() -> None:
+    begun = Move(
+        id="m", reason=DisruptionReason.REPLACED, sources=("a-0",), started=NOW, deadline=NOW + 60, savings=0.5
+    )
+    metrics, report = Metrics(Settings()), make_report()
+    for stage in (MoveStage.PROPOSED, MoveStage.READY, MoveStage.DONE):
+        plan = Plan(moves=(msgspec.structs.replace(begun, stage=stage),))
+        metrics.observe(replace(report, state=None, plan=plan))
+        assert read(metrics)["nodewright_moves_under_way"] == (stage != MoveStage.DONE)
+    found = read(metrics)
+    assert [found[f"nodewright_moves_total{{result={result}}}"] for result in ("started", "done", "abandoned")] == [
+        1,
+        1,
+        0,
+    ]
+    assert found["nodewright_moves_savings_per_hour_total"] == 0.5
 
 
 def test_engines_do_not_share_their_metrics() -> None:

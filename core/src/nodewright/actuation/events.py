@@ -152,7 +152,9 @@ def _move_events(move: Move) -> Iterator[Event]:
             new = ", ".join(f"{one.nodes} of group {one.group}" for one in move.added)
             room = f"for new nodes ({new})" if new else "for room on other nodes"
             is_cheaper = move.reason not in (DisruptionReason.EXPIRED, DisruptionReason.DRIFTED)
-            why = f"; it saves ${move.savings:.4f} an hour" if is_cheaper else f" ({move.reason})"
+            why = (
+                f"; it saves ${move.savings:.4f} an hour, score {move.score:.2f}" if is_cheaper else f" ({move.reason})"
+            )
             yield _of_status("MoveStarted", f"Move {move.id} gives up {nodes} {room}{why}")
         case MoveStage.DONE:
             yield _of_status("MoveDone", f"Move {move.id} gave up {nodes}")

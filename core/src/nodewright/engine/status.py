@@ -22,6 +22,7 @@ from nodewright.clusterstate.memory import (
 )
 from nodewright.model.capability import Capability
 from nodewright.model.group import GroupRef
+from nodewright.model.move import Move
 from nodewright.model.removal import Removing
 from nodewright.planner.explain import BufferFacts, RequestFacts
 from nodewright.snapshot.observation import GroupSeen
@@ -95,7 +96,7 @@ class StatusReport:
     ``empty_deletions``: the budget for nodes without pods to move, ``deletions``: that for all others. ``unneeded``: since
     when nodes, by name, have been unneeded. ``removing``: nodes that are being removed. ``unhealthy``: why the cluster is
     unhealthy (None: it is healthy). ``capacity``: ProvisioningRequests, ``buffers``: CapacityBuffers (None: not read). ``notices``: machines that clouds are about to take, the
-    earliest deadline first.
+    earliest deadline first. ``moves``: those under way.
     """
 
     now: float = 0.0
@@ -109,6 +110,7 @@ class StatusReport:
     buffers: tuple[BufferFacts, ...] | None = None
     unhealthy: UnhealthyCluster | None = None
     notices: tuple[tuple[GroupRef, HeldNotice], ...] = ()
+    moves: tuple[Move, ...] = ()
 
 
 def make_status(
@@ -143,6 +145,7 @@ def make_status(
         removing=tuple(sorted(removing, key=lambda held: (held.started, held.removal.node))),
         capacity=capacity,
         unhealthy=memory.unhealthy,
+        moves=tuple(memory.moves.under_way.values()),
         notices=tuple(sorted(notices, key=lambda pair: (pair[1].deadline or math.inf, pair[1].instance_id))),
     )
 

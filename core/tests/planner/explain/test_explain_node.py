@@ -9,10 +9,11 @@ import pytest
 from core.tests.planner.scale_down.loops import MINUTE, Loops
 from msgspec.structs import replace as changed
 
-from nodewright.clusterstate.memory import PlanMemory
+from nodewright.clusterstate.memory import MoveMemory, PlanMemory
 from nodewright.model.action import DeleteInstances
 from nodewright.model.group import FailedInstance, GroupOptions
 from nodewright.model.interruption import Interruption, InterruptionKind
+from nodewright.model.move import MovePause
 from nodewright.model.node import NodeCondition, Taint
 from nodewright.model.plan import HeldBack, Plan
 from nodewright.model.pod import Pod
@@ -295,3 +296,20 @@ def test_a_node_that_is_too_old_says_so_and_what_holds_it() -> None:
         "expired: it is 2h1m40s old (--node-max-age); it stays for now: group cloud/a is at its minimum size and cannot grow: "
         "max node group size reached"
     )
+
+
+def test_a_node_that_is_given_up_says_what_its_move_saves_and_a_spared_one_until_when() -> None:
+    world = World()
+    world.add_group("large", 1, cpu="32", memory="64Gi", hourly_price=3.0)
+    world.add_group("small", 0, cpu="2", memory="4Gi", hourly_price=0.2)
+    world.running.append(on("large-0", "500m"))
+    loops = Loops(world, {"consolidation_policy": "balanced", "consolidate_after": 0.0})
+    found = explain(loops, "large-0")
+    assert found.move.startswith(
+        f"Move replaced-large-0-{NOW:.0f} (proposed) gives up node large-0 for new nodes (1 of group cloud/small): "
+        "saves $2.8000 an hour, score 0.93, disruption 2.00; if it does not go on until"
+    )
+    pause = MovePause(until=NOW + 60, why="it replaced other nodes")
+    world.memory = replace(world.memory, moves=MoveMemory(pauses={"large-0": pause}))
+    found = explain(Loops(world, {}), "large-0")
+    assert found.move == "none gives it up before 1970-01-02T03:47:40Z: it replaced other nodes"

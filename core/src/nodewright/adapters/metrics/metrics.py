@@ -19,9 +19,10 @@ from nodewright.model.action import CreateNodeGroup, DeleteInstances, DeleteNode
 from nodewright.model.disruption import DisruptionReason
 from nodewright.model.interruption import InterruptionKind
 from nodewright.model.limits import make_resource_limits
+from nodewright.model.move import MoveStage
 from nodewright.model.plan import Plan
 from nodewright.model.pod import Pod
-from nodewright.model.removal import RemovalResult
+from nodewright.model.removal import RemovalReason, RemovalResult
 from nodewright.model.settings import Settings
 from nodewright.planner.explain import buffers_planned, requests_seen
 from nodewright.planner.scale_up.pending_pods import is_pending, unhelped_namespaces
@@ -44,6 +45,8 @@ _ERRORS = (
 # What CA last did, in its words; here one plan does all of it.
 _PLANNED = ("autoscaling", "updateClusterState", "scaleUp", "scaleDown", "findUnneeded")
 _OUTDATED = (DisruptionReason.EXPIRED, DisruptionReason.DRIFTED)
+_RESULTS = {MoveStage.PROPOSED: "started", MoveStage.DONE: "done", MoveStage.ABANDONED: "abandoned"}
+_OF_MOVES = (RemovalReason.REPLACED, RemovalReason.EXPIRED, RemovalReason.DRIFTED)
 _LIMITS = {"cpu": "CpuResourceLimit", "memory": "MemoryResourceLimit"}
 
 
@@ -194,6 +197,14 @@ class Metrics:
         self._notices = self._counter(
             "interruption_notices_total", "Notices that a machine is about to be taken.", "kind", prefix=_OWN
         )
+        self._moves = self._gauge("moves_under_way", "Moves that have begun and are not over.", prefix=_OWN)
+        self._moved = self._counter("moves_total", "Moves that began or ended, by result.", "result", prefix=_OWN)
+        self._saved = self._counter(
+            "moves_savings_per_hour_total", "USD an hour that moves which are done save, in sum.", prefix=_OWN
+        )
+        self._moved_pods = self._counter("moves_evicted_pods_total", "Pods that moves evicted.", prefix=_OWN)
+        for result in _RESULTS.values():
+            self._moved.labels(result)
         self._outdated = self._gauge(
             "outdated_nodes", "Nodes that are to be replaced for their age or their drift.", "reason", prefix=_OWN
         )
@@ -233,6 +244,8 @@ class Metrics:
         self._memory.set(sum(memory) / 1e9)
         for over in state.ended:
             self._evicted.labels("succeeded").inc(len(over.evicted))
+            if over.removal.reason in _OF_MOVES:
+                self._moved_pods.inc(len(over.evicted))
             if over.result == RemovalResult.OK:
                 self._shrunk.labels(over.removal.reason.value, "", "", "").inc()
             elif over.result == RemovalResult.FAILED_TO_EVICT:
@@ -281,6 +294,12 @@ class Metrics:
         for unremovable in down.unremovable.values():
             self._unremovable.labels(unremovable.code.value).inc()
         self._cooldown.set(down.cooldown_until > 0)
+        self._moves.set(sum(not move.stage.is_over for move in plan.moves))
+        for move in plan.moves:
+            if move.stage in _RESULTS:
+                self._moved.labels(_RESULTS[move.stage]).inc()
+            if move.stage == MoveStage.DONE:
+                self._saved.inc(max(0.0, move.savings))
         outdated = Counter(one.reason for one in plan.outdated)
         for reason in _OUTDATED:
             self._outdated.labels(reason.value).set(outdated[reason])

@@ -134,10 +134,10 @@ def _print_node(console: Console, found: NodeExplanation) -> None:
         facts.add_row("never ready", safe(f"{end}, or it holds pods that are no DaemonSet's"))
     if timers.given_back_at is not None:
         facts.add_row("last attempt", safe(f"failed at {_when(timers.given_back_at, found.now)}: {found.last_failure}"))
-    if found.interruption:
-        facts.add_row("interrupted", safe(found.interruption))
-    if found.outdated:
-        facts.add_row("to be replaced", safe(found.outdated))
+    told = (("interrupted", found.interruption), ("move", found.move), ("to be replaced", found.outdated))
+    for what, text in told:
+        if text:
+            facts.add_row(what, safe(text))
     if found.disputed:
         facts.add_row("cloud", safe(f"calls it a failed creation ({found.disputed}); it ran, so it counts as a node"))
     console.print(facts)
@@ -314,6 +314,7 @@ def _node(found: NodeExplanation) -> dict[str, Any]:
         "last_failure": found.last_failure or None,
         "disputed": found.disputed or None,
         "interruption": found.interruption or None,
+        "move": found.move or None,
         "outdated": found.outdated or None,
         "pods": [_outlook(pod) for pod in found.pods],
     }

@@ -100,6 +100,8 @@ def print_status(console: Console, report: StatusReport) -> None:
     if report.notices:
         named = name_some([_notice(notice) for _, notice in report.notices], most=10)
         console.print(safe(f"{count(len(report.notices), 'machine')} about to be taken by a cloud: {named}."))
+    for move in report.moves:
+        console.print(safe(f"{move.describe()}; for {_since(move.started, report)} now."))
     print_requests(console, report.capacity or (), report.now)
     print_buffers(console, report.buffers or ())
     if not report.groups:
@@ -145,6 +147,21 @@ def as_json(report: StatusReport) -> dict[str, Any]:
                 "deadline": format_moment(notice.deadline) if notice.deadline is not None else None,
             }
             for ref, notice in report.notices
+        ],
+        "moves": [
+            {
+                "id": move.id,
+                "reason": move.reason.value,
+                "stage": move.stage.value,
+                "sources": list(move.sources),
+                "removed": list(move.removed),
+                "added": {str(one.group): one.nodes for one in move.added},
+                "started_at": format_moment(move.started),
+                "deadline": format_moment(move.deadline),
+                "savings_per_hour": move.savings,
+                "score": move.score,
+            }
+            for move in report.moves
         ],
         "groups": [_group(group, report.now) for group in report.groups],
         "capacity_requests": None if report.capacity is None else [request_json(one) for one in report.capacity],

@@ -92,7 +92,8 @@ class NodeExplanation(msgspec.Struct, frozen=True, kw_only=True):
 
     ``reason`` is why it stays or waits. ``removal`` is the removal that is planned or under way, ``stage`` how far that
     has come. ``last_failure`` is why the last attempt failed, ``disputed`` why the cloud reports its machine as a failed
-    creation although it ran. ``interruption`` says when the cloud takes its machine, ``outdated`` why the node is to be
+    creation although it ran. ``interruption`` says when the cloud takes its machine, ``move`` which move gives it up or why none
+    does, ``outdated`` why the node is to be
     replaced, and what holds that. ``note`` explains a node without ``reason`` and ``removal``, or says what a new simulation
     would find for a node that is simulated again later.
     """
@@ -111,6 +112,7 @@ class NodeExplanation(msgspec.Struct, frozen=True, kw_only=True):
     last_failure: str = ""
     disputed: str = ""
     interruption: str = ""
+    move: str = ""
     outdated: str = ""
     pods: tuple[PodAfterDrain, ...] = ()
 
@@ -149,6 +151,7 @@ def explain_node(state: ClusterState, plan: Plan, settings: Settings, name: str)
         last_failure=back.message if (back := state.memory.scale_down.removal_failures.get(name)) is not None else "",
         disputed=_disputed(state, node),
         interruption=_interruption(state, plan, name),
+        move=_move(state, plan, name),
         outdated=_outdated(plan, name),
         pods=pods,
     )
@@ -188,6 +191,17 @@ def _interruption(state: ClusterState, plan: Plan, name: str) -> str:
         return f"{told}; it is drained"
     latest = f", at {format_moment(leaving.drain_by)} at the latest" if isfinite(leaving.drain_by) else ""
     return f"{told}; it is drained once its pods have places on ready nodes{latest}"
+
+
+def _move(state: ClusterState, plan: Plan, name: str) -> str:
+    """Return which move gives the node up, or until when none does and why; empty: neither."""
+    move = next((one for one in plan.moves if name in one.left and not one.stage.is_over), None)
+    if move is not None:
+        return f"{move.describe()}, disruption {move.disruption:.2f}; if it does not go on until {format_moment(move.deadline)}, it is abandoned"
+    pause = state.memory.moves.pauses.get(name)
+    if pause is None or pause.until <= state.now:
+        return ""
+    return f"none gives it up before {format_moment(pause.until)}: {pause.why}"
 
 
 def _outdated(plan: Plan, name: str) -> str:
