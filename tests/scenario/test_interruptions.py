@@ -1,5 +1,6 @@
 """Notices that the cloud takes machines: what is bought, what is drained, and whether a pod waits (virtual time)."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -180,3 +181,38 @@ def test_killed_anywhere_nothing_is_bought_or_drained_twice(down_seconds: float)
     assert {"edit_node", "evict", "increase_size", "delete_instances"} <= {kill.boundary.call for kill in kills}
     for kill in kills:
         check_nothing_twice(kill, "other", machines=3, evictions=3)
+
+
+def with_budget(folder: Path, budget: str, **notice: Any) -> Story:
+    path = folder / "disruption.yaml"
+    path.write_text(f"disruption: [{budget}]")
+    return story(settings={"disruption-config": str(path)}, machines=3, **notice)
+
+
+def test_a_budget_for_interrupted_holds_drains_until_they_must_begin(tmp_path: Path) -> None:
+    told = with_budget(tmp_path, "{nodes: 1, reasons: [interrupted]}", notice="10m")
+    assert waited(told, 600) == 0
+    assert len(told.result.removals) == 3
+    most = max(len(state.observation.removing) + len(plan.scale_down.removals) for state, plan in told.loops)
+    assert most == 1
+
+
+def test_a_budget_of_zero_lets_drains_begin_only_when_they_must(tmp_path: Path) -> None:
+    told = with_budget(tmp_path, "{nodes: 0, reasons: [interrupted]}", notice="10m")
+    assert bought(told) == {"other": 3}
+    starts = [over.started for over in told.result.removals]
+    assert len(starts) == 3
+    # Deadline less 30 s of grace less 5 s.
+    assert min(starts) >= 600 + 600 - 35
+
+
+def test_without_a_deadline_nothing_is_bought_for_what_a_budget_keeps(tmp_path: Path) -> None:
+    told = with_budget(tmp_path, "{nodes: 0, reasons: [interrupted]}", kind="unhealthy")
+    assert bought(told) == {}
+    assert told.result.removals == ()
+    assert told.machines("spot") == 3
+
+
+def test_a_budget_that_does_not_name_interrupted_does_not_hold(tmp_path: Path) -> None:
+    told = with_budget(tmp_path, "{nodes: 0}", notice="10m")
+    assert max(over.started for over in told.result.removals) < 600 + 5 * 60

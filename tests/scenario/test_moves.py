@@ -118,6 +118,14 @@ def test_what_is_bought_for_an_abandoned_move_goes_as_unneeded() -> None:
     assert (told.machines("large"), told.machines("small")) == (1, 0)
 
 
+def test_a_schedule_switches_moves_off_for_its_window(tmp_path: Path) -> None:
+    path = tmp_path / "disruption.yaml"
+    path.write_text("schedules: [{when: {cron: 0 0 * * *, for: 30m}, set: {consolidation: false}}]")
+    told = story(settings={"disruption-config": str(path)})
+    assert (told.machines("large"), told.machines("small")) == (0, 2)
+    assert moves(told)[0].started >= 1800
+
+
 def test_without_a_policy_nothing_moves() -> None:
     told = story(settings={"consolidation-policy": "off"})
     assert stages(told) == []

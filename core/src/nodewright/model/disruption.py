@@ -136,6 +136,10 @@ class GroupChanges(_FileEntry, frozen=True, kw_only=True):
         _Share | None, Help("See --scale-down-gpu-utilization-threshold.")
     ] = None
     ignore_daemonsets_utilization: Annotated[bool | None, Help("See --ignore-daemonsets-utilization.")] = None
+    consolidation: Annotated[
+        bool | None,
+        Help("false: no node of the group is given up because its pods cost less elsewhere (--consolidation-policy)."),
+    ] = None
 
     def given(self) -> dict[str, float | bool]:
         """Return what is set, by the name of its field."""

@@ -83,16 +83,17 @@ def _with_changes(seen: GroupSeen, changes: _Changes) -> GroupSeen:
     """Return the group with these changes of what its provider stated; the maximum is at most the provider's."""
     group, options = seen.stated or (seen.group, seen.options)
     if not changes:
-        return replace(seen, group=group, options=options, stated=None, is_min_scheduled=False)
+        return replace(seen, group=group, options=options, stated=None, is_min_scheduled=False, consolidates=True)
     most = min(group.max_size, int(changes.get("max", group.max_size)))
     least = min(most, int(changes.get("min", group.min_size)))
-    others = {name: value for name, value in changes.items() if name not in ("min", "max")}
+    others = {name: value for name, value in changes.items() if name not in ("min", "max", "consolidation")}
     return replace(
         seen,
         group=_sized(group, least, most),
         options=_with_options(options, others),
         stated=(group, options),
         is_min_scheduled="min" in changes,
+        consolidates=bool(changes.get("consolidation", True)),
     )
 
 

@@ -7,7 +7,7 @@ deleted, so that a group that replaces lost machines does not replace this one a
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from nodewright.clusterstate.backoff import sharing_scope
 from nodewright.clusterstate.memory import HeldNotice
 from nodewright.clusterstate.state import ClusterState
+from nodewright.model.disruption import DisruptionReason
 from nodewright.model.group import GroupRef
 from nodewright.model.interruption import InterruptionKind
 from nodewright.model.plan import LeavingNode
@@ -23,6 +24,7 @@ from nodewright.model.pod import Pod
 from nodewright.model.reason import SkipCode, SkipReason
 from nodewright.model.removal import LAST_SECONDS, NodeRemoval, RemovalReason
 from nodewright.model.settings import DrainSettings, PodSettings
+from nodewright.planner.scale_down.limits import DisruptionLimits
 from nodewright.planner.scale_down.pod_index import owner_key
 from nodewright.planner.scale_up.pending_pods import Hints, hint_key, returns
 from nodewright.snapshot.observation import GroupSeen
@@ -79,6 +81,9 @@ def find_interruptions(state: ClusterState, settings: PodSettings) -> Interrupti
         if name not in removing
     }
     notices = {name: state.interrupted[name] for name in pods}
+    # Nothing is bought for a node that a budget keeps, unless the cloud takes its machine anyway.
+    waiting = [name for name in homeless if notices[name].deadline is None]
+    homeless |= dict.fromkeys(_find_held(state, waiting), ())
     recommended = {
         id(pod): state.now >= notices[name].since + SCOPE_SECONDS
         for name, moved in homeless.items()
@@ -128,9 +133,12 @@ def plan_drains(
 ) -> tuple[tuple[NodeRemoval, ...], tuple[LeavingNode, ...]]:
     """Return the drains that begin now, and what holds for each node that leaves.
 
-    ``hints`` say where pods were placed in this plan. Nodes in ``taken`` are removed for another reason.
+    ``hints`` say where pods were placed in this plan. Nodes in ``taken`` are removed for another reason. Disruption budgets
+    for ``interrupted`` hold until the moment at which a node is drained at the latest.
     """
-    removals, report = list[NodeRemoval](), list[LeavingNode]()
+    removals, report, limits = list[NodeRemoval](), list[LeavingNode](), DisruptionLimits(state)
+    for name in taken:
+        limits.take(name)
     snapshot, under_way = state.observation.snapshot, state.observation.removing
     leaving = Counter(removing.removal.group for removing in under_way.values())
     for name, notice in found.notices.items():
@@ -138,12 +146,15 @@ def plan_drains(
         moved, pods = found.homeless.get(name, ()), found.pods[name]
         places = None if _loses_pods(pods, notice) else _places(moved, hints, snapshot)
         drain_by = drain_at(notice, pods, drain)
-        is_due = places is not None or drain_by <= state.now
+        is_late = drain_by <= state.now
+        is_free = limits.find_obstacle(name, DisruptionReason.INTERRUPTED) is None
+        is_due = is_late or (places is not None and is_free)
         deletes = _may_shrink(state.observation.groups.get(ref), leaving[ref])
-        if not is_draining and is_due and _may_drain(notice, deletes, is_late=drain_by <= state.now):
+        if not is_draining and is_due and _may_drain(notice, deletes, is_late=is_late):
             removal = _removal(name, notice, moved, places or {}, state)
             removals.append(replace(removal, deletes=bool(deletes), drain_by=drain_by if drain_by < math.inf else 0.0))
             leaving[ref] += 1
+            limits.take(name)
             is_draining = True
         report.append(
             LeavingNode(
@@ -157,6 +168,16 @@ def plan_drains(
             )
         )
     return tuple(removals), tuple(report)
+
+
+def _find_held(state: ClusterState, names: Iterable[str]) -> Iterator[str]:
+    """Yield the nodes that disruption budgets for ``interrupted`` keep now, if the others go in this order."""
+    limits = DisruptionLimits(state)
+    for name in names:
+        if limits.find_obstacle(name, DisruptionReason.INTERRUPTED) is not None:
+            yield name
+        else:
+            limits.take(name)
 
 
 def _may_shrink(group: GroupSeen | None, leaving: int) -> bool | None:

@@ -81,7 +81,7 @@ class GroupSeen:
     None: not known, and ``price_problem`` says why a listed price is not used. ``reserved`` are the paid machines that the
     group's machines are among.
     While schedules change ``group`` or ``options``, ``stated`` are those of the provider; ``is_min_scheduled``: the minimum is
-    that of a schedule, to which the group grows.
+    that of a schedule, to which the group grows; ``consolidates``: its nodes may be given up for cheaper ones.
     """
 
     ref: GroupRef
@@ -99,6 +99,7 @@ class GroupSeen:
     reserved: ReservedInstances | None = None
     stated: tuple[NodeGroup, GroupOptions] | None = None
     is_min_scheduled: bool = False
+    consolidates: bool = True
     problem: str = ""
 
     @property

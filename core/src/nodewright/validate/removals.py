@@ -52,17 +52,27 @@ _REASONS = {
     RemovalReason.REPLACED: DisruptionReason.REPLACED,
     RemovalReason.EXPIRED: DisruptionReason.EXPIRED,
     RemovalReason.DRIFTED: DisruptionReason.DRIFTED,
+    RemovalReason.INTERRUPTED: DisruptionReason.INTERRUPTED,
 }
 
 
 def _broken_disruption_budgets(seen: Observation, removals: Sequence[NodeRemoval]) -> Iterator[tuple[NodeRemoval, str]]:
-    """Yield each removal beyond what an open disruption budget lets go; drains before an interruption ask none."""
+    """Yield each removal beyond what an open disruption budget lets go.
+
+    Those of machines that a cloud is about to take ask none from ``drain_by`` on.
+    """
     nodes = {node.name: node for node in seen.snapshot.live_nodes()} if seen.disruption.disruption else {}
     for budget in seen.disruption.disruption if removals else ():
         if not opening(budget.when, seen.now).is_open:
             continue
         going = [held.removal for held in seen.removing.values()]
-        asking = [one for one in removals if one.reason in _REASONS and budget.holds_for(_REASONS[one.reason])]
+        asking = [
+            one
+            for one in removals
+            if one.reason in _REASONS
+            and budget.holds_for(_REASONS[one.reason])
+            and not (one.is_forced and one.drain_by <= seen.now)
+        ]
         covered = [
             one
             for one in (*going, *asking)

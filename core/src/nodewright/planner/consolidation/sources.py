@@ -148,6 +148,8 @@ class _Holding:
             return f"the cluster is unhealthy through group {ref}"
         if group.seen.options.zero_or_max_node_scaling:
             return f"group {ref} has all its nodes or none"
+        if not group.seen.consolidates:
+            return f"a schedule switches consolidation of group {ref} off"
         if not self.spare(ref):
             return f"group {ref} is at its minimum size"
         return ""
