@@ -51,6 +51,13 @@ _FAST = Capability.FAST_FAILURE_DETECTION
             FailureScope.GROUP,
             "InvalidAMIID",
         ),
+        (
+            "Your quota allows for 0 more running instance(s). You requested at least 1.",
+            ErrorClass.QUOTA,
+            FailureScope.INSTANCE_TYPE,
+            "InstanceLimitExceeded",
+        ),
+        ("RequestLimitExceeded. Request limit exceeded.", ErrorClass.OTHER, FailureScope.GROUP, "RequestLimitExceeded"),
         ("Something new.", ErrorClass.OTHER, FailureScope.GROUP, "LaunchFailed"),
     ],
 )

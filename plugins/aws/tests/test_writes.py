@@ -209,3 +209,30 @@ def test_lifecycle_states(cloud: AwsCloud, attach: Attach) -> None:
     client = attach(f"0:10:{name}").client
     expected = [InstanceState.RUNNING, InstanceState.CREATING, InstanceState.DELETING, InstanceState.RUNNING]
     assert [one.state for one in client.instances(name)] == expected
+
+
+@pytest.mark.parametrize("state", ["Pending", "Pending:Wait"])
+def test_only_what_aws_lets_us_protect_is_protected(cloud: AwsCloud, attach: Attach, state: str) -> None:
+    """A part of what was requested is still starting when the rest is withdrawn."""
+    name = cloud.add_group(size=3)
+    cloud.hold(name)
+    starting, *others = (one["InstanceId"] for one in cloud.instances(name))
+    cloud.set_state(starting, state)
+    client = attach(f"0:10:{name}").client
+    client.increase_size(name, 3, 5)
+    assert client.decrease_target_size(name, 5, 3) == 2
+    protected = {one["InstanceId"] for one in cloud.instances(name) if one["ProtectedFromScaleIn"]}
+    assert protected == set(others)
+    assert cloud.group(name)["DesiredCapacity"] == 3
+
+
+def test_an_instance_that_leaves_service_at_the_last_moment_is_left_out(cloud: AwsCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=2)
+    cloud.hold(name)
+    [leaving, _] = (one["InstanceId"] for one in cloud.instances(name))
+    client = attach(f"0:10:{name}").client
+    client.increase_size(name, 2, 4)
+    said = f"The instance {leaving} is not in InService or EnteringStandby or Standby."
+    cloud.refuse_once("SetInstanceProtection", "ValidationError", said)
+    assert client.decrease_target_size(name, 4, 2) == 2
+    assert cloud.group(name)["DesiredCapacity"] == 2

@@ -171,12 +171,44 @@ def test_a_machine_that_ran_is_no_failed_creation(cloud: AzureCloud, attach: Att
     assert stage.client.instances(name) == listed
 
 
-def test_a_plugin_that_starts_takes_azures_word(cloud: AzureCloud, attach: Attach) -> None:
-    """It cannot know what was: the core, which sees the nodes, disputes it."""
+@pytest.mark.parametrize(
+    ("code", "failed"),
+    [
+        ("AllocationFailed", 2),
+        ("OSProvisioningTimedOut", 2),
+        ("OperationPreempted", 0),
+        ("InternalExecutionError", 0),
+        ("VMStoppedByUser", 0),
+    ],
+)
+def test_a_plugin_that_starts_asks_for_evidence(cloud: AzureCloud, attach: Attach, code: str, failed: int) -> None:
+    """It did not see the machines being created: only a code that creations have says that a creation failed."""
+    name = cloud.add_set(capacity=2)
+    cloud.spoil(name, "stopped", Trouble(code, "it went wrong"))
+    stage = attach(f"0:10:{name}")
+    assert len(stage.client.failed_instances(name)) == failed
+    assert len(stage.client.instances(name)) == 2 - failed
+
+
+def test_machines_that_could_not_be_listed_are_not_new(cloud: AzureCloud, attach: Attach) -> None:
     name = cloud.add_set(capacity=2)
     cloud.spoil(name, "stopped", Trouble("OperationPreempted", "it went wrong"))
+    cloud.refuse_once("machines", "InternalServerError", "oops", 500)
     stage = attach(f"0:10:{name}")
-    assert len(stage.client.failed_instances(name)) == 2
+    stage.later(30, name)
+    assert len(stage.client.instances(name)) == 2
+    assert stage.client.failed_instances(name) == ()
+
+
+def test_a_first_machine_that_fails_without_a_code_has_failed(cloud: AzureCloud, attach: Attach) -> None:
+    """The set was empty when it was first read, so the machine is new."""
+    name = cloud.add_set(capacity=0)
+    cloud.hold(name)
+    stage = attach(f"0:10:{name}")
+    stage.client.increase_size(name, 0, 1)
+    cloud.fail(name, Trouble("SomethingElse", "it went wrong"))
+    stage.later(5, name)
+    assert [failure.code for failure in stage.client.failed_instances(name)] == ["SomethingElse"]
 
 
 def test_a_bootstrap_that_fails_while_the_machine_is_created_is_a_failed_creation(

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from gcecloud import GceCloud
+from gcecloud.operations import STOCK_OUT
 from nodewright.spec import ErrorClass, FailureScope, InstanceState
 
 Attach = Callable[..., Any]
@@ -115,3 +116,18 @@ def test_without_detection_what_fails_is_on_its_way(cloud: GceCloud, attach: Att
     stage.later(5, name)
     assert stage.client.failed_instances(name) is None
     assert failed in {one.id for one in stage.client.instances(name)}
+
+
+def test_a_machine_that_runs_while_it_is_to_be_created_again_has_not_failed(cloud: GceCloud, attach: Attach) -> None:
+    """It may be a Ready node with pods: only when it is gone was its creation the thing that failed."""
+    name = cloud.add_group(size=2)
+    stage = attach(f"0:10:{name}")
+    cloud.recreate(name)
+    stage.later(61, name)
+    assert stage.client.failed_instances(name) == ()
+    assert {one.id: one.state for one in stage.client.instances(name)} == dict.fromkeys(
+        cloud.machines(name), InstanceState.RUNNING
+    )
+    cloud.recreate(name, gone=True)
+    stage.later(61, name)
+    assert [failure.code for failure in stage.client.failed_instances(name)] == [STOCK_OUT[0]] * 2

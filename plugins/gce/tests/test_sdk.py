@@ -15,10 +15,11 @@ from gcecloud import GceCloud
 from gcecloud.cloud import PROJECT, SECRET, ZONE
 from gcecloud.server import refuse
 from mishaps import Mishap
-from nodewright.spec import AccessDenied, ProviderContext, ProviderError, ProviderUnavailable
+from nodewright.spec import AccessDenied, ConfigError, ProviderContext, ProviderError, ProviderUnavailable
 from nodewright.testkit import FakeClock
 from nodewright.testkit.contract import CallSettings
 from nodewright_gce.errors import refusal
+from nodewright_gce.options import load_options
 from nodewright_gce.provider import GceProvider
 from repeats import requests_of
 from secrecy import shown
@@ -161,3 +162,17 @@ def test_labels_that_do_not_tell_groups_apart(cloud: GceCloud, attach: Attach) -
     client = attach(f"0:10:{cloud.add_group()}").client
     assert client.ignored_labels() == ("topology.gke.io/zone",)
     assert client.same_group_labels() == ()
+
+
+@pytest.mark.parametrize("url", ["http://compute.example.com", "http://127.0.0.1.example.com/", "ftp://localhost"])
+@pytest.mark.parametrize("service", ["compute", "resource_manager"])
+def test_tokens_do_not_travel_over_plain_http(service: str, url: str) -> None:
+    context = ProviderContext(clock=FakeClock(), options={"endpoints": {service: url}})
+    with pytest.raises(ConfigError, match=rf"endpoints\.{service}: must be an https:// URL"):
+        load_options(context)
+
+
+@pytest.mark.parametrize("url", ["https://compute.example.com", "compute.example.com", "http://localhost:8080"])
+def test_private_endpoints_over_tls_are_taken(url: str) -> None:
+    context = ProviderContext(clock=FakeClock(), options={"endpoints": {"compute": url}})
+    assert load_options(context).endpoints == {"compute": url}

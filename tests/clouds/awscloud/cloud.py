@@ -26,6 +26,7 @@ REGION = "us-east-1"
 CREDENTIALS = {"aws_access_key_id": "AKIDEXAMPLE", "aws_secret_access_key": "wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLEKEY"}
 ENVIRONMENT = {**{name.upper(): value for name, value in CREDENTIALS.items()}, "AWS_EC2_METADATA_DISABLED": "true"}
 STOCK_OUT = "We currently do not have sufficient m5.large capacity in the Availability Zone you requested (us-east-1a)."
+_PROTECTABLE = ("InService", "EnteringStandby", "Standby")
 _SIZE_WRITES = ("SetDesiredCapacity", "TerminateInstanceInAutoScalingGroup")
 # Says of a call that it comes from the hands outside: nothing goes wrong with it, and it is not counted.
 _OUTSIDE = "from-outside"
@@ -254,7 +255,7 @@ class AwsCloud:
             "DescribeScalingActivities": self._tell_activities,
             "SetDesiredCapacity": self._set_desired,
             "TerminateInstanceInAutoScalingGroup": self._terminate,
-            "SetInstanceProtection": self._if_there,
+            "SetInstanceProtection": self._protect,
             "UpdateAutoScalingGroup": self._if_there,
             "CreateAutoScalingGroup": self._create,
             "DeleteAutoScalingGroup": self._delete,
@@ -278,6 +279,15 @@ class AwsCloud:
     def _if_there(self, request: Request) -> Answer:
         group = request.form["AutoScalingGroupName"]
         return self.proxy.forward(request) if self._find(group) else _no_group(group)
+
+    def _protect(self, request: Request) -> Answer:
+        """moto protects an instance in any state. AWS refuses the whole call if one of them is not in service."""
+        asked = (value for key, value in request.form.items() if key.startswith("InstanceIds.member."))
+        strange = [one for one in asked if self._states.get(one, "InService") not in _PROTECTABLE]
+        if strange:
+            said = f"The instance {strange[0]} is not in InService or EnteringStandby or Standby."
+            return refuse("ValidationError", said)
+        return self._if_there(request)
 
     def _set_desired(self, request: Request) -> Answer:
         name, size = request.form["AutoScalingGroupName"], int(request.form["DesiredCapacity"])

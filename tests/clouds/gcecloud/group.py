@@ -32,6 +32,7 @@ class Slot:
     is_there: bool = False
     gone_at: float | None = None
     failure: tuple[str, str] | None = None
+    recreating: bool = False
 
     @property
     def is_going(self) -> bool:
@@ -41,6 +42,8 @@ class Slot:
     def action(self) -> str:
         if self.is_going:
             return "DELETING"
+        if self.recreating:
+            return "RECREATING"
         return "NONE" if self.is_there else "CREATING"
 
 
@@ -77,7 +80,7 @@ class Mig:
 
     def as_manager(self) -> Raw:
         actions = [slot.action for slot in self.slots.values()]
-        counts = {name.lower(): actions.count(name) for name in ("NONE", "CREATING", "DELETING")}
+        counts = {name.lower(): actions.count(name) for name in ("NONE", "CREATING", "RECREATING", "DELETING")}
         zone = f"{API}/projects/{self.ref.project}/zones/{self.ref.zone}"
         return {
             "kind": "compute#instanceGroupManager",

@@ -77,10 +77,20 @@ _UNAVAILABLE = frozenset(
     ("InternalFailure", "InternalError", "InternalServerError", "ServerInternal", "ServiceUnavailable", "Unavailable")
 )
 INSTANCE_NOT_FOUND = "instanceNotFound"
+NOT_IN_SERVICE = "instanceNotInService"
+# A refused instance has the code of any invalid request, so its words tell which it is.
+_OF_INSTANCES = {"Instance Id not found": INSTANCE_NOT_FOUND, "is not in InService": NOT_IN_SERVICE}
 
 # Words in the message of a failed launch → code, class and scope. AWS's troubleshooting pages name the codes; an activity
 # contains a code or only its sentence, so both are listed. The first match counts: messages about quotas say "capacity" too.
 _LAUNCH_FAILURES: tuple[tuple[tuple[str, ...], str, ErrorClass, FailureScope], ...] = (
+    # Calls that AWS throttled while it launched: no quota, though the name reads like one.
+    (
+        ("RequestLimitExceeded", "Request limit exceeded"),
+        "RequestLimitExceeded",
+        ErrorClass.OTHER,
+        FailureScope.GROUP,
+    ),
     (
         ("VcpuLimitExceeded", "more vCPU capacity than your current vCPU limit"),
         "VcpuLimitExceeded",
@@ -88,7 +98,7 @@ _LAUNCH_FAILURES: tuple[tuple[tuple[str, ...], str, ErrorClass, FailureScope], .
         FailureScope.INSTANCE_TYPE,
     ),
     (
-        ("InstanceLimitExceeded", "more instances", "instance(s) are already running"),
+        ("InstanceLimitExceeded", "more instances", "instance(s) are already running", "more running instance(s)"),
         "InstanceLimitExceeded",
         ErrorClass.QUOTA,
         FailureScope.INSTANCE_TYPE,
@@ -178,8 +188,9 @@ def refusal(operation: str, code: str, message: str, retry_after: float = 0.0) -
         return busy(said, retry_after=max(1.0, retry_after))
     if code in _UNAUTHENTICATED:
         return AccessDenied(said, code=NO_CREDENTIALS)
-    if code == "ValidationError" and "Instance Id not found" in message:
-        return ProviderError(said, code=INSTANCE_NOT_FOUND)
+    of_instance = next((ours for words, ours in _OF_INSTANCES.items() if words in message), "")
+    if code == "ValidationError" and of_instance:
+        return ProviderError(said, code=of_instance)
     kind = _kind_of(code, message)
     if kind is not None:
         return kind(said)

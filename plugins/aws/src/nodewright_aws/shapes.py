@@ -76,6 +76,10 @@ class MixedInstancesPolicy(Shape, frozen=True, kw_only=True):
     instances_distribution: InstancesDistribution = InstancesDistribution()
 
 
+# AWS protects instances in these lifecycle states only.
+_PROTECTABLE = ("InService", "EnteringStandby", "Standby")
+
+
 class GroupInstance(Shape, frozen=True, kw_only=True):
     instance_id: str
     availability_zone: str = ""
@@ -129,6 +133,12 @@ class Group(Shape, frozen=True, kw_only=True):
     def living(self) -> tuple[GroupInstance, ...]:
         """The instances that count towards the desired capacity."""
         return tuple(instance for instance in self.instances if not instance.is_leaving)
+
+    @property
+    def unprotected(self) -> tuple[str, ...]:
+        """The ids of instances without protection from scale-in that AWS lets us protect."""
+        ours = (one for one in self.instances if one.lifecycle_state in _PROTECTABLE)
+        return tuple(one.instance_id for one in ours if not one.protected_from_scale_in)
 
     @property
     def unfilled(self) -> int:

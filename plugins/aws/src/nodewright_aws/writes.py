@@ -1,9 +1,10 @@
 """Writes to groups.
 
 AWS sets absolute sizes without a condition, and chooses itself which instances to terminate when a size falls below
-the number of running instances. So every write reads the group first. Before a size is lowered, all running instances
+the number of running instances. So every write reads the group first. Before a size is lowered, all instances in service
 are protected from scale-in, new instances are protected from their start, and the group is read again. AWS then cannot
-terminate an instance that arrives at the last moment, and the size is raised to keep it.
+terminate an instance that arrives at the last moment, and the size is raised to keep it. AWS protects no instance that
+is still starting: one that was started before that can be terminated in the place of one that arrives at that moment.
 """
 
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ import msgspec
 
 from nodewright.spec import AccessDenied, NodeGroup, ProviderError, ProviderUnavailable, TargetChanged
 from nodewright_aws.api import Api
-from nodewright_aws.errors import INSTANCE_NOT_FOUND
+from nodewright_aws.errors import INSTANCE_NOT_FOUND, NOT_IN_SERVICE
 from nodewright_aws.fleet import Fleet, without
 from nodewright_aws.shapes import Group
 
@@ -79,18 +80,25 @@ class Writer:
         return before - self._adopt(group.name, lowered)
 
     def _protect(self, group: Group) -> Group:
-        """Protect all instances of the group and return it as read after that; raise TargetChanged."""
+        """Protect all instances that AWS lets us protect, and return the group as read after that; raise TargetChanged."""
         expected = group.desired_capacity
         if not group.new_instances_protected_from_scale_in:
             self._protect_new(group.name)
         for _ in range(_ATTEMPTS):
-            bare = [one.instance_id for one in group.living if not one.protected_from_scale_in]
-            if bare:
-                self._api.protect(group.name, bare)
+            if group.unprotected:
+                self._protect_these(group.name, group.unprotected)
             group = self._expect(group.name, expected)
-            if all(one.protected_from_scale_in for one in group.living):
+            if not group.unprotected:
                 return group
         raise ProviderUnavailable(f"{group.name}: instances cannot be protected from scale-in, its size is not lowered")
+
+    def _protect_these(self, name: str, instance_ids: Sequence[str]) -> None:
+        """Protect these instances. AWS refuses all if one of them has just left service: the next read tells which."""
+        try:
+            self._api.protect(name, instance_ids)
+        except ProviderError as error:
+            if error.code != NOT_IN_SERVICE:
+                raise
 
     def _protect_new(self, name: str) -> None:
         try:

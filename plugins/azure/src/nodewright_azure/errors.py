@@ -70,6 +70,8 @@ _FAILURES: Mapping[str, tuple[ErrorClass, FailureScope]] = {
     "ResourceQuotaExceeded": (ErrorClass.QUOTA, FailureScope.INSTANCE_TYPE),
     "PublicIPCountLimitReached": (ErrorClass.QUOTA, FailureScope.GROUP),
 }
+# The first boot of a machine: codes like OSProvisioningTimedOut.
+_OF_CREATION = "OSProvisioning"
 _MAX_MESSAGE = 500
 
 
@@ -94,6 +96,12 @@ def classify(code: str, message: str) -> tuple[ErrorClass, FailureScope]:
         whole = "total regional" in message.lower()
         return ErrorClass.QUOTA, FailureScope.ACCOUNT if whole else FailureScope.INSTANCE_TYPE
     return _FAILURES.get(code, (ErrorClass.OTHER, FailureScope.GROUP))
+
+
+def is_of_creation(code: str, message: str) -> bool:
+    """Return whether only the creation of a machine fails with this code: the evidence if nobody saw how it began."""
+    is_known = code != FAILED and classify(code, message)[0] is not ErrorClass.OTHER
+    return is_known or code.startswith(_OF_CREATION)
 
 
 def refusal(operation: str, said: Refusal) -> ProviderError:

@@ -23,9 +23,13 @@ _AGAIN_SECONDS = 20.0
 
 
 class MachineList(msgspec.Struct, frozen=True, kw_only=True):
-    """The machines of a set, valid until ``until`` (epoch seconds); ``trouble``: the error of reading them."""
+    """The machines of a set, valid until ``until`` (epoch seconds); ``trouble``: the error of reading them.
+
+    ``is_known``: these are all machines that there were, so one that is not among them later is new.
+    """
 
     units: tuple[Unit, ...] = ()
+    is_known: bool = False
     until: float = float("-inf")
     trouble: ProviderError | None = None
 
@@ -156,7 +160,7 @@ class Fleet:
             older=held.older | {etag},
             changed_at=self._clock.now(),
             quiet_since=self._clock.now(),
-            machine_list=MachineList(units=units),
+            machine_list=MachineList(units=units, is_known=held.machine_list.is_known),
             ledger=after,
         )
 
@@ -213,7 +217,8 @@ class Fleet:
         limits = self._selection.limits(one.tags)
         limits = limits if isinstance(limits, Limits) else Limits(min_size=0, max_size=0)
         if held is None:
-            self._held[one.key] = Held(scale_set=one, limits=limits, quiet_since=now)
+            empty = MachineList(is_known=one.is_quiet and not one.capacity)
+            self._held[one.key] = Held(scale_set=one, limits=limits, quiet_since=now, machine_list=empty)
             return
         same = held.scale_set.etag == one.etag and held.scale_set.capacity == one.capacity
         older = held.older if held.scale_set.etag == one.etag else held.older | {held.scale_set.etag}
@@ -261,6 +266,7 @@ class Fleet:
     def _update_machine_list(self, held: Held, answer: Sequence[Machine] | ProviderError, *, strict: bool) -> None:
         """Store the machines. After a temporary error keep the last list for a while, unless ``strict``."""
         now, key = self._clock.now(), held.scale_set.key
+        was_there = not isinstance(answer, NodeGroupNotFound)
         if isinstance(answer, NodeGroupNotFound):
             answer = ()
         if isinstance(answer, ProviderError):
@@ -271,9 +277,12 @@ class Fleet:
         else:
             before = {unit.machine.id: unit for unit in held.machine_list.units}
             uniform = held.scale_set.is_uniform
-            units = read_uniform(answer, before, self._options) if uniform else read_loose(answer)
+            known = held.machine_list.is_known
+            units = (
+                read_uniform(answer, before, self._options, new_ones_are_new=known) if uniform else read_loose(answer)
+            )
             lasts = self._options.machines_interval * self._random.uniform(_EARLIEST, 1.0)
-            machine_list = MachineList(units=units, until=now + lasts)
+            machine_list = MachineList(units=units, until=now + lasts, is_known=was_there)
         self._change(key, machine_list=machine_list)
 
     def _why(self, held: Held) -> Why:

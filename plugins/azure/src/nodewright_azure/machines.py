@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from nodewright.spec import InstanceState
-from nodewright_azure.errors import FAILED
+from nodewright_azure.errors import FAILED, is_of_creation
 from nodewright_azure.options import Options
 from nodewright_azure.shapes import Machine, Status
 
@@ -42,14 +42,17 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
         return self.state is InstanceState.RUNNING and self.machine.properties.provisioning_state == "Succeeded"
 
 
-def read_uniform(machines: Iterable[Machine], before: Mapping[str, Unit], options: Options) -> tuple[Unit, ...]:
+def read_uniform(
+    machines: Iterable[Machine], before: Mapping[str, Unit], options: Options, *, new_ones_are_new: bool
+) -> tuple[Unit, ...]:
     """Return the machines of a uniform set with their states.
 
     ``before`` are the machines as known before, by id: a machine that is being updated keeps its state. Azure reports
     ``Failed`` for any operation that failed, also long after the creation. A machine that was seen to run is no failed
-    creation, independent of its power state and its extensions now.
+    creation, independent of its power state and its extensions now. Nor is one whose creation was not seen, unless its
+    code is that of a creation. ``new_ones_are_new``: a machine that is not in ``before`` was created since.
     """
-    return tuple(_read_unit(machine, before.get(machine.id), options) for machine in machines)
+    return tuple(_read_unit(machine, before.get(machine.id), options, new_ones_are_new) for machine in machines)
 
 
 def read_loose(machines: Iterable[Machine]) -> tuple[Unit, ...]:
@@ -66,7 +69,7 @@ def find_failure(statuses: Sequence[Status] | None) -> Why | None:
     return None
 
 
-def _read_unit(machine: Machine, before: Unit | None, options: Options) -> Unit:
+def _read_unit(machine: Machine, before: Unit | None, options: Options, new_ones_are_new: bool) -> Unit:
     said = machine.properties.provisioning_state
     if not said or said == "Updating":
         known = before or Unit(machine=machine)
@@ -79,7 +82,9 @@ def _read_unit(machine: Machine, before: Unit | None, options: Options) -> Unit:
     if said == "Failed" and options.detect_failures and _power(machine) not in _ALIVE:
         view = machine.properties.instance_view
         why = find_failure(view.statuses if view is not None else None) or Why()
-        return Unit(machine=machine, state=InstanceState.CREATING, failure=why)
+        was_seen = new_ones_are_new if before is None else before.state is not None
+        if was_seen or is_of_creation(why.code, why.message):
+            return Unit(machine=machine, state=InstanceState.CREATING, failure=why)
     return Unit(machine=machine, state=_state(said))
 
 

@@ -3,6 +3,7 @@
 import configparser
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
@@ -14,6 +15,7 @@ Positive = Annotated[int, Meta(ge=1)]
 PerHour = Annotated[float, Meta(ge=0, le=1e6)]
 SERVICES = ("compute", "resource_manager")
 _SOURCE = "options of provider gce"
+_THIS_MACHINE = ("127.0.0.1", "::1", "localhost")
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -58,12 +60,21 @@ def load_options(context: ProviderContext) -> Options:
     unknown = sorted(set(options.endpoints) - set(SERVICES))
     if unknown:
         raise ConfigError(f"{_SOURCE}: endpoints: there is no service {unknown[0]}; there are {', '.join(SERVICES)}")
+    bare = next((key for key, url in options.endpoints.items() if not _keeps_tokens(url)), None)
+    if bare is not None:
+        raise ConfigError(f"{_SOURCE}: endpoints.{bare}: must be an https:// URL: access tokens go there")
     if options.zones and options.region:
         raise ConfigError(f"{_SOURCE}: zones and region exclude each other")
     strange = next((zone for zone in options.zones if "-" not in zone), None)
     if strange is not None:
         raise ConfigError(f"{_SOURCE}: zones: '{strange}' is not a zone like us-central1-a")
     return _with_cloud_config(options) if options.cloud_config else options
+
+
+def _keeps_tokens(url: str) -> bool:
+    """Return whether tokens may be sent there: over TLS, or to this machine itself. The SDK reads no scheme as https."""
+    parts = urlsplit(url if "://" in url else f"https://{url}")
+    return parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _THIS_MACHINE)
 
 
 def _with_cloud_config(options: Options) -> Options:

@@ -12,7 +12,8 @@ from nodewright.spec import ErrorClass, FailureScope, InstanceState
 from nodewright_gce.refs import Ref, parse_instance_url, template_name
 from nodewright_gce.shapes import ErrorItem, Managed, Vm
 
-_CREATING = ("CREATING", "RECREATING", "CREATING_WITHOUT_RETRIES")
+_RECREATING = "RECREATING"
+_CREATING = ("CREATING", _RECREATING, "CREATING_WITHOUT_RETRIES")
 _DELETING = ("ABANDONING", "DELETING")
 _NOT_RUNNING_YET = ("", "PROVISIONING", "STAGING")
 _POOL_CODES = ("RESOURCE_POOL_EXHAUSTED", "ZONE_RESOURCE_POOL_EXHAUSTED", "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS")
@@ -104,7 +105,7 @@ def _machines(managed: Sequence[Managed]) -> Iterator[Machine]:
         if ref is None:
             continue
         state = InstanceState.RUNNING
-        if one.current_action in _CREATING:
+        if one.current_action in _CREATING and not _runs_on(one):
             state = InstanceState.CREATING
         elif one.current_action in _DELETING:
             state = InstanceState.DELETING
@@ -115,6 +116,11 @@ def _machines(managed: Sequence[Managed]) -> Iterator[Machine]:
             failure=_failure(one) if state is InstanceState.CREATING else None,
             template_name=template_name(one.version.instance_template),
         )
+
+
+def _runs_on(one: Managed) -> bool:
+    """Return whether a machine that is to be created again still exists: it may be a Ready node with pods."""
+    return one.current_action == _RECREATING and one.instance_status not in _NOT_RUNNING_YET
 
 
 def _failure(one: Managed) -> Failure | None:
