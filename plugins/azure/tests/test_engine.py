@@ -39,6 +39,21 @@ def test_one_throttled_call_costs_a_moment(play: AzurePlay, retry_after: str, si
     assert len(told(result, "ScaleUpDeferred")) == bool(retry_after)
 
 
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("Conflict", "Another change of this set has not ended."),
+        ("OperationNotAllowed", "Operation In Progress: an upgrade is running."),
+    ],
+)
+def test_one_conflict_costs_a_moment_too(play: AzurePlay, code: str, message: str) -> None:
+    play.cloud.refuse_once("update", code, message, 409)
+    result = play.run()
+    assert result.final.pending == 0
+    assert play.sizes() == {CHEAP: 3, DEAR: 0}
+    assert told(result, "FailedToScaleUpGroup") == []
+
+
 @pytest.mark.parametrize("leaves", ["failed", "refused"])
 def test_a_quota_does_too(play: AzurePlay, leaves: str) -> None:
     play.cloud.limit(CHEAP, 0, leaves, QUOTA)

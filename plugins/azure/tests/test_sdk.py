@@ -15,7 +15,7 @@ from azurecloud import Authority, AzureCloud
 from azurecloud.arm_route import Refused
 from azurecloud.cloud import CLIENT, SECRET, TENANT
 from mishaps import Mishap
-from nodewright.spec import AccessDenied, ConfigError, ProviderContext, ProviderUnavailable
+from nodewright.spec import AccessDenied, ConfigError, ProviderContext, ProviderError, ProviderUnavailable, Throttled
 from nodewright.testkit import FakeClock
 from nodewright.testkit.contract import CallSettings
 from nodewright_azure.account import load_account
@@ -230,3 +230,33 @@ def test_labels_that_do_not_tell_groups_apart(attach: Attach) -> None:
 
 def _context(options: dict[str, Any]) -> ProviderContext:
     return ProviderContext(clock=FakeClock(), options=options)
+
+
+def test_a_throttled_set_is_left_alone_and_others_are_not(cloud: AzureCloud, attach: Attach) -> None:
+    """Azure lengthens the wait with each call that it refuses."""
+    first, second = cloud.add_set(capacity=1), cloud.add_set(capacity=1)
+    stage = attach(f"0:10:{first}", f"0:10:{second}")
+    cloud.throttle("machines", 150.0)
+    for _ in range(14):
+        stage.later(10, first)
+    assert cloud.refused == {"machines": 1}
+    stage.later(0, second)
+    assert cloud.refused == {"machines": 2}
+    stage.later(11, first, second)
+    assert cloud.refused == {"machines": 2}
+    assert [len(stage.client.instances(name)) for name in (first, second)] == [1, 1]
+
+
+def test_a_throttled_subscription_is_left_alone_altogether(cloud: AzureCloud, attach: Attach) -> None:
+    name = cloud.add_set(capacity=1)
+    stage = attach(f"0:10:{name}")
+    cloud.refuse_once("update", "SubscriptionRequestsThrottled", "slow down", 429, retry_after="300")
+    with pytest.raises(Throttled):
+        stage.client.increase_size(name, 1, 2)
+    before = sum(cloud.calls.values())
+    for _ in range(3):
+        with pytest.raises(ProviderError, match=r"Azure wants no such call for another"):
+            stage.later(70, name)
+    assert sum(cloud.calls.values()) == before
+    stage.later(90, name)
+    assert stage.client.increase_size(name, 1, 2) == 1

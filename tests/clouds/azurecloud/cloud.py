@@ -43,6 +43,8 @@ class AzureCloud:
         self.retail_prices: list[dict[str, Any]] = []
         self.tells_prices = True
         self.calls: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()
+        self._throttled: dict[str, float] = {}
         self._server = Server(authority.server, self._play)
         self.arm.base = self._server.url
         self.options: dict[str, Any] = {
@@ -203,6 +205,10 @@ class AzureCloud:
         headers = {"Retry-After": retry_after} if retry_after else {}
         self.mishaps.plan(operation, Refused(status, code, message, headers).answer)
 
+    def throttle(self, operation: str, seconds: float) -> None:
+        """Azure refuses each such call until then, and says how long that is."""
+        self._throttled[operation] = self.now() + seconds
+
     def lose_answer_once(self, operation: str) -> None:
         """The operation is done, and the connection breaks before the answer."""
         self.mishaps.plan(operation, Mishap.LOST)
@@ -225,6 +231,10 @@ class AzureCloud:
         token = request.headers.get("authorization", "").removeprefix("Bearer ")
         if token not in self._tokens:
             return Refused(401, "ExpiredAuthenticationToken", "The access token is expired or was never given.").answer
+        left = self._throttled.get(operation, 0.0) - self.now()
+        if left > 0:
+            self.refused[operation] += 1
+            return Refused(429, "TooManyRequests", "slow down", {"Retry-After": f"{left:.0f}"}).answer
         mishap = self.mishaps.take(operation)
         if isinstance(mishap, Answer):
             return mishap

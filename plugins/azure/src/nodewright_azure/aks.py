@@ -55,7 +55,7 @@ class Aks:
             begun = self._pools().begin_create_or_update(*self._which(one.name), pool, polling=False, **unchanged)
             return begun.result()
 
-        return self._find(one.name, self._calls.call(f"{POOLS}.createOrUpdate", start, urgent=True))
+        return self._find(one.name, self._calls.call(f"{POOLS}.createOrUpdate", start, about=one.name, urgent=True))
 
     def delete(self, name: str, machines: Sequence[str]) -> None:
         """Delete these machines: all, or none if one of them does not exist."""
@@ -65,14 +65,14 @@ class Aks:
             self._pools().begin_delete_machines(*self._which(name), body, polling=False)
 
         try:
-            self._calls.call(f"{POOLS}.deleteMachines", start, urgent=True)
+            self._calls.call(f"{POOLS}.deleteMachines", start, about=name, urgent=True)
         except ProviderError as error:
             if error.code in _GONE:
                 raise ProviderError(str(error), code=INSTANCE_NOT_FOUND) from error
             raise
 
     def _get(self, name: str) -> Any:
-        return self._calls.call(f"{POOLS}.get", lambda: self._pools().get(*self._which(name)), urgent=True)
+        return self._calls.call(f"{POOLS}.get", lambda: self._pools().get(*self._which(name)), about=name, urgent=True)
 
     def _find(self, name: str, pool: Any) -> ScaleSet:
         """Return the size in a pool of the SDK; raise NodeGroupNotFound."""

@@ -32,10 +32,13 @@ _BUSY = frozenset(
         "RetryableError",
     )
 )
-# AKS does one thing at a time with an agent pool, and refuses another with words alone.
+# AKS does one thing at a time with an agent pool, and refuses another with words alone. A conflict (409) without a code
+# of its own is about something under way, too.
 _UNDER_WAY = "in progress"
 _MAY_BE_BUSY = frozenset((NOT_ALLOWED, "Conflict"))
-_THROTTLED = frozenset(("TooManyRequests", "OperationThrottled", "SubscriptionRequestsThrottled", "RequestThrottled"))
+# The limit of the subscription, not of one set or one kind of call, is used up.
+OF_SUBSCRIPTION = frozenset(("SubscriptionRequestsThrottled",))
+_THROTTLED = OF_SUBSCRIPTION | frozenset(("TooManyRequests", "OperationThrottled", "RequestThrottled"))
 _DENIED = frozenset(
     (
         "AuthorizationFailed",
@@ -107,7 +110,9 @@ def is_of_creation(code: str, message: str) -> bool:
 def refusal(operation: str, said: Refusal) -> ProviderError:
     """Return the error for a refused call; its text keeps Azure's code and message."""
     text = f"{operation}: {said.code or said.status}: {said.message}"[:_MAX_MESSAGE]
-    is_busy = said.code in _BUSY or (said.code in _MAY_BE_BUSY and _UNDER_WAY in said.message)
+    conflicts = said.status == 409 and said.code in ("", "Conflict")
+    is_under_way = said.code in _MAY_BE_BUSY and _UNDER_WAY in said.message.lower()
+    is_busy = said.code in _BUSY or conflicts or is_under_way
     is_throttled = said.status == 429 or said.code in _THROTTLED
     if is_throttled or is_busy:
         busy = Throttled if is_throttled else OperationInProgress

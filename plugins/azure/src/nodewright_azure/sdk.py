@@ -44,15 +44,15 @@ class Sdk:
         self._account = account
         self._session = Session(account, options)
         self._prices_endpoint = options.retail_prices_endpoint.rstrip("/")
-        self._calls = Calls(self._meter, self.place())
-        self._aks = self._make_aks(account.cluster) if account.cluster is not None else None
+        self._calls = Calls(self._meter, clock, self.place())
+        self._aks = self._make_aks(account.cluster, clock) if account.cluster is not None else None
 
     def __repr__(self) -> str:
         return f"Sdk({self.place()})"
 
-    def _make_aks(self, cluster: Cluster) -> Aks:
+    def _make_aks(self, cluster: Cluster, clock: Clock) -> Aks:
         place = f"cluster {cluster.name} of resource group {cluster.resource_group}"
-        return Aks(cluster, self._session, Calls(self._meter, place))
+        return Aks(cluster, self._session, Calls(self._meter, clock, place))
 
     def made(self) -> Sequence[ApiCalls]:
         return self._meter.made()
@@ -74,13 +74,15 @@ class Sdk:
         if aks is not None:
             return aks.size(name)
         group = self._account.resource_group
-        found = self._calls.call(f"{_SETS}.get", lambda: self._sets().get(group, name).as_dict(), urgent=True)
+        found = self._calls.call(
+            f"{_SETS}.get", lambda: self._sets().get(group, name).as_dict(), about=name, urgent=True
+        )
         return convert(found, ScaleSet)
 
     def machines(self, name: str) -> Sequence[Machine]:
         client = self._client()
         pages = client.virtual_machine_scale_set_vms.list(self._account.resource_group, name, expand="instanceView")
-        return self._calls.listed("virtualMachineScaleSetVMs.list", pages, Machine)
+        return self._calls.listed("virtualMachineScaleSetVMs.list", pages, Machine, about=name)
 
     def loose_machines(self) -> Sequence[Machine]:
         pages = self._client().virtual_machines.list(self._account.resource_group)
@@ -91,7 +93,7 @@ class Sdk:
             return ()
         group = self._account.resource_group
         view = self._calls.call(
-            f"{_SETS}.getInstanceView", lambda: self._sets().get_instance_view(group, name).as_dict()
+            f"{_SETS}.getInstanceView", lambda: self._sets().get_instance_view(group, name).as_dict(), about=name
         )
         return convert(view.get("statuses", []), list[Status])
 
@@ -145,7 +147,7 @@ class Sdk:
             group = self._account.resource_group
             return self._sets().begin_update(group, scale_set.name, body, polling=False, **unchanged).result().as_dict()
 
-        return convert(self._calls.call(f"{_SETS}.update", start, urgent=True), ScaleSet)
+        return convert(self._calls.call(f"{_SETS}.update", start, about=scale_set.name, urgent=True), ScaleSet)
 
     def delete(self, name: str, numbers: Sequence[str], *, force: bool = False) -> None:
         aks = self._serving(name)
@@ -159,7 +161,7 @@ class Sdk:
             group = self._account.resource_group
             self._sets().begin_delete_instances(group, name, body, polling=False, **forced)
 
-        self._calls.call(f"{_SETS}.deleteInstances", start, urgent=True)
+        self._calls.call(f"{_SETS}.deleteInstances", start, about=name, urgent=True)
 
     # Permissions and other writers
 
