@@ -214,6 +214,14 @@ def test_a_policy_for_making(stage: Stage[AwsCloud]) -> None:
     assert made == {"StringEquals": {f"aws:RequestTag/k8s.io/cluster-autoscaler/{CLUSTER}": "owned"}}
 
 
+@pytest.mark.parametrize(("role", "named"), [("", "<role of the nodes>"), ("eks/my-nodes", "eks/my-nodes")])
+def test_the_policy_passes_one_role_to_ec2_alone(attach: Attach[AwsCloud], model: str, role: str, named: str) -> None:
+    policy = json.loads(attach(f"0:10:{model}", **options(model, node_role=role)).client.minimal_policy() or "")
+    [passes] = [one for one in policy["Statement"] if "iam:PassRole" in one["Action"]]
+    assert passes["Resource"] == f"arn:aws:iam::*:role/{named}"
+    assert passes["Condition"] == {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}
+
+
 @pytest.mark.parametrize(
     ("like", "said"),
     [
@@ -262,6 +270,7 @@ def test_the_cluster_must_be_named() -> None:
         ({"instance_types": []}, r"autoprovisioning\.instance_types: "),
         ({"instance_types": ["m5.large", ""]}, r"autoprovisioning\.instance_types\[1\]: "),
         ({"instance_types": ["m5.large", "m5.large"]}, r"autoprovisioning\.instance_types names m5\.large twice"),
+        ({"node_role": "*"}, r"autoprovisioning\.node_role: "),
         ({"prefix": "a:b"}, r"autoprovisioning\.prefix: "),
         ({"prefix": "a" * 201}, r"autoprovisioning\.prefix: "),
     ],

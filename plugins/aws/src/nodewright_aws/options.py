@@ -11,6 +11,7 @@ from nodewright.spec.options import Seconds, decode_seconds
 Positive = Annotated[int, Meta(ge=1)]
 PerHour = Annotated[float, Meta(ge=0, le=1e6)]
 Name = Annotated[str, Meta(min_length=1)]
+Role = Annotated[str, Meta(pattern=r"^([\w+=,.@-]+/)*[\w+=,.@-]+$|^$", max_length=576)]
 # Characters that AWS allows in a group name. With instance type and digest the name has at most AWS's 255 characters.
 Prefix = Annotated[str, Meta(max_length=200, pattern="^[^:\\x00-\\x1f]*$")]
 SERVICES = ("autoscaling", "ec2", "eks", "iam", "pricing", "sqs", "sts")
@@ -29,13 +30,15 @@ class Making(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """``autoprovisioning``: how groups are created.
 
     They are like the group ``like``, of these instance types, with names that begin with ``prefix``.
-    ``labels_from_tags``: the nodes of such a group take labels and taints from its tags.
+    ``labels_from_tags``: the nodes of such a group take labels and taints from its tags. ``node_role``: the role of IAM
+    in the launch template, with its path, for the policy.
     """
 
     like: Name
     instance_types: Annotated[tuple[Name, ...], Meta(min_length=1)]
     prefix: Prefix = ""
     labels_from_tags: bool = False
+    node_role: Role = ""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -143,7 +143,7 @@ def minimal_policy(options: Options) -> str:
     if options.interruption_queue:
         statements.append(_queue_statement(options))
     if options.autoprovisioning is not None:
-        statements += _creating_statements(tag)
+        statements += _creating_statements(tag, options.autoprovisioning.node_role)
     return json.dumps({"Version": "2012-10-17", "Statement": statements}, indent=2)
 
 
@@ -153,11 +153,11 @@ def _queue_statement(options: Options) -> dict[str, object]:
     return {"Sid": "NodewrightQueue", "Effect": "Allow", "Action": actions, "Resource": resource}
 
 
-def _creating_statements(tag: str) -> list[dict[str, object]]:
+def _creating_statements(tag: str, node_role: str) -> list[dict[str, object]]:
     """Return the statements that creating groups needs in addition.
 
     Tags are set in the same call. AWS also checks that the caller may start machines of the launch template and pass
-    their role; those machines carry no tag yet.
+    their role; those machines carry no tag yet. No other role can be passed: whoever passes any role has its rights.
     """
     made = {"StringEquals": {f"aws:RequestTag/{tag}": OWNED}}
     passed = {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}
@@ -169,7 +169,7 @@ def _creating_statements(tag: str) -> list[dict[str, object]]:
             "Sid": "NodewrightPasses",
             "Effect": "Allow",
             "Action": ["iam:PassRole"],
-            "Resource": "*",
+            "Resource": f"arn:aws:iam::*:role/{node_role or '<role of the nodes>'}",
             "Condition": passed,
         },
     ]
