@@ -109,7 +109,7 @@ def _bought_for(report: ScaleUpReport, snapshot: Snapshot) -> Iterator[tuple[Gro
     if not grown:
         return
     known = {id(pod) for node in report.nodes for pod in node.pods}
-    others = [pod for pod in report.triggered if id(pod) not in known]
+    others = [pod for pod in report.triggered if id(pod) not in known] if known else report.triggered
     kinds_of_others = dict.fromkeys(kind for _, kind in map_alike(others, lambda pod: kind_of(snapshot.class_of(pod))))
     yield from ((ref, kind) for ref in grown for kind in kinds_of_others)
 
