@@ -24,6 +24,19 @@ from nodewright.model.node import ZONE_LABEL
 from nodewright.model.settings import FailureSettings
 from nodewright.snapshot.observation import GroupSeen
 
+# Codes of failures that nodewright finds itself, beside those that clouds give.
+TIMEOUT = "timeout"
+NEVER_REGISTERED = "neverRegistered"
+NEVER_READY = "neverReady"
+NOTHING_ACCEPTED = "nothingAccepted"
+TAKEN_BACK = "takenBack"
+FEWER_ACCEPTED = "fewerAccepted"
+NO_ANSWER = "noAnswer"
+MACHINE_LOST = "machineLost"
+
+NO_MACHINE = "the cloud accepted no machine"
+INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"
+
 # A shared backoff lasts for this part of a first backoff.
 _SHARED_PART = 0.5
 
@@ -72,36 +85,6 @@ def without_stale(
     """Return the backoffs without those whose last failure is older than the reset timeout."""
     reset = settings.node_group_backoff_reset_timeout
     return {ref: backoff for ref, backoff in backoffs.items() if not backoff.last_failure + reset < now}
-
-
-TIMEOUT = "timeout"
-
-
-NEVER_REGISTERED = "neverRegistered"
-
-
-NEVER_READY = "neverReady"
-
-
-NOTHING_ACCEPTED = "nothingAccepted"
-
-
-TAKEN_BACK = "takenBack"
-
-
-FEWER_ACCEPTED = "fewerAccepted"
-
-
-NO_ANSWER = "noAnswer"
-
-
-MACHINE_LOST = "machineLost"
-
-
-NO_MACHINE = "the cloud accepted no machine"
-
-
-INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"
 
 
 def refused(context: GroupContext) -> list[Failure]:
@@ -299,15 +282,9 @@ def after_deliveries(
 
 # The pause after the first busy answer, in seconds. It doubles with each further one in a row, up to the longest.
 FIRST_PAUSE = 10.0
-
-
 LONGEST_PAUSE = 120.0
-
-
 # The longest pause that a cloud may ask for, in seconds.
 LONGEST_TOLD = 600.0
-
-
 # Seconds after the last pause from which a busy answer counts as a first one.
 _FORGET_DEFERRAL = 600.0
 

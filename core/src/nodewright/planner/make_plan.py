@@ -303,9 +303,9 @@ def _place_fitting_pods(draft: _Growing) -> _Growing:
         requests = requests.apply(changes)
         by_class = context.snapshot.vocabulary.classes.sort(others)
         requests = requests.apply(keep_room(context.snapshot, context.state, requests))
-    in_doubt = uncertain_rows(context)
+    rows = uncertain_rows(context)
     fitting, left = take_fitting_classes(context.snapshot, by_class, draft.hints, find_bought(context, by_class))
-    uncertain, daemons = find_uncertain_placements(context, in_doubt), draft.waiting.daemons
+    uncertain, daemons = find_uncertain_placements(context, rows), draft.waiting.daemons
     left = [pod for pod in left if id(pod) not in daemons] if daemons else left
     plan = replace(draft.plan, fitting=tuple(fitting))
     return replace(draft, plan=plan, requests=requests, left=left, uncertain=uncertain)
@@ -362,7 +362,7 @@ def _fill_buffers(draft: _Growing) -> _Growing:
 
 
 def _hedge(draft: _Growing) -> _Growing:
-    """Buy machines of other groups for pods that rely on machines in doubt."""
+    """Buy machines of other groups for pods that rely on machines that may not come."""
     if draft.uncertain is None:
         return draft
     policy = draft.context.settings.policy
