@@ -1,21 +1,42 @@
 """What other writers do to groups: at a given time, and at the moment of nodewright's own writes."""
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from msgspec import structs
 
 from nodewright_fake.machines import Group
-from nodewright_fake.options import Change, Event, Interloper, Interrupt, Recreate, Resize, TakeBack, Vanish, changed
+from nodewright_fake.options import (
+    Change,
+    Event,
+    GroupConfig,
+    Interloper,
+    Interrupt,
+    Recreate,
+    Resize,
+    TakeBack,
+    Vanish,
+    changed,
+)
 
-if TYPE_CHECKING:
-    from nodewright_fake.cloud import FakeCloud
+
+class WrittenCloud(Protocol):
+    """What other writers use of the cloud."""
+
+    def has_group(self, group_id: str) -> bool: ...
+    def group(self, group_id: str) -> Group: ...
+    def add_group(self, config: GroupConfig) -> Group: ...
+    def remove_group(self, group_id: str) -> None: ...
+    def set_target(self, group_id: str, target: int) -> None: ...
+    def take_away(self, group_id: str, machines: int) -> None: ...
+    def take_back(self, group_id: str, machines: int) -> None: ...
+    def interrupt(self, rule: Interrupt) -> tuple[str, ...]: ...
 
 
 class Others:
     """Carries out the options ``interference`` and ``interlopers``. Their seconds count from ``built`` (epoch)."""
 
     def __init__(
-        self, cloud: "FakeCloud", events: tuple[Event, ...], interlopers: tuple[Interloper, ...], built: float
+        self, cloud: WrittenCloud, events: tuple[Event, ...], interlopers: tuple[Interloper, ...], built: float
     ) -> None:
         self._cloud = cloud
         self._built = built
