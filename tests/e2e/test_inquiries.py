@@ -69,6 +69,18 @@ def test_without_a_daemon_one_loop_says_why(clean: ControlPlane, shared: SharedC
     assert not shared.calls
 
 
+def test_savings_looks_at_the_cluster_and_changes_nothing(
+    clean: ControlPlane, shared: SharedCloud, tmp_path: Path
+) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(yaml.safe_dump({"providers": {"shared": {"options": {"address": str(shared.address)}}}}))
+    result = nodewright("savings", "--config", str(config), "--kubeconfig", str(clean.kubeconfig()), "--output=json")
+    assert result.returncode == 0, result.stderr
+    found = json.loads(result.stdout)
+    assert (found["moves"], found["nodes_cost"]) == ([], 0.0)
+    assert not shared.calls
+
+
 def test_settings_that_change_under_it(clean: ControlPlane, shared: SharedCloud, start: StartDaemon) -> None:
     """A limit is lifted without a restart; what needs one is told; a bad file changes nothing."""
     daemon = start(settings={"cores-total": "0:2"})
