@@ -67,7 +67,12 @@ def test_installed_providers_are_listed_without_an_import() -> None:
 
 def test_an_unknown_name_gets_the_nearest_one(scripted: Any) -> None:
     assert "did you mean scripted?" in refused(entry(scripted), name="scriptd")
-    assert 'pip install "nodewright[nothere]"' in refused(entry(scripted), name="nothere")
+    assert 'pip install "nodewright[azure]"' in refused(entry(scripted), name="azuer")
+    assert "pip install" not in refused(entry(scripted), name="nothere")
+
+
+def test_an_upper_case_name_is_refused(scripted: Any) -> None:
+    assert "a name has lower case" in refused(entry(scripted, name="Acme"), name="Acme")
 
 
 def test_two_packages_with_one_name_are_refused(scripted: Any) -> None:

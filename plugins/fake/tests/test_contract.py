@@ -3,11 +3,21 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from fake_world import FakeCloudWorld
 from nodewright.spec import Capability
 from nodewright.testkit import FakeClock
-from nodewright.testkit.contract import CHECKS, ContractOutcome, ContractWorld, ProviderContract, run_contract
+from nodewright.testkit.contract import (
+    CHECKS,
+    ContractOutcome,
+    ContractWorld,
+    Level,
+    ProviderContract,
+    certify,
+    reached,
+    run_contract,
+)
 from nodewright.testkit.contract.reads import OPTIONAL_GROUP_HOOKS
 from nodewright_fake import FakeProvider
 
@@ -33,6 +43,16 @@ class FakeWorld(FakeCloudWorld):
 class TestFake(ProviderContract):
     def contract_world(self) -> ContractWorld:
         return FakeWorld()
+
+
+def test_the_certificate_is_complete_and_not_without_a_hand() -> None:
+    results = run_contract(FakeWorld)
+    assert reached(certify(results)) == Level.COMPLETE
+    without_restart = [
+        replace(one, outcome=ContractOutcome.SKIPPED) if one.check == "a_new_process_sees_the_same" else one
+        for one in results
+    ]
+    assert reached(certify(without_restart)) == Level.FAILURES
 
 
 @pytest.mark.parametrize("off", list(Capability))

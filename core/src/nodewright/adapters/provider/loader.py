@@ -2,6 +2,7 @@
 
 import difflib
 import inspect
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.metadata import Distribution, entry_points
@@ -24,6 +25,9 @@ from nodewright.spec.markers import PROJECT
 
 # For so long a loop may wait before it reads a cloud that it has just written to.
 LONGEST_SETTLING = 60.0
+# The providers that this project publishes itself.
+_OURS = ("aws", "azure", "externalgrpc", "fake", "gce")
+_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
 def register(name: str, plugin: object) -> pluggy.PluginManager:
@@ -162,6 +166,10 @@ def load_provider(
     write; ``entries`` replaces what is installed.
     """
     entry = _find(name, list(_entries(entries)))
+    if not _NAME.fullmatch(name):
+        raise PluginError(
+            f"provider {name} of {_package(entry)}: a name has lower case, digits and dashes, a letter first"
+        )
     plugin = _build(entry, context)
     return connect_provider(name, plugin, clock=context.clock, settings=settings, runner=runner, gate=gate)
 
@@ -214,7 +222,13 @@ def _find(name: str, entries: list[ProviderEntry]) -> ProviderEntry:
         packages = " and ".join(sorted(f"{_package(entry)} ({entry.value})" for entry in claims))
         raise PluginNotFound(f"provider {name} is claimed by several packages: {packages}; uninstall all but one")
     near = difflib.get_close_matches(name, sorted({entry.name for entry in entries}), n=1)
-    hint = f"did you mean {near[0]}?" if near else f'try: pip install "nodewright[{name}]" or nodewright-{name}'
+    # Only our own packages are named: whoever follows a hint must not install what somebody called like a typing error.
+    ours = difflib.get_close_matches(name, _OURS, n=1)
+    hint = "see the guide for authors of a provider, docs/plugin-guide.md"
+    if near:
+        hint = f"did you mean {near[0]}?"
+    elif ours:
+        hint = f'try: pip install "nodewright[{ours[0]}]"'
     known = ", ".join(sorted({entry.name for entry in entries})) or "none"
     raise PluginNotFound(f"no installed package offers the provider {name} (installed: {known}); {hint}")
 

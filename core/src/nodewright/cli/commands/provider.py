@@ -21,18 +21,21 @@ from nodewright.testkit.contract import (
     ContractOutcome,
     ContractWorld,
     Leftovers,
+    Level,
     LiveWorld,
     MemoryWorld,
+    Promise,
     PromiseVerdict,
     Touch,
     Verdict,
     certify,
+    reached,
     run_contract,
 )
 
 KEPT, LEFT_BEHIND, BROKEN = 0, 1, 4
 SCHEMA = 2
-_STYLES = {Verdict.KEPT: "green", Verdict.BROKEN: "red", Verdict.SKIPPED: "dim"}
+_STYLES = {Verdict.KEPT: "green", Verdict.PARTLY: "yellow", Verdict.BROKEN: "red", Verdict.SKIPPED: "dim"}
 
 
 class Certificate(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +51,7 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     group_id: str
     write: bool
     verdict: Verdict
+    level: Level | None
     left_behind: tuple[str, ...] = ()
     promises: tuple[PromiseVerdict, ...]
 
@@ -167,10 +171,19 @@ def _certify(worlds: _Worlds) -> Certificate:
         version=plugin.version,
         group_id=worlds.group_id,
         write=worlds.write,
-        verdict=Verdict.BROKEN if any(one.verdict == Verdict.BROKEN for one in promises) else Verdict.KEPT,
+        verdict=_sum_up(promises),
+        level=reached(promises),
         left_behind=tuple(sorted(worlds.leftovers.ids)),
         promises=promises,
     )
+
+
+def _sum_up(promises: Sequence[PromiseVerdict]) -> Verdict:
+    """Return the verdict on the whole: kept only if every check that applies passed."""
+    found = {promise.verdict for promise in promises if promise.applying}
+    if Verdict.BROKEN in found:
+        return Verdict.BROKEN
+    return Verdict.KEPT if found == {Verdict.KEPT} else Verdict.PARTLY
 
 
 def _tell_left_behind(worlds: _Worlds) -> list[str]:
@@ -210,14 +223,21 @@ def _choose_group(client: ProviderClient, wanted: str | None, file: str, *, writ
 def _print(made: Certificate) -> None:
     console = make_console()
     title = f"Provider {made.provider} ({made.distribution} {made.version}), group {made.group_id}"
-    table = make_table(title, "promise", "", "passed", "failed", "skipped", right=("passed", "failed", "skipped"))
+    table = make_table(title, "promise", "level", "verdict", "checks", right=("checks",))
     for promise in made.promises:
-        numbers = (promise.count(outcome) for outcome in ContractOutcome)
         verdict = safe(promise.verdict.value, _STYLES[promise.verdict])
-        table.add_row(safe(promise.sentence), verdict, *(safe(number) for number in numbers))
+        level = safe(Promise[promise.promise.upper()].level.value)
+        checks = safe(f"{promise.count(ContractOutcome.PASSED)} of {promise.applying}")
+        table.add_row(safe(promise.sentence), level, verdict, checks)
     console.print(table)
     for line in _explain(made.promises):
         console.print(safe(line), soft_wrap=True)
+    reaches = (
+        f"the level {made.level.value}"
+        if made.level is not None
+        else "no level: the plugin's own tests make the checks that were skipped here"
+    )
+    console.print(safe(f"The certificate reaches {reaches}."), soft_wrap=True)
 
 
 def _explain(promises: Sequence[PromiseVerdict]) -> list[str]:

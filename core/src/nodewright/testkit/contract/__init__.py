@@ -19,9 +19,9 @@ from nodewright.testkit.contract import (
     restarts,
     values,
 )
-from nodewright.testkit.contract.certificate import PromiseVerdict, Verdict, certify
+from nodewright.testkit.contract.certificate import PromiseVerdict, Verdict, certify, reached
 from nodewright.testkit.contract.live import AGREE_SECONDS, Leftovers, LiveWorld, MemoryWorld
-from nodewright.testkit.contract.promises import Promise
+from nodewright.testkit.contract.promises import Level, Promise
 from nodewright.testkit.contract.registry import CHECKS, BrokenPromise, Check
 from nodewright.testkit.contract.suite import (
     ContractOutcome,
@@ -72,6 +72,7 @@ __all__ = [
     "ContractResult",
     "ContractWorld",
     "Leftovers",
+    "Level",
     "LiveWorld",
     "MemoryWorld",
     "Promise",
@@ -82,6 +83,7 @@ __all__ = [
     "Verdict",
     "certify",
     "connect",
+    "reached",
     "run_check",
     "run_contract",
     "undeclared_hands",

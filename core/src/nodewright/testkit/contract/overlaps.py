@@ -7,7 +7,7 @@ from nodewright.model.errors import ProviderError, TargetChanged
 from nodewright.testkit.contract.promises import Promise
 from nodewright.testkit.contract.registry import check, demand
 from nodewright.testkit.contract.situations import demand_target, group, ids, refresh, target
-from nodewright.testkit.contract.world import CannotSteer, ContractWorld, Touch
+from nodewright.testkit.contract.world import ContractWorld, NotDeclared, Touch
 
 # In real seconds. A plugin may also lock, so that the second call waits for the first.
 _LOCKED_AFTER = 1.0
@@ -64,7 +64,7 @@ class _Other:
 
     def __init__(self, world: ContractWorld, call: Callable[[], object]) -> None:
         if not world.client.info.parallel_calls:
-            raise CannotSteer("parallel_calls is not declared")
+            raise NotDeclared("parallel_calls is not declared")
         self._call = call
         self._errors: list[Exception] = []
         self._thread = threading.Thread(target=self._run, name="contract", daemon=True)

@@ -1,6 +1,19 @@
 """The promises of the provider contract, one sentence each. Every check belongs to one promise."""
 
-from enum import Enum
+from enum import Enum, StrEnum
+
+
+class Level(StrEnum):
+    """How far a certificate reaches; each level includes those before it.
+
+    ``core``: the provider is safe while nothing goes wrong. ``failures``: failures and refusals are told as what they are.
+    ``autoscaler-safe``: also restarts, races, late clouds and strangers cost no machine. ``complete``: everything declared.
+    """
+
+    CORE = "core"
+    FAILURES = "failures"
+    AUTOSCALER_SAFE = "autoscaler-safe"
+    COMPLETE = "complete"
 
 
 class Promise(Enum):
@@ -47,3 +60,30 @@ class Promise(Enum):
     @property
     def sentence(self) -> str:
         return self.value
+
+    @property
+    def level(self) -> Level:
+        """Return the level that needs this promise."""
+        return _LEVELS.get(self.name, Level.COMPLETE)
+
+
+_LEVELS = {
+    **dict.fromkeys(
+        (
+            "REFRESH",
+            "IDENTITY",
+            "VALUES",
+            "CAPABILITIES",
+            "EXPECTED_TARGET",
+            "ACCEPTED",
+            "ONCE",
+            "DELETION",
+            "LIMITS",
+        ),
+        Level.CORE,
+    ),
+    **dict.fromkeys(("REFUSALS", "FAILURES"), Level.FAILURES),
+    **dict.fromkeys(
+        ("NOTHING_DIES", "RESTART", "LATENESS", "DEADLINES", "STRANGERS", "NODES", "OVERLAP"), Level.AUTOSCALER_SAFE
+    ),
+}

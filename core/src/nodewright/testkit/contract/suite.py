@@ -12,7 +12,7 @@ from nodewright.model.capability import Capability
 from nodewright.model.errors import NodewrightError
 from nodewright.testkit.contract.registry import CHECKS, BrokenPromise, Check
 from nodewright.testkit.contract.situations import group, refresh
-from nodewright.testkit.contract.world import CannotSteer, ContractWorld, undeclared_hands
+from nodewright.testkit.contract.world import CannotSteer, ContractWorld, NotDeclared, undeclared_hands
 
 WorldFactory = Callable[[], ContractWorld]
 
@@ -24,13 +24,17 @@ class ContractOutcome(StrEnum):
 
 
 class ContractResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of one check; ``reason`` says how the contract is broken, or why the check was skipped."""
+    """The result of one check; ``reason`` says how the contract is broken, or why the check was skipped.
+
+    ``applies`` is false if the provider does not declare the capability that the check is about.
+    """
 
     check: str
     demand: str
     promise: str
     outcome: ContractOutcome
     reason: str = ""
+    applies: bool = True
 
 
 def run_contract(world_factory: WorldFactory, checks: Iterable[Check] | None = None) -> list[ContractResult]:
@@ -40,12 +44,12 @@ def run_contract(world_factory: WorldFactory, checks: Iterable[Check] | None = N
 
 def run_check(check: Check, world_factory: WorldFactory) -> ContractResult:
     """Run one check on a new world."""
-    outcome, reason = ContractOutcome.PASSED, ""
+    outcome, reason, applies = ContractOutcome.PASSED, "", True
     try:
         with closing(world_factory()) as world:
             _run(check, world)
     except CannotSteer as cannot:
-        outcome, reason = ContractOutcome.SKIPPED, str(cannot)
+        outcome, reason, applies = ContractOutcome.SKIPPED, str(cannot), not isinstance(cannot, NotDeclared)
     except BrokenPromise as violation:
         outcome, reason = ContractOutcome.FAILED, str(violation)
     except NodewrightError as error:
@@ -53,7 +57,12 @@ def run_check(check: Check, world_factory: WorldFactory) -> ContractResult:
     except Exception as error:  # noqa: BLE001 - the cloud under the world may break in any way
         outcome, reason = ContractOutcome.FAILED, f"the world broke, {type(error).__name__}: {error}"
     return ContractResult(
-        check=check.name, demand=check.demand, promise=check.promise.key, outcome=outcome, reason=reason
+        check=check.name,
+        demand=check.demand,
+        promise=check.promise.key,
+        outcome=outcome,
+        reason=reason,
+        applies=applies,
     )
 
 
@@ -67,11 +76,11 @@ def _run(check: Check, world: ContractWorld) -> None:
 def _demand_capability(capability: Capability, world: ContractWorld) -> None:
     """Raise CannotSteer if the capability is not declared, or is switched off for the world's group."""
     if capability not in world.client.info.capabilities:
-        raise CannotSteer(f"{capability.value} is not declared")
+        raise NotDeclared(f"{capability.value} is not declared")
     refresh(world)
     why_not = group(world).switched_off.get(capability)
     if why_not is not None:
-        raise CannotSteer(f"{capability.value} is switched off for {world.group_id}: {why_not}")
+        raise NotDeclared(f"{capability.value} is switched off for {world.group_id}: {why_not}")
 
 
 class ProviderContract(ABC):

@@ -25,6 +25,10 @@ class CannotSteer(Exception):
     """Raised if the cloud cannot be brought into the state that a check needs. The check is then skipped."""
 
 
+class NotDeclared(CannotSteer):
+    """Raised if the provider does not declare what a check is about. The check does not apply."""
+
+
 class Trouble(StrEnum):
     """Why a cloud refuses a call, or fails to create a machine."""
 
