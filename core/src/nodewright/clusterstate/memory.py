@@ -1,4 +1,7 @@
-"""What is remembered from loop to loop."""
+"""What is remembered from loop to loop.
+
+The file is long because all that a restart must find again is to be read in one place.
+"""
 
 import math
 from collections.abc import Iterable, Mapping

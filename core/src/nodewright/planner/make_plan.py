@@ -1,4 +1,7 @@
-"""The plan of one loop: corrections, growth, removals (docs/architecture.md, docs/behaviour/loop.md)."""
+"""The plan of one loop: corrections, growth, removals (docs/architecture.md, docs/behaviour/loop.md).
+
+The file is long because the order of all steps is to be read in one place.
+"""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
