@@ -29,7 +29,7 @@ FOUND = [*sorted((HERE / "cases").iterdir()), *sorted(HERE.parents[1].glob("plug
 FILES = [path for path in FOUND if path.name.partition(".")[0] in runner.known_kinds()]
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name.partition(".")[0])
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name.removesuffix(".jsonl.gz"))
 def test_every_case_but_the_argued_ones(path: Path) -> None:
     argued, cases = runner.argued_cases(), runner.read_cases(path)
     for result in runner.judge(cases):

@@ -185,6 +185,8 @@ class PodStatus(Kube, frozen=True, kw_only=True):
     conditions: tuple[PodCondition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
+    allocated_resources: Resources = {}
+    resources: ResourceRequirements | None = None
 
 
 class Pod(Object, frozen=True, kw_only=True):

@@ -1,5 +1,6 @@
 """TaintToleration: every NoSchedule and NoExecute taint of the node must be tolerated."""
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,13 +16,14 @@ from nodewright.snapshot.snapshot import Snapshot
 REASON = "node(s) had untolerated taint(s)"
 HARD_EFFECTS = ("NoSchedule", "NoExecute")
 _KIND = "hard taints"
+_WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
     """Return whether one toleration covers one taint.
 
-    An empty key matches every key, but Equal still compares values. Gt and Lt are not supported: their feature gate is
-    off by default.
+    An empty key matches every key, but Equal still compares values. Gt and Lt compare the taint's value with the
+    toleration's: both must be whole numbers of 64 bits. The API server accepts them only where their feature gate is on.
     """
     if toleration.effect and toleration.effect != taint.effect:
         return False
@@ -29,6 +31,9 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
         return False
     if toleration.operator in ("", "Equal"):
         return toleration.value == taint.value
+    if toleration.operator in ("Gt", "Lt"):
+        has, limit = _number(taint.value), _number(toleration.value)
+        return has is not None and limit is not None and (has > limit if toleration.operator == "Gt" else has < limit)
     return toleration.operator == "Exists"
 
 
@@ -88,6 +93,14 @@ def _tolerance_of(pod: PodClass) -> Tolerance:
 def tolerance_column(table: NodeTable, tolerance: Tolerance) -> Mask:
     """Return a mask of the rows whose hard taints are tolerated; cached for all equal tolerations."""
     return table.column(tolerance.key, tolerance.mask)
+
+
+def _number(text: str) -> int | None:
+    """Return a value as a whole number; None if it has a plus, leading zeros or more than 64 bits, or is no number."""
+    if _WHOLE_NUMBER.fullmatch(text) is None:
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None
 
 
 def _taint_sets(table: NodeTable) -> Ids:

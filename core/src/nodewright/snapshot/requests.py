@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from sys import intern
 
 from nodewright.model.meta import Resources
-from nodewright.model.pod import Container, ContainerStatus, Pod
+from nodewright.model.pod import Container, ContainerStatus, Pod, ResourceRequirements
 from nodewright.model.quantity import Quantity
 
 PODS = "pods"
@@ -60,7 +60,10 @@ def exact_requests(pod: Pod, *, placed: bool) -> dict[str, int]:
         _raise_to(peak, candidate)
     _raise_to(total, peak)
     if spec.resources is not None:
-        total.update({n: q.nano for n, q in spec.resources.requests.items() if _pod_level(n)})
+        whole_pod = spec.resources.requests
+        if placed and pod.status.resources is not None:
+            whole_pod = _actual(whole_pod, pod.status.resources, pod.status.allocated_resources, infeasible=infeasible)
+        total.update({n: q.nano for n, q in whole_pod.items() if _pod_level(n)})
     _add(total, spec.overhead)
     return total
 
@@ -87,10 +90,12 @@ def _statuses(pod: Pod) -> dict[str, ContainerStatus]:
 def _resized(container: Container, status: ContainerStatus | None, *, infeasible: bool) -> Resources:
     if status is None or status.resources is None:
         return container.resources.requests
-    sources = [status.resources.requests, status.allocated_resources]
-    if not infeasible:
-        sources.append(container.resources.requests)
-    return _largest(sources)
+    return _actual(container.resources.requests, status.resources, status.allocated_resources, infeasible=infeasible)
+
+
+def _actual(wanted: Resources, held: ResourceRequirements, allocated: Resources, *, infeasible: bool) -> Resources:
+    """Return what a container or pod takes while it is resized; what it wants counts unless that is infeasible."""
+    return _largest([held.requests, allocated, *(() if infeasible else (wanted,))])
 
 
 def _largest(sources: Iterable[Resources]) -> Resources:

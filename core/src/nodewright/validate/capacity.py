@@ -135,6 +135,8 @@ def _tolerates(toleration: Toleration, taint: Taint) -> bool:
         return False
     if toleration.key and toleration.key != taint.key:
         return False
+    if toleration.operator in ("Gt", "Lt"):
+        return _is_beyond(toleration.operator, taint.value, toleration.value)
     return toleration.operator == "Exists" or toleration.value == taint.value
 
 
@@ -150,8 +152,15 @@ def _is_met(term: NodeSelectorTerm, node: Node) -> bool:
 def _holds(wanted: Requirement, labels: dict[str, str]) -> bool:
     if wanted.operator not in ("Gt", "Lt"):
         return holds(wanted, labels)
-    try:
-        has, limit = int(labels[wanted.key]), int(wanted.values[0])
-    except (KeyError, IndexError, ValueError):
+    if wanted.key not in labels or not wanted.values:
         return False
-    return has > limit if wanted.operator == "Gt" else has < limit
+    return _is_beyond(wanted.operator, labels[wanted.key], wanted.values[0])
+
+
+def _is_beyond(operator: str, value: str, bound: str) -> bool:
+    """Return whether the value is above (Gt) or below (Lt) the bound; False if one of them is no number."""
+    try:
+        has, limit = int(value), int(bound)
+    except ValueError:
+        return False
+    return has > limit if operator == "Gt" else has < limit
