@@ -73,7 +73,7 @@ def test_a_missing_or_old_price_is_told_and_a_warning_where_prices_decide(
         "2 groups: no price is known: it is planned without one, unless --assume-prices is set": ("ok", ""),
     }
     assert {level for level, _ in findings("--expander=price").values()} == {"warning"}
-    # By default prices decide, if no group lacks one; with the profile ca they never do.
+    # By default prices decide once no group lacks one; with the profile ca they never do.
     assert {level for level, _ in findings().values()} == {"warning"}
     assert {level for level, _ in findings("--profile=ca").values()} == {"ok"}
     [assumed] = [message for message in findings("--assume-prices") if "assumed" in message]

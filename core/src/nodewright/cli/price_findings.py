@@ -17,7 +17,9 @@ _BY_PRICE = frozenset(("price", "least-cost"))
 
 
 def find_price_findings(settings: Settings, clients: Sequence[ProviderClient], now: float) -> dict[str, list[Finding]]:
-    """Return the findings by provider. They are warnings if prices decide, or would if no group lacked one.
+    """Return the findings by provider. They are warnings if --expander names one that chooses by price.
+
+    Without --expander they are warnings if some groups have a price and others none, which keeps all from the cheapest mix.
 
     Raise ConfigError for a bad file of prices.
     """
@@ -25,18 +27,17 @@ def find_price_findings(settings: Settings, clients: Sequence[ProviderClient], n
     file.check()
     seen = {held.ref: held for client in clients for held in _read(client)}
     priced = Pricing().price(seen, file.read())
-    level = FindingLevel.WARNING if _do_prices_decide(settings, priced) else FindingLevel.OK
+    level = FindingLevel.WARNING if _do_prices_matter(settings, priced) else FindingLevel.OK
     return {
         client.name: list(_findings(level, [held for ref, held in priced.items() if ref.provider == client.name], now))
         for client in clients
     }
 
 
-def _do_prices_decide(settings: Settings, groups: Mapping[GroupRef, GroupSeen]) -> bool:
-    """Return whether the expanders choose by price. The default chain does as soon as there are prices at all."""
+def _do_prices_matter(settings: Settings, groups: Mapping[GroupRef, GroupSeen]) -> bool:
     if settings.scale_up.expander:
         return not _BY_PRICE.isdisjoint(settings.scale_up.expander.split(","))
-    return settings.policy.mixes_groups and any(held.price is not None for held in groups.values())
+    return settings.policy.mixes_groups and len({held.price is None for held in groups.values()}) == 2
 
 
 def _read(client: ProviderClient) -> Iterator[GroupSeen]:
