@@ -1,5 +1,6 @@
 """Only the named plugin is loaded, and each way in which it can be unusable is one clear sentence."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.metadata import Distribution, EntryPoint
@@ -73,6 +74,15 @@ def test_an_unknown_name_gets_the_nearest_one(scripted: Any) -> None:
 
 def test_an_upper_case_name_is_refused(scripted: Any) -> None:
     assert "a name has lower case" in refused(entry(scripted, name="Acme"), name="Acme")
+
+
+def test_what_a_plugin_prints_is_not_output(scripted: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    def load_loudly() -> Callable[[object], Any]:
+        sys.stdout.write("imported, ")
+        return lambda _context: sys.stdout.write("made") and scripted
+
+    load(Entry(name="scripted", load=load_loudly))
+    assert capsys.readouterr() == ("", "imported, made")
 
 
 def test_two_packages_with_one_name_are_refused(scripted: Any) -> None:

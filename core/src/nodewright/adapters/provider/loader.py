@@ -3,7 +3,9 @@
 import difflib
 import inspect
 import re
+import sys
 from collections.abc import Iterable
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from importlib.metadata import Distribution, entry_points
 from typing import Any, Protocol
@@ -170,7 +172,8 @@ def load_provider(
         raise PluginError(
             f"provider {name} of {_package(entry)}: a name has lower case, digits and dashes, a letter first"
         )
-    plugin = _build(entry, context)
+    with redirect_stdout(sys.stderr):  # what a plugin prints must not stand in a command's JSON
+        plugin = _build(entry, context)
     return connect_provider(name, plugin, clock=context.clock, settings=settings, runner=runner, gate=gate)
 
 
