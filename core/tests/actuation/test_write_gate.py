@@ -33,8 +33,8 @@ def deletion(count: int, group: Any = A, start: int = 0) -> DeleteInstances:
 
 
 def restrain(state: ClusterState, *actions: PlannedAction, **settings: Any) -> tuple[Plan, dict[Any, float]]:
-    restraint = WriteGate(settings=SafetySettings(**settings))
-    plan, charged = restraint.apply(Plan(actions=actions), state)
+    gate = WriteGate(settings=SafetySettings(**settings))
+    plan, charged = gate.apply(Plan(actions=actions), state)
     return plan, dict(charged.deletions)
 
 
@@ -149,8 +149,8 @@ def test_nothing_else_stops() -> None:
 
 def test_a_pause_holds_everything() -> None:
     growth = IncreaseSize(group=B, expected_target=0, target=5)
-    restraint = WriteGate(paused="paused until noon", paused_until=NOW + 60)
-    plan, charged = restraint.apply(Plan(actions=(deletion(2), growth)), state_of(a=30))
+    gate = WriteGate(paused="paused until noon", paused_until=NOW + 60)
+    plan, charged = gate.apply(Plan(actions=(deletion(2), growth)), state_of(a=30))
     assert plan.actions == ()
     assert plan.paused == "paused until noon"
     assert [(held.action, held.reason, held.until) for held in plan.held_back] == [
@@ -180,10 +180,10 @@ def removal(number: int, batch: int = 1, reason: RemovalReason = RemovalReason.U
     return NodeRemoval(node=f"n{number}", group=A, instance_id=name, reason=reason, batch=batch)
 
 
-def removing(*removals: NodeRemoval, state: ClusterState, restraint: WriteGate) -> tuple[Plan, int]:
+def removing(*removals: NodeRemoval, state: ClusterState, gate: WriteGate) -> tuple[Plan, int]:
     """The plan that is left, and how many machines are charged."""
     report = ScaleDownReport(result=ScaleDownResult.STARTED, removals=removals)
-    plan, charged = restraint.apply(Plan(scale_down=report), state)
+    plan, charged = gate.apply(Plan(scale_down=report), state)
     return plan, len(charged.deletions)
 
 
@@ -234,8 +234,8 @@ def test_the_budget_of_empty_nodes_is_a_setting() -> None:
 
 
 def test_removals_are_charged_like_deletions() -> None:
-    restraint = WriteGate(settings=SafetySettings(max_deletions_per_window=2))
-    plan, charged = removing(*map(removal, range(3)), state=state_of(a=5), restraint=restraint)
+    gate = WriteGate(settings=SafetySettings(max_deletions_per_window=2))
+    plan, charged = removing(*map(removal, range(3)), state=state_of(a=5), gate=gate)
     assert [one.node for one in plan.scale_down.removals] == ["n0", "n1"]
     assert charged == 2
     (held,) = plan.held_back
@@ -245,26 +245,26 @@ def test_removals_are_charged_like_deletions() -> None:
 
 
 def test_a_whole_group_is_charged_at_once() -> None:
-    restraint = WriteGate(settings=SafetySettings(max_deletions_per_window=3))
+    gate = WriteGate(settings=SafetySettings(max_deletions_per_window=3))
     whole = [removal(n, batch=3) for n in range(3)]
     used = state_of(a=5, deletions={(A, "cloud:///a/4"): NOW})
-    plan, charged = removing(*whole, state=used, restraint=restraint)
+    plan, charged = removing(*whole, state=used, gate=gate)
     assert (plan.scale_down.removals, charged) == ((), 1)
     assert plan.scale_down.result == ScaleDownResult.NO_NODE_DELETED
-    plan, charged = removing(*whole, state=state_of(a=5), restraint=restraint)
+    plan, charged = removing(*whole, state=state_of(a=5), gate=gate)
     assert (len(plan.scale_down.removals), charged) == (3, 3)
 
 
 def test_a_whole_group_beyond_the_budget_goes_when_nothing_else_went() -> None:
-    restraint = WriteGate(settings=SafetySettings(max_deletions_per_window=2))
+    gate = WriteGate(settings=SafetySettings(max_deletions_per_window=2))
     whole = [removal(n, batch=3) for n in range(3)]
-    plan, charged = removing(*whole, state=state_of(a=5), restraint=restraint)
+    plan, charged = removing(*whole, state=state_of(a=5), gate=gate)
     assert (len(plan.scale_down.removals), charged) == (3, 3)
 
 
 def test_in_a_pause_no_removal_begins() -> None:
-    restraint = WriteGate(paused="paused until noon", paused_until=NOW + 60)
-    plan, charged = removing(removal(0), state=state_of(a=5), restraint=restraint)
+    gate = WriteGate(paused="paused until noon", paused_until=NOW + 60)
+    plan, charged = removing(removal(0), state=state_of(a=5), gate=gate)
     assert (plan.scale_down.removals, charged) == ((), 0)
     assert plan.scale_down.result == ScaleDownResult.NO_NODE_DELETED
     assert [held.until for held in plan.held_back] == [NOW + 60]

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from nodewright.cli.settings.load import EXPANDERS
 from nodewright.expander.chain import ExpanderContext, choose
 from nodewright.expander.option import Option
 from nodewright.expander.price import UnitPrices, find_unit_prices
@@ -42,6 +43,11 @@ def test_most_pods() -> None:
 def test_an_unknown_expander_is_an_error() -> None:
     with pytest.raises(ConfigError, match="--expander: there is no expander 'priorty'"):
         pick([option("a", 1, 3), option("b", 9, 5)], "priorty")
+
+
+@pytest.mark.parametrize("name", EXPANDERS)
+def test_each_expander_that_the_settings_take_exists(name: str) -> None:
+    assert pick([option("a", 1, 3), option("b", 9, 5)], name) in {"a", "b"}
 
 
 def test_least_nodes() -> None:

@@ -1,7 +1,7 @@
 """Drift: nodes that are not what new nodes of their group are.
 
 A provider may tell what a machine was made from. Of labels and taints only changes of a group's template count that happen
-while it is watched: no one can say otherwise whether a node ever had what its template says. What does not show on nodes that came
+while it is watched: otherwise nothing tells whether a node ever had what its template says. What does not show on nodes that came
 after such a change does not count either: else nodes would be replaced again and again.
 """
 

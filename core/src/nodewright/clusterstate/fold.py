@@ -30,7 +30,7 @@ from nodewright.clusterstate.readiness import ReadinessRules, class_of, find_unh
 from nodewright.clusterstate.requests import find_arrived
 from nodewright.clusterstate.reservations import FoldContext, SettledReservations, settle_reservations
 from nodewright.clusterstate.rules.ca import evaluate_ca
-from nodewright.clusterstate.rules.nodewright import evaluate_nodewright
+from nodewright.clusterstate.rules.prompt import evaluate_prompt
 from nodewright.clusterstate.rules.seed import evaluate_seed
 from nodewright.clusterstate.scale_down_activity import with_activity
 from nodewright.clusterstate.state import ClusterState, GroupContext, GroupState, Rule
@@ -40,7 +40,7 @@ from nodewright.model.removal import RemovalEnded
 from nodewright.model.settings import Settings, SizeCorrection
 from nodewright.snapshot.observation import GroupSeen, Observation
 
-_RULES: Mapping[SizeCorrection, Rule] = {"prompt": evaluate_nodewright, "ca": evaluate_ca, "seed": evaluate_seed}
+_RULES: Mapping[SizeCorrection, Rule] = {"prompt": evaluate_prompt, "ca": evaluate_ca, "seed": evaluate_seed}
 
 
 @dataclass(frozen=True)

@@ -155,7 +155,7 @@ class Autoscaler:
             step.violations = self._check(state, plan, memory)
             plan = without_violations(plan, step.violations)
             waits = scope is Scope.LOOK and not any(group.failures for group in state.groups.values())
-            step.plan, step.memory = self._restrain(plan, memory, state, forbidden=waits or bool(step.problem))
+            step.plan, step.memory = self._limit_writes(plan, memory, state, forbidden=waits or bool(step.problem))
             step.state = replace(state, memory=step.memory)
             self._write_ahead.save(_with_intent(step.memory, state, step.plan), step.plan.actions, self._settings)
             step.plan = plan = self._write(step, step.plan)
@@ -312,15 +312,17 @@ class Autoscaler:
         soon = [removal.instance_id for removal in going if removal.group == action.group]
         self._write_ahead.cover(action, self._settings, soon)
 
-    def _restrain(self, plan: Plan, after: PlanMemory, state: ClusterState, *, forbidden: bool) -> tuple[Plan, Memory]:
+    def _limit_writes(
+        self, plan: Plan, after: PlanMemory, state: ClusterState, *, forbidden: bool
+    ) -> tuple[Plan, Memory]:
         """Return the plan with only the writes that may be made now, and the memory after it."""
         if forbidden:
             return plan.without_writes(), state.memory
         paused, until = self._find_pause(state.now)
         has_looked = self._has_looked or not self._settings.policy.looks_twice_before_deleting
         limits = self._settings.deletion_limits
-        restraint = WriteGate(settings=limits, paused=paused, paused_until=until, has_looked=has_looked)
-        plan, charged = restraint.apply(plan, state)
+        gate = WriteGate(settings=limits, paused=paused, paused_until=until, has_looked=has_looked)
+        plan, charged = gate.apply(plan, state)
         memory = after.with_called(call.request.id for call in plan.provisioning.calls).put_into(state.memory)
         return plan, replace(memory, deletions=charged.deletions, empty_deletions=charged.empty)
 

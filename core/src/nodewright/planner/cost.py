@@ -95,12 +95,12 @@ def cluster_bound(state: ClusterState, settings: Settings) -> float | None:
 def _all_pods(state: ClusterState, settings: Settings) -> Counter[PodClass]:
     """Count the pods on nodes of groups and those that wait for room, without those that come with each node."""
     snapshot, pods = state.observation.snapshot, settings.pods
-    strangers = {row for row, node in snapshot.nodes() if node.name not in state.group_of_node}
+    of_no_group = {row for row, node in snapshot.nodes() if node.name not in state.group_of_node}
     found = Counter[PodClass]()
     for pod_class, rows in snapshot.placements():
         if not _counts(pod_class, pods):
             continue
-        count = sum(rows.values()) - sum(rows[row] for row in rows.keys() & strangers)
+        count = sum(rows.values()) - sum(rows[row] for row in rows.keys() & of_no_group)
         if count and not _comes_with_node(snapshot, pod_class, rows):
             found[pod_class] += count
     unhelped = unhelped_namespaces(snapshot, settings.policy)

@@ -42,7 +42,7 @@ from nodewright.planner.provisioning_requests.state import ProvisioningRequestSt
 from nodewright.planner.renewal import find_renewals
 from nodewright.planner.rules.ca import correct_as_ca
 from nodewright.planner.rules.corrections import Corrections
-from nodewright.planner.rules.nodewright import correct_as_seed, correct_promptly
+from nodewright.planner.rules.prompt import correct_as_seed, correct_promptly
 from nodewright.planner.scale_down import forget_unneeded, plan_scale_down
 from nodewright.planner.scale_up.hedging import (
     UncertainPlacements,
@@ -416,7 +416,7 @@ def _remove_nodes(draft: _Growing) -> _Growing:
         return draft
     grown = {expansion.group for report in draft.reports for expansion in report.expansions}
     context = _after_finding(growth.context) if growth.finds_room else growth.context
-    _drop_doomed(context, draft.actions)
+    _remove_deleted(context, draft.actions)
     seen = context.state.observation.groups
     targets = {action.group: _target_after(action, seen[action.group]) for action in draft.actions}
     found = follow_moves(context)
@@ -479,13 +479,13 @@ def _gives_way(action: SizeWrite, policy: Policy) -> bool:
     return policy.growth_goes_before_deletion and isinstance(action, DeleteInstances) and not action.failure_ids
 
 
-def _drop_doomed(context: PlanningContext, actions: Iterable[SizeWrite]) -> None:
+def _remove_deleted(context: PlanningContext, actions: Iterable[SizeWrite]) -> None:
     """Remove nodes from the snapshot whose machines this plan deletes, so that they are not removed twice."""
-    doomed = {i.lower() for action in actions if isinstance(action, DeleteInstances) for i in action.instance_ids}
-    for group in context.state.groups.values() if doomed else ():
+    deleted = {i.lower() for action in actions if isinstance(action, DeleteInstances) for i in action.instance_ids}
+    for group in context.state.groups.values() if deleted else ():
         for name in group.readiness.never_ready:
             row = context.snapshot.find_row(name)
-            if row is not None and context.snapshot.node(row).spec.provider_id.lower() in doomed:
+            if row is not None and context.snapshot.node(row).spec.provider_id.lower() in deleted:
                 context.snapshot.remove_node(row)
 
 

@@ -157,7 +157,7 @@ def _creating_statements(tag: str, node_role: str) -> list[dict[str, object]]:
     """Return the statements that creating groups needs in addition.
 
     Tags are set in the same call. AWS also checks that the caller may start machines of the launch template and pass
-    their role; those machines carry no tag yet. No other role can be passed: whoever passes any role has its rights.
+    their role; those machines carry no tag yet. No other role can be passed: a caller that passes a role has its rights.
     """
     made = {"StringEquals": {f"aws:RequestTag/{tag}": OWNED}}
     passed = {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}

@@ -102,7 +102,7 @@ def classify(code: str, message: str) -> tuple[ErrorClass, FailureScope]:
 
 
 def is_of_creation(code: str, message: str) -> bool:
-    """Return whether only the creation of a machine fails with this code: the evidence if nobody saw how it began."""
+    """Return whether only the creation of a machine fails with this code: the evidence if its beginning was not seen."""
     is_known = code != FAILED and classify(code, message)[0] is not ErrorClass.OTHER
     return is_known or code.startswith(_OF_CREATION)
 

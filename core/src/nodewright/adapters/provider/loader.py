@@ -225,7 +225,7 @@ def _find(name: str, entries: list[ProviderEntry]) -> ProviderEntry:
         packages = " and ".join(sorted(f"{_package(entry)} ({entry.value})" for entry in claims))
         raise PluginNotFound(f"provider {name} is claimed by several packages: {packages}; uninstall all but one")
     near = difflib.get_close_matches(name, sorted({entry.name for entry in entries}), n=1)
-    # Only our own packages are named: whoever follows a hint must not install what somebody called like a typing error.
+    # Only our own packages are named: a hint must not lead to a package that a stranger named after a typing error.
     ours = difflib.get_close_matches(name, _OURS, n=1)
     hint = "see the guide for authors of a provider, docs/plugin-guide.md"
     if near:

@@ -4,7 +4,7 @@ from nodewright.clusterstate.backoff import failed_to_start, late_machines, refu
 from nodewright.clusterstate.memory import IncorrectSize
 from nodewright.clusterstate.requests import without
 from nodewright.clusterstate.rules.ca import count_coming, find_gap, in_time, is_in_range
-from nodewright.clusterstate.rules.nodewright import with_withdrawal
+from nodewright.clusterstate.rules.prompt import with_withdrawal
 from nodewright.clusterstate.state import GroupContext, GroupState
 
 

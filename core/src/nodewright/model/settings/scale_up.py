@@ -169,11 +169,10 @@ class ScaleUpSettings(Section, frozen=True, kw_only=True):
     expander: Annotated[
         str,
         Help(
-            "How one of several groups is chosen. The names are least-cost, random, most-pods, least-waste, least-nodes, "
-            "price and priority. A list separated by commas is a chain: each expander leaves the best options to the next, and chance "
+            "The expanders that choose among groups, of least-cost, random, most-pods, least-waste, least-nodes, price and priority; "
+            "empty stands for least-cost,least-waste, and with the profile ca for least-waste. A list separated by commas is a chain: each expander leaves the best options to the next, and chance "
             "decides among those that are left. least-cost plans a mix of several groups at the least price; it passes the choice on if "
-            "a group that could help has no price. priority reads the ConfigMap cluster-autoscaler-priority-expander in --namespace. "
-            "Without a value: least-cost,least-waste; with the profile ca: least-waste."
+            "a group that could help has no price. priority reads the ConfigMap cluster-autoscaler-priority-expander in --namespace."
         ),
     ] = ""
     prices: Annotated[

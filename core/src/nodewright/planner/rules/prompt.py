@@ -1,4 +1,4 @@
-"""Correct sizes by nodewright's rule: clean up failures, withdraw machines that never came.
+"""Correct sizes by the rule prompt (--size-correction=prompt): clean up failures, withdraw machines that never came.
 
 The rule of the first design document (``--size-correction=seed``) does the same in another order.
 """

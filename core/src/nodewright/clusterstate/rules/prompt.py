@@ -1,4 +1,4 @@
-"""Nodewright's rule for one group: what is under way, what is overdue, and whether the group is healthy."""
+"""The rule prompt for one group (--size-correction=prompt): what is under way, what is overdue, and whether the group is healthy."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from nodewright.model.group import InstanceState
 from nodewright.snapshot.observation import GroupSeen
 
 
-def evaluate_nodewright(context: GroupContext) -> GroupState:
+def evaluate_prompt(context: GroupContext) -> GroupState:
     """Evaluate a group: arrivals settle the oldest request, and overdue machines are given up in the same loop.
 
     A machine has arrived when its node registers. An instance without a node is timed from when it was first seen. A
