@@ -208,3 +208,41 @@ def test_a_restart_remembers_what_changed() -> None:
     drifting(told, 1200, labels={"tier": "new"})
     told.simulation.engine.restart(1215, down_seconds=30)
     assert gone(told) == [("web-0", "drifted")]
+
+
+@pytest.mark.parametrize("unread_for", [0, 30])
+def test_the_first_template_that_can_be_read_is_no_change(unread_for: float) -> None:
+    """The template promises a label that these nodes lack. It is so from the start, also where it cannot be read at first."""
+    faults = [{"kind": "refuse", "hook": "template_node", "group": "web", "end": unread_for}] if unread_for else []
+    group = {"name": "web", "size": 2, "labels": {"tier": "predicted"}}
+    told = story(group, settings=DRIFT, minutes=90, faults=faults)
+
+    def take_label() -> None:
+        for node in list(told.simulation.cluster.live.live_nodes()):
+            labels = {key: value for key, value in node.metadata.labels.items() if key != "tier"}
+            if node.name in ("web-0", "web-1") and labels != node.metadata.labels:
+                told.simulation.cluster.change_node(replace(node, metadata=replace(node.metadata, labels=labels)))
+
+    for at in range(1, 600, 5):
+        told.at(at, take_label)
+    assert gone(told) == []
+
+
+def test_pods_that_nothing_helps_keep_old_nodes_and_it_is_said() -> None:
+    told = story(pods=1)
+    told.pods(1, at=5, name="hopeless", cpu="100")
+    assert gone(told) == []
+    assert holds(told) == {"pods wait for room, or sizes are being changed"}
+
+
+def test_growth_for_a_replacement_is_no_flapping() -> None:
+    """The group shrinks before its last node is due: what is bought for that node says nothing of its demand."""
+    settings = {"scale-down-utilization-threshold": 0.5, "scale-down-unneeded-time": "40m"}
+    told = story({"name": "web", "size": 2, "cpu": 4}, pods=1, settings=settings, minutes=110)
+    assert told.result.final.pending == 0
+    removed = [(over.removal.reason.value, over.started) for over in told.result.removals]
+    assert [why for why, _ in removed] == ["underutilized", "expired"] or [why for why, _ in removed] == [
+        "empty",
+        "expired",
+    ]
+    assert removed[1][1] < HOUR + 600

@@ -128,6 +128,14 @@ def test_a_machine_that_runs_while_it_is_to_be_created_again_has_not_failed(clou
     assert {one.id: one.state for one in stage.client.instances(name)} == dict.fromkeys(
         cloud.machines(name), InstanceState.RUNNING
     )
-    cloud.recreate(name, gone=True)
+
+
+@pytest.mark.parametrize("status", ["", "TERMINATED", "STOPPED", "SUSPENDED"])
+def test_a_machine_that_no_longer_runs_and_cannot_be_created_again_has_failed(
+    cloud: GceCloud, attach: Attach, status: str
+) -> None:
+    name = cloud.add_group(size=2)
+    stage = attach(f"0:10:{name}")
+    cloud.recreate(name, status=status)
     stage.later(61, name)
     assert [failure.code for failure in stage.client.failed_instances(name)] == [STOCK_OUT[0]] * 2

@@ -150,10 +150,10 @@ class GceCloud:
         slot.failure = (code, message)
         return mig.instance(slot).provider_id
 
-    def recreate(self, group_id: str, complaint: tuple[str, str] = STOCK_OUT, *, gone: bool = False) -> None:
-        """Every machine is to be created again, and there is no room for the new one; ``gone``: the old one is deleted."""
+    def recreate(self, group_id: str, *, status: str = "RUNNING") -> None:
+        """Every machine is to be created again, and there is no room for it. ``status``: of the old one; empty: it is gone."""
         for slot in self.group(group_id).living:
-            slot.recreating, slot.failure, slot.is_there = True, complaint, not gone
+            slot.recreating, slot.failure, slot.is_there, slot.status = True, STOCK_OUT, bool(status), status
 
     def vanish(self, provider_id: str) -> None:
         """A machine leaves its group for good, by another writer's hand."""

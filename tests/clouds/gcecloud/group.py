@@ -33,6 +33,7 @@ class Slot:
     gone_at: float | None = None
     failure: tuple[str, str] | None = None
     recreating: bool = False
+    status: str = "RUNNING"
 
     @property
     def is_going(self) -> bool:
@@ -107,7 +108,7 @@ class Mig:
             "version": {"instanceTemplate": self.template},
         }
         if slot.is_there:
-            told |= {"id": str(slot.number), "instanceStatus": "STOPPING" if slot.is_going else "RUNNING"}
+            told |= {"id": str(slot.number), "instanceStatus": "STOPPING" if slot.is_going else slot.status}
         if slot.failure is not None:
             code, message = slot.failure
             told["lastAttempt"] = {"errors": {"errors": [{"code": code, "message": message}]}}

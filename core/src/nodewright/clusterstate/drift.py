@@ -8,6 +8,8 @@ after such a change does not count either: else nodes would be replaced again an
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from nodewright.clusterstate.memory import TemplateHistory
 from nodewright.clusterstate.readiness import STATUS_PREFIX, is_startup_taint
 from nodewright.clusterstate.state import ClusterState, GroupState
@@ -42,7 +44,8 @@ def note_templates(
         before = held.get(ref)
         is_told = group.is_known and (group.template is not None or before is None)
         if is_told:
-            found[ref] = _noted(before, dict(_traits_of_group(group, settings)), seen.now)
+            has_template = group.template is not None
+            found[ref] = _noted(before, dict(_traits_of_group(group, settings)), seen.now, has_template=has_template)
         elif before is not None:
             found[ref] = before
     return found
@@ -87,13 +90,17 @@ def _differs(has: str, wanted: str, trait: str) -> bool:
     return has != wanted and (trait != _MADE_FROM or bool(has and wanted))
 
 
-def _noted(held: TemplateHistory | None, traits: dict[str, str], now: float) -> TemplateHistory:
+def _noted(held: TemplateHistory | None, traits: dict[str, str], now: float, *, has_template: bool) -> TemplateHistory:
     if held is None:
-        return TemplateHistory(traits=traits, changed={_MADE_FROM: now} if _MADE_FROM in traits else {})
+        changed = {_MADE_FROM: now} if _MADE_FROM in traits else {}
+        return TemplateHistory(traits=traits, changed=changed, has_template=has_template)
+    if has_template and not held.has_template:  # the first template that can be read is no change of one
+        first = {trait: value for trait, value in traits.items() if trait != _MADE_FROM}
+        held = replace(held, traits={**held.traits, **first}, has_template=True)
     if held.traits == traits:
         return held
     fresh = [trait for trait in {**held.traits, **traits} if held.traits.get(trait) != traits.get(trait)]
-    return TemplateHistory(traits=traits, changed={**held.changed, **dict.fromkeys(sorted(fresh), now)})
+    return replace(held, traits=traits, changed={**held.changed, **dict.fromkeys(sorted(fresh), now)})
 
 
 def _traits_of_group(group: GroupSeen, settings: TemplateSettings) -> Iterator[tuple[str, str]]:

@@ -381,11 +381,13 @@ class PlannedPlaces:
 class TemplateHistory(msgspec.Struct, frozen=True, kw_only=True):
     """What new nodes of a group are (``traits``, by what it is about), and when each trait became so, in epoch seconds.
 
-    ``changed`` has no moment for labels and taints that the template had when it was first seen.
+    ``changed`` has no moment for labels and taints that the template had when it was first seen. Until it could be read
+    (``has_template``), traits are only what the provider tells of machines.
     """
 
     traits: dict[str, str] = {}
     changed: dict[str, float] = {}
+    has_template: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -109,8 +109,8 @@ def with_activity(
         return memory
     if not memory.engine_started:
         memory = _taken_up(memory, seen.now, policy)
-    # A group whose old nodes are replaced stays as large as it is: that it grows again says nothing.
-    grown = _growth(outcomes)
+    # A group whose old nodes are replaced stays as large as it is: that it shrinks and grows again says nothing.
+    grown, grown_for_pods = _growth(outcomes), _growth(one for one in outcomes if _is_for_pods(one.action))
     shrunk = _last((end for end in ended if end.removal.reason not in _RENEWED), RemovalResult.OK)
     begun = [removing.started for removing in seen.removing.values()]
     unmarked = [end.at for end in ended if end.result == RemovalResult.FAILED_TO_MARK]
@@ -126,7 +126,7 @@ def with_activity(
     )
     if not policy.pauses_after_removals:
         return found
-    flapping = _flapping(memory, grown, seen)
+    flapping = _flapping(memory, grown_for_pods, seen)
     return replace(found, flapping=flapping, moved_pods=_moved_pods(memory.moved_pods, ended, seen.now))
 
 
@@ -166,6 +166,11 @@ def _move_no_later(held: MovedPods, now: float) -> MovedPods:
 def _flap_no_later(held: Flapping, now: float) -> Flapping:
     late = max(0.0, held.last - now)
     return changed(held, last=held.last - late, until=held.until - late) if late else held
+
+
+def _is_for_pods(action: object) -> bool:
+    """Return whether a group grew for pods that waited: not for a move or a minimum size."""
+    return isinstance(action, IncreaseSize) and bool(action.pod_count or action.request or action.hedged)
 
 
 def _growth(outcomes: Iterable[Outcome]) -> dict[GroupRef, float]:

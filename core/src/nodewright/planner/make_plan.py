@@ -437,8 +437,10 @@ def _renew_nodes(draft: _Growing) -> _Growing:
     context, held, settings = draft.growth.context, draft.memory.moves, draft.context.settings
     if not settings.scale_down.scale_down_enabled:
         return draft
-    is_calm = not (draft.actions or draft.left or draft.waiting.young or context.state.paused)
-    found = find_renewals(context, held, settings.renewal, draft.random, may_begin=is_calm)
+    hindrance = context.state.paused
+    if draft.actions or draft.left or draft.waiting.young:
+        hindrance = "pods wait for room, or sizes are being changed"
+    found = find_renewals(context, held, settings.renewal, draft.random, hindrance=hindrance)
     proposals = () if found.proposal is None else (found.proposal,)
     held, moves, increases = begin_moves(found.memory, proposals, context.state)
     plan = replace(draft.plan, moves=(*draft.plan.moves, *moves), outdated=found.outdated, renew_at=found.next_at)

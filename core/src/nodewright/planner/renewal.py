@@ -70,18 +70,19 @@ class Renewals:
 
 
 def find_renewals(
-    context: PlanningContext, held: MoveMemory, settings: RenewalSettings, random: Random, *, may_begin: bool
+    context: PlanningContext, held: MoveMemory, settings: RenewalSettings, random: Random, *, hindrance: str
 ) -> Renewals:
     """Return the outdated nodes, and how to replace the first of them: as many as may be drained at a time, all for one reason.
 
-    Without ``may_begin``, while a move is under way, or too short a time after the last search, none is replaced.
+    With a ``hindrance``, which says what keeps all of them, while a move is under way, or too short a time after the last
+    search, none is replaced.
     """
     outdated, next_at = _find_outdated(context, held, settings)
     known = {one.node for one in outdated}
     unrenewed = {name: why for name, why in held.unrenewed.items() if name in known}
     proposal = None
     free = [one for one in outdated if not one.held and one.node not in context.state.observation.removing]
-    if free and may_begin and not held.under_way and context.state.now >= held.renewed_at + _SEARCH_SECONDS:
+    if free and not hindrance and not held.under_way and context.state.now >= held.renewed_at + _SEARCH_SECONDS:
         search = _RenewalSearch(context, free, random)
         # Nodes that could not be replaced go behind the others, those looked at last behind all.
         turns = {name: number for number, name in enumerate(unrenewed, start=1)}
@@ -91,7 +92,7 @@ def find_renewals(
         unrenewed = {name: why for name, why in unrenewed.items() if name not in done}
         unrenewed |= stuck
         held = replace(held, renewed_at=context.state.now)
-    shown = tuple(replace(one, held=one.held or unrenewed.get(one.node, "")) for one in outdated)
+    shown = tuple(replace(one, held=one.held or hindrance or unrenewed.get(one.node, "")) for one in outdated)
     if outdated:
         next_at = min(next_at, max(context.state.now, held.renewed_at + _SEARCH_SECONDS))
     memory = replace(held, unrenewed=unrenewed)

@@ -16,6 +16,8 @@ _RECREATING = "RECREATING"
 _CREATING = ("CREATING", _RECREATING, "CREATING_WITHOUT_RETRIES")
 _DELETING = ("ABANDONING", "DELETING")
 _NOT_RUNNING_YET = ("", "PROVISIONING", "STAGING")
+# Compute Engine repairs or stops a machine that runs: its node may still be Ready.
+_RUNNING = ("RUNNING", "REPAIRING", "STOPPING")
 _POOL_CODES = ("RESOURCE_POOL_EXHAUSTED", "ZONE_RESOURCE_POOL_EXHAUSTED", "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS")
 _UNMET = "CONDITION_NOT_MET"
 OTHER = "OTHER"
@@ -120,7 +122,7 @@ def _machines(managed: Sequence[Managed]) -> Iterator[Machine]:
 
 def _runs_on(one: Managed) -> bool:
     """Return whether a machine that is to be created again still exists: it may be a Ready node with pods."""
-    return one.current_action == _RECREATING and one.instance_status not in _NOT_RUNNING_YET
+    return one.current_action == _RECREATING and one.instance_status in _RUNNING
 
 
 def _failure(one: Managed) -> Failure | None:

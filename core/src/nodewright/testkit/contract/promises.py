@@ -79,11 +79,10 @@ _LEVELS = {
             "ONCE",
             "DELETION",
             "LIMITS",
+            "NOTHING_DIES",
         ),
         Level.CORE,
     ),
     **dict.fromkeys(("REFUSALS", "FAILURES"), Level.FAILURES),
-    **dict.fromkeys(
-        ("NOTHING_DIES", "RESTART", "LATENESS", "DEADLINES", "STRANGERS", "NODES", "OVERLAP"), Level.AUTOSCALER_SAFE
-    ),
+    **dict.fromkeys(("RESTART", "LATENESS", "DEADLINES", "STRANGERS", "NODES", "OVERLAP"), Level.AUTOSCALER_SAFE),
 }
