@@ -213,6 +213,35 @@ def test_without_a_deadline_nothing_is_bought_for_what_a_budget_keeps(tmp_path: 
     assert told.machines("spot") == 3
 
 
+def test_without_a_deadline_nodes_that_a_budget_keeps_go_one_after_the_other(tmp_path: Path) -> None:
+    told = with_budget(tmp_path, "{nodes: 1, reasons: [interrupted]}", kind="unhealthy")
+    assert bought(told) == {"other": 3}
+    assert [over.result for over in told.result.removals] == ["Ok"] * 3
+    assert waited(told, 600) == 0
+    kept = [one for _, plan in told.loops for one in plan.leaving if not one.is_draining]
+    assert kept
+    assert not any(one.has_room for one in kept)
+
+
+@pytest.mark.parametrize("budget", ["", "{nodes: 1, reasons: [interrupted]}"])
+def test_a_node_that_cannot_go_takes_no_place_of_a_budget(tmp_path: Path, budget: str) -> None:
+    path = tmp_path / "disruption.yaml"
+    path.write_text(f"disruption: [{budget}]")
+    told = Story(
+        {"name": "a", "size": 1, "min_size": 1, "price_per_hour": 0.1},
+        {"name": "b", "size": 1, "price_per_hour": 0.1},
+        OTHER,
+        settings={"scale-down-enabled": False, "disruption-config": str(path)},
+        as_daemon=True,
+        minutes=30,
+        interference=[{"do": "interrupt", "group": name, "start": "10m", "kind": "unhealthy"} for name in ("a", "b")],
+    )
+    told.pods(2, at=5)
+    (over,) = told.result.removals
+    assert over.removal.node == "b-0"
+    assert over.started <= 600 + BOOT + 30
+
+
 def test_a_budget_that_does_not_name_interrupted_does_not_hold(tmp_path: Path) -> None:
     told = with_budget(tmp_path, "{nodes: 0}", notice="10m")
     assert max(over.started for over in told.result.removals) < 600 + 5 * 60

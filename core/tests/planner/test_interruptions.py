@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from nodewright.clusterstate.memory import HeldNotice
+from nodewright.model.disruption import Budget, DisruptionConfig, DisruptionReason
 from nodewright.model.errors import ConfigError
 from nodewright.model.group import FailureScope
 from nodewright.model.interruption import Interruption, InterruptionKind, parse_signals
 from nodewright.model.removal import NodeRemoval, RemovalReason
 from nodewright.model.settings import DrainSettings
-from nodewright.planner.interruptions import drain_at
+from nodewright.planner.interruptions import drain_at, find_interruptions
 from nodewright.testkit import build_pod
 from nodewright.testkit.world import NOW, PROVIDER, World, grown, ref, settings_with
 from nodewright.validate.removals import check_removals
@@ -80,6 +81,22 @@ def test_pods_that_no_controller_creates_again_run_until_the_last_moment() -> No
     assert removals(made) == ()
     made.provider = replace(made.provider, interruptions=(notice(0, deadline=NOW + 30),))
     assert [removal.node for removal in removals(made)] == ["spot-0"]
+
+
+def test_only_nodes_that_can_be_drained_take_a_place_of_a_budget() -> None:
+    def held(made: World, nodes: int) -> frozenset[str]:
+        state = made.state()
+        budgets = DisruptionConfig(disruption=(Budget(nodes=nodes, reasons=(DisruptionReason.INTERRUPTED,)),))
+        state = replace(state, observation=replace(state.observation, disruption=budgets))
+        return find_interruptions(state, settings_with().pods).held
+
+    broken = [notice(n, kind=InterruptionKind.UNHEALTHY, deadline=None) for n in range(3)]
+    assert held(world(*broken), nodes=1) == {"spot-1", "spot-2"}
+    # After spot-0 the group is at its minimum.
+    assert held(world(*broken, min_size=2), nodes=2) == frozenset()
+    made = world(*broken)
+    made.running[0] = build_pod("bare", "1", node_name="spot-0", owner=None)
+    assert held(made, nodes=1) == {"spot-2"}
 
 
 @pytest.mark.parametrize(

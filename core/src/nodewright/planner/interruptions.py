@@ -7,7 +7,7 @@ deleted, so that a group that replaces lost machines does not replace this one a
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
@@ -44,7 +44,8 @@ class Interruptions:
 
     ``at_risk`` are the groups in the scope of a fresh notice: they grow only where no other group helps. Pods in
     ``recommended`` (by identity) are of nodes that the cloud only recommends to replace: none of these groups grows for
-    them. For those in ``modest`` no group grows any more.
+    them. For those in ``modest`` no group grows any more. ``held`` are nodes that a budget keeps: nothing is bought for
+    them, and they are not drained.
     """
 
     notices: Mapping[str, HeldNotice] = field(default_factory=dict)
@@ -53,6 +54,7 @@ class Interruptions:
     at_risk: frozenset[GroupRef] = frozenset()
     recommended: frozenset[int] = frozenset()
     modest: frozenset[int] = frozenset()
+    held: frozenset[str] = frozenset()
 
     @property
     def demand(self) -> Iterator[Pod]:
@@ -67,23 +69,20 @@ def find_interruptions(state: ClusterState, settings: PodSettings) -> Interrupti
         return Interruptions()
     snapshot = state.observation.snapshot
     pods = {name: snapshot.pods(snapshot.row(name)) for name in state.interrupted if name in snapshot}
-    removing = state.observation.removing
+    notices = {name: state.interrupted[name] for name in pods}
+    held, removing = frozenset(_find_held(state, pods)), state.observation.removing
     homeless = {
         name: tuple(
             replace(pod, spec=replace(pod.spec, node_name=""))
-            for pod in held
+            for pod in on_node
             if pod.metadata.deletion_timestamp is None
             and pod.metadata.controller is not None
             and returns(pod, settings)
         )
-        for name, held in pods.items()
+        for name, on_node in pods.items()
         # Pods of nodes that are being drained are known to be created again already.
-        if name not in removing
+        if name not in removing and name not in held
     }
-    notices = {name: state.interrupted[name] for name in pods}
-    # Nothing is bought for a node that a budget keeps, unless the cloud takes its machine anyway.
-    waiting = [name for name in homeless if notices[name].deadline is None]
-    homeless |= dict.fromkeys(_find_held(state, waiting), ())
     recommended = {
         id(pod): state.now >= notices[name].since + SCOPE_SECONDS
         for name, moved in homeless.items()
@@ -97,6 +96,7 @@ def find_interruptions(state: ClusterState, settings: PodSettings) -> Interrupti
         at_risk=_find_at_risk(state),
         recommended=frozenset(recommended),
         modest=frozenset(pod for pod, is_late in recommended.items() if is_late),
+        held=held,
     )
 
 
@@ -144,7 +144,8 @@ def plan_drains(
     for name, notice in found.notices.items():
         ref, is_draining = state.group_of_node[name], name in under_way or name in taken
         moved, pods = found.homeless.get(name, ()), found.pods[name]
-        places = None if _loses_pods(pods, notice) else _places(moved, hints, snapshot)
+        stays = name in found.held or _loses_pods(pods, notice)
+        places = None if stays else _places(moved, hints, snapshot)
         drain_by = drain_at(notice, pods, drain)
         is_late = drain_by <= state.now
         is_free = limits.find_obstacle(name, DisruptionReason.INTERRUPTED) is None
@@ -170,14 +171,22 @@ def plan_drains(
     return tuple(removals), tuple(report)
 
 
-def _find_held(state: ClusterState, names: Iterable[str]) -> Iterator[str]:
-    """Yield the nodes that disruption budgets for ``interrupted`` keep now, if the others go in this order."""
-    limits = DisruptionLimits(state)
-    for name in names:
+def _find_held(state: ClusterState, pods: Mapping[str, Sequence[Pod]]) -> Iterator[str]:
+    """Yield the nodes that budgets for ``interrupted`` keep now, if those before them go, where they can be drained.
+
+    A node with a deadline is not held: the cloud takes its machine anyway.
+    """
+    limits, under_way = DisruptionLimits(state), state.observation.removing
+    leaving = Counter(removing.removal.group for removing in under_way.values())
+    for name, on_node in pods.items():
+        ref, notice = state.group_of_node[name], state.interrupted[name]
+        if notice.deadline is not None or name in under_way:
+            continue
         if limits.find_obstacle(name, DisruptionReason.INTERRUPTED) is not None:
             yield name
-        else:
+        elif _may_shrink(state.observation.groups.get(ref), leaving[ref]) and not _loses_pods(on_node, notice):
             limits.take(name)
+            leaving[ref] += 1
 
 
 def _may_shrink(group: GroupSeen | None, leaving: int) -> bool | None:
