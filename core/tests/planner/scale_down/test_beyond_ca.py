@@ -115,8 +115,8 @@ def seen(world: World) -> World:
     return world
 
 
-def grows(memory: ScaleDownMemory, at: float, settings: Settings | None = None) -> ScaleDownMemory:
-    action = IncreaseSize(group=ref("g"), expected_target=1, target=2)
+def grows(memory: ScaleDownMemory, at: float, settings: Settings | None = None, *, pods: int = 1) -> ScaleDownMemory:
+    action = IncreaseSize(group=ref("g"), expected_target=1, target=2, pod_count=pods)
     world = seen(World(now=at))
     outcomes = [Done(action=action, started=at, accepted=1)]
     given = settings or Settings()
@@ -155,6 +155,11 @@ def test_growing_long_after_shrinking_is_no_turn_nor_is_growing_on() -> None:
     assert not grows(memory, NOW + 3601).flapping
     memory = grows(memory, NOW + 100)
     assert grows(memory, NOW + 200).flapping[ref("g")].turns == 1
+
+
+def test_growing_for_a_move_is_no_turn() -> None:
+    memory = shrinks(ScaleDownMemory(engine_started=1.0), NOW)
+    assert not grows(memory, NOW + 60, pods=0).flapping
 
 
 def test_turns_are_forgotten_after_three_quiet_hours() -> None:
