@@ -26,7 +26,6 @@ from nodewright.model.action import (
     has_refused_growth,
 )
 from nodewright.model.capacity_buffer import KIND as BUFFER_KIND
-from nodewright.model.disruption import DisruptionReason
 from nodewright.model.duration import format_duration, format_moment
 from nodewright.model.group import GroupRef
 from nodewright.model.move import Move, MoveStage
@@ -146,20 +145,15 @@ def _waiting_events(plan: Plan) -> Iterator[Event]:
 
 
 def _move_events(move: Move) -> Iterator[Event]:
-    nodes = f"{len(move.sources)} nodes" if len(move.sources) > 1 else f"node {move.sources[0]}"
     match move.stage:
         case MoveStage.PROPOSED:
-            new = ", ".join(f"{one.nodes} of group {one.group}" for one in move.added)
-            room = f"for new nodes ({new})" if new else "for room on other nodes"
-            is_cheaper = move.reason not in (DisruptionReason.EXPIRED, DisruptionReason.DRIFTED)
-            why = (
-                f"; it saves ${move.savings:.4f} an hour, score {move.score:.2f}" if is_cheaper else f" ({move.reason})"
-            )
-            yield _of_status("MoveStarted", f"Move {move.id} gives up {nodes} {room}{why}")
+            saves = f"; it saves ${move.savings:.4f} an hour, score {move.score:.2f}"
+            why = f" ({move.reason})" if move.reason.is_renewal else saves
+            yield _of_status("MoveStarted", f"Move {move.id} {move.exchange}{why}")
         case MoveStage.DONE:
-            yield _of_status("MoveDone", f"Move {move.id} gave up {nodes}")
+            yield _of_status("MoveDone", f"Move {move.id} gave up {move.nodes}")
         case MoveStage.ABANDONED:
-            yield _of_status("MoveAbandoned", f"Move {move.id} of {nodes} was abandoned: {move.why}", WARNING)
+            yield _of_status("MoveAbandoned", f"Move {move.id} of {move.nodes} was abandoned: {move.why}", WARNING)
 
 
 def _misfit_event(misfit: MisfitNode) -> Event:

@@ -169,7 +169,7 @@ def _flap_no_later(held: Flapping, now: float) -> Flapping:
 
 
 def _is_for_pods(action: object) -> bool:
-    """Return whether a group grew for pods that waited: not for a move or a minimum size."""
+    """Return whether a group grew for pods: not for a renewal, which names none, or for its minimum size."""
     return isinstance(action, IncreaseSize) and bool(action.pod_count or action.request or action.hedged)
 
 

@@ -217,9 +217,9 @@ class GroupState:
 class ClusterState:
     """Everything that planning reads.
 
-    ``interrupted``: nodes whose machine is about to be taken, by name. ``ended``: removals that ended since the last loop. ``paused``: why
-    nothing is written now; empty: writes are allowed. ``elapsed``: returns the seconds that planning has taken so far;
-    by default no time passes.
+    ``interrupted``: nodes whose machine is about to be taken, by name. ``ended``: removals that ended since the last loop.
+    ``paused``: why nothing is written now; empty: writes are allowed. ``elapsed``: returns the seconds that planning has
+    taken so far; by default no time passes.
     """
 
     observation: Observation

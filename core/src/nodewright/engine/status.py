@@ -95,8 +95,8 @@ class StatusReport:
 
     ``empty_deletions``: the budget for nodes without pods to move, ``deletions``: that for all others. ``unneeded``: since
     when nodes, by name, have been unneeded. ``removing``: nodes that are being removed. ``unhealthy``: why the cluster is
-    unhealthy (None: it is healthy). ``capacity``: ProvisioningRequests, ``buffers``: CapacityBuffers (None: not read). ``notices``: machines that clouds are about to take, the
-    earliest deadline first. ``moves``: those under way.
+    unhealthy (None: it is healthy). ``capacity``: ProvisioningRequests, ``buffers``: CapacityBuffers (None: not read).
+    ``notices``: machines that clouds are about to take, the earliest deadline first. ``moves``: those under way.
     """
 
     now: float = 0.0

@@ -39,6 +39,11 @@ class DisruptionReason(StrEnum):
     EXPIRED = "expired"
     DRIFTED = "drifted"
 
+    @property
+    def is_renewal(self) -> bool:
+        """Return whether a node is replaced for what it is, whatever its pods cost elsewhere."""
+        return self in (DisruptionReason.EXPIRED, DisruptionReason.DRIFTED)
+
 
 # An interruption is not the operator's choice: a budget must name it to hold for it.
 VOLUNTARY = frozenset(DisruptionReason) - {DisruptionReason.INTERRUPTED}

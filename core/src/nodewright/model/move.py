@@ -60,14 +60,21 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
         """Return the sources that are not gone."""
         return tuple(name for name in self.sources if name not in self.removed)
 
+    @property
+    def nodes(self) -> str:
+        """Return its sources as people read them."""
+        return f"{len(self.sources)} nodes" if len(self.sources) > 1 else f"node {self.sources[0]}"
+
+    @property
+    def exchange(self) -> str:
+        """Return what the move gives up for what."""
+        new = ", ".join(f"{one.nodes} of group {one.group}" for one in self.added)
+        return f"gives up {self.nodes} {f'for new nodes ({new})' if new else 'for room on other nodes'}"
+
     def describe(self) -> str:
         """Return what the move gives up for what, how far it is, and what it is good for."""
-        nodes = f"{len(self.sources)} nodes" if len(self.sources) > 1 else f"node {self.sources[0]}"
-        new = ", ".join(f"{one.nodes} of group {one.group}" for one in self.added)
-        room = f"for new nodes ({new})" if new else "for room on other nodes"
-        is_cheaper = self.reason not in (DisruptionReason.EXPIRED, DisruptionReason.DRIFTED)
-        good = f"saves ${self.savings:.4f} an hour, score {self.score:.2f}" if is_cheaper else f"{self.reason}"
-        return f"Move {self.id} ({self.stage}) gives up {nodes} {room}: {good}"
+        saves = f"saves ${self.savings:.4f} an hour, score {self.score:.2f}"
+        return f"Move {self.id} ({self.stage}) {self.exchange}: {self.reason if self.reason.is_renewal else saves}"
 
 
 # No pause of a node is longer, in seconds.

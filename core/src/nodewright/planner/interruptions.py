@@ -26,7 +26,7 @@ from nodewright.model.removal import LAST_SECONDS, NodeRemoval, RemovalReason
 from nodewright.model.settings import DrainSettings, PodSettings
 from nodewright.planner.scale_down.limits import DisruptionLimits
 from nodewright.planner.scale_down.pod_index import owner_key
-from nodewright.planner.scale_up.pending_pods import Hints, hint_key, returns
+from nodewright.planner.scale_up.pending_pods import Hints, hint_key, returns, unplaced
 from nodewright.snapshot.observation import GroupSeen
 from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.snapshot import Snapshot
@@ -73,7 +73,7 @@ def find_interruptions(state: ClusterState, settings: PodSettings) -> Interrupti
     held, removing = frozenset(_find_held(state, pods)), state.observation.removing
     homeless = {
         name: tuple(
-            replace(pod, spec=replace(pod.spec, node_name=""))
+            unplaced(pod)
             for pod in on_node
             if pod.metadata.deletion_timestamp is None
             and pod.metadata.controller is not None

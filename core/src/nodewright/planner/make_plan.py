@@ -149,6 +149,11 @@ class _Growing(_Draft):
         hedge = (self.plan.hedge,) if self.plan.hedge is not None else ()
         return (*self.growth.reports, *self.plan.spare, *hedge)
 
+    @property
+    def is_changing(self) -> bool:
+        """Return whether pods wait for room, or sizes are changed: no nodes are exchanged meanwhile."""
+        return bool(self.actions or self.left or self.waiting.young)
+
 
 def make_plan(state: ClusterState, settings: Settings, random: Random) -> tuple[Plan, PlanMemory]:
     """Return what to do now and why, and what the next loop must know of it.
@@ -437,9 +442,7 @@ def _renew_nodes(draft: _Growing) -> _Growing:
     context, held, settings = draft.growth.context, draft.memory.moves, draft.context.settings
     if not settings.scale_down.scale_down_enabled:
         return draft
-    hindrance = context.state.paused
-    if draft.actions or draft.left or draft.waiting.young:
-        hindrance = "pods wait for room, or sizes are being changed"
+    hindrance = "pods wait for room, or sizes are being changed" if draft.is_changing else context.state.paused
     found = find_renewals(context, held, settings.renewal, draft.random, hindrance=hindrance)
     proposals = () if found.proposal is None else (found.proposal,)
     held, moves, increases = begin_moves(found.memory, proposals, context.state)
@@ -456,7 +459,7 @@ def _move_nodes(draft: _Growing) -> _Growing:
     if state.paused:  # what it would ask for has to wait
         return replace(draft, plan=replace(draft.plan, search_at=state.now + SEARCH_SECONDS))
     plan = replace(draft.plan, search_at=max(state.now, next_search(held)))
-    if draft.actions or draft.plan.scale_down.removals or draft.left or draft.waiting.young:
+    if draft.is_changing or draft.plan.scale_down.removals:
         return replace(draft, plan=plan)
     held, moves, increases = propose_moves(draft.growth.context, held, settings.consolidation, draft.random)
     plan = replace(plan, moves=(*plan.moves, *moves), search_at=next_search(held))

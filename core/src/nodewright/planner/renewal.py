@@ -12,8 +12,6 @@ from itertools import islice
 from random import Random
 from zlib import crc32
 
-from msgspec.structs import replace as changed
-
 from nodewright.clusterstate.drift import find_drift
 from nodewright.clusterstate.memory import MoveMemory
 from nodewright.clusterstate.state import ClusterState
@@ -39,6 +37,7 @@ from nodewright.planner.scale_down.pod_index import find_pod_subsets
 from nodewright.planner.scale_down.simulation import DrainSimulation
 from nodewright.planner.scale_down.unneeded import is_ready_node
 from nodewright.planner.scale_up.options import skip_reason
+from nodewright.planner.scale_up.pending_pods import unplaced
 from nodewright.planner.scale_up.planned_nodes import grown
 from nodewright.snapshot.pod_places import PodPlaces
 
@@ -104,56 +103,56 @@ def _find_outdated(
 ) -> tuple[tuple[OutdatedNode, ...], float]:
     """Return the nodes that are to be replaced, the oldest first, with why some are held, and when the next is due."""
     state, now, next_at = context.state, context.state.now, math.inf
-    limits = DisruptionLimits(state)
-    moving = {name for move in held.under_way.values() for name in move.left}
-    found = dict[str, tuple[float, OutdatedNode]]()
-
-    def add(node: Node, due: float, reason: DisruptionReason, why: str) -> None:
-        ref = state.group_of_node.get(node.name)
-        if ref is not None and ref in state.groups and node.name not in state.interrupted and node.name not in found:
-            waits = "" if node.name in moving else _obstacle(context, held, limits, node, ref, reason)
-            found[node.name] = due, OutdatedNode(node=node.name, group=ref, reason=reason, why=why, held=waits)
-
+    due = dict[str, tuple[float, Node, DisruptionReason, str]]()
     for drift in find_drift(state, context.settings.templates):
-        add(drift.node, drift.since, DisruptionReason.DRIFTED, drift.why)
+        due[drift.node.name] = drift.since, drift.node, DisruptionReason.DRIFTED, drift.why
     for node in state.observation.snapshot.live_nodes() if settings.node_max_age else ():
         if node.metadata.creation_timestamp is None or node.name not in state.group_of_node:
             continue
-        due = expires_at(node, settings)
-        if due >= now:
-            next_at = min(next_at, due)
+        at = expires_at(node, settings)
+        if at >= now:
+            next_at = min(next_at, at)
         else:
             why = f"it is {format_duration(round(now - node.created))} old (--node-max-age)"
-            add(node, due, DisruptionReason.EXPIRED, why)
-    return tuple(one for _, one in sorted(found.values(), key=lambda pair: (pair[0], pair[1].node))), next_at
+            due.setdefault(node.name, (at, node, DisruptionReason.EXPIRED, why))
+    known = [name for name in due if state.group_of_node[name] in state.groups and name not in state.interrupted]
+    find_obstacle = _Obstacles(context, held, known).find
+    found = list[OutdatedNode]()
+    for name in sorted(known, key=lambda name: (due[name][0], name)):
+        _, node, reason, why = due[name]
+        held_by = find_obstacle(node, reason)
+        found.append(OutdatedNode(node=name, group=state.group_of_node[name], reason=reason, why=why, held=held_by))
+    return tuple(found), next_at
 
 
-def _obstacle(
-    context: PlanningContext,
-    held: MoveMemory,
-    limits: DisruptionLimits,
-    node: Node,
-    ref: GroupRef,
-    reason: DisruptionReason,
-) -> str:
-    """Return why a node is not replaced now, without a look for room; empty: nothing is in its way."""
-    state, name = context.state, node.name
-    if name in state.observation.removing:
-        return ""
-    pause, annotations = held.pauses.get(name), node.metadata.annotations
-    pinned = next((key for key in (SCALE_DOWN_DISABLED, DO_NOT_DISRUPT) if annotations.get(key) == "true"), "")
-    passed_over = find_candidates(state, [name], context.settings.scale_down).passed_over.get(name)
-    if passed_over is not None and passed_over.code == UnremovableCode.MIN_SIZE_REACHED:
-        passed_over = None
-    obstacle = passed_over or limits.find_obstacle(name, reason)
-    reasons = (
-        (bool(pinned), f"it is annotated {pinned}"),
-        (not is_ready_node(state, name) or name not in context.snapshot, "it is not ready"),
-        (is_atomic(state, ref), f"group {ref} has all its nodes or none"),
-        (pause is not None and pause.until > state.now, pause.why if pause is not None else ""),
-        (obstacle is not None, obstacle.message if obstacle is not None else ""),
-    )
-    return next((why for holds, why in reasons if holds), "")
+class _Obstacles:
+    """Why outdated nodes are not replaced now, without a look for room."""
+
+    def __init__(self, context: PlanningContext, held: MoveMemory, names: Sequence[str]) -> None:
+        self._context, self._pauses = context, held.pauses
+        self._limits = DisruptionLimits(context.state)
+        self._moving = {name for move in held.under_way.values() for name in move.left}
+        self._passed_over = find_candidates(context.state, names, context.settings.scale_down).passed_over
+
+    def find(self, node: Node, reason: DisruptionReason) -> str:
+        """Return why a node is not replaced now; empty: nothing is in its way, or it is on its way out."""
+        state, name = self._context.state, node.name
+        if name in self._moving or name in state.observation.removing:
+            return ""
+        pause, annotations = self._pauses.get(name), node.metadata.annotations
+        pinned = next((key for key in (SCALE_DOWN_DISABLED, DO_NOT_DISRUPT) if annotations.get(key) == "true"), "")
+        passed_over = self._passed_over.get(name)
+        if passed_over is not None and passed_over.code == UnremovableCode.MIN_SIZE_REACHED:
+            passed_over = None
+        obstacle = passed_over or self._limits.find_obstacle(name, reason)
+        reasons = (
+            (bool(pinned), f"it is annotated {pinned}"),
+            (not is_ready_node(state, name) or name not in self._context.snapshot, "it is not ready"),
+            (is_atomic(state, ref := state.group_of_node[name]), f"group {ref} has all its nodes or none"),
+            (pause is not None and pause.until > state.now, pause.why if pause is not None else ""),
+            (obstacle is not None, obstacle.message if obstacle is not None else ""),
+        )
+        return next((why for holds, why in reasons if holds), "")
 
 
 class _RenewalSearch:
@@ -237,7 +236,7 @@ class _RenewalSearch:
         keeps_minimum = self._spare[one.group] > 0
         if keeps_minimum and not isinstance(self._simulator.try_removal(one.node, [one.node]), Unremovable):
             return []
-        pods = [_unplaced(pod) for pod in status.moving.pods if not is_virtual(pod)]
+        pods = [unplaced(pod) for pod in status.moving.pods if not is_virtual(pod)]
         snapshot = self._grown.snapshot.fork()
         snapshot.remove_node(row)
         return self._buy(replace(self._grown, snapshot=snapshot), one, pods, keeps_minimum=keeps_minimum)
@@ -301,7 +300,3 @@ def _why(report: ScaleUpReport) -> str:
     return next(
         (f": {ref}: {reason if isinstance(reason, Rejection) else reason.message}" for ref, reason in reasons), ""
     )
-
-
-def _unplaced(pod: Pod) -> Pod:
-    return changed(pod, spec=changed(pod.spec, node_name=""))

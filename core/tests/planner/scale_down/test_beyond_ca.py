@@ -157,7 +157,7 @@ def test_growing_long_after_shrinking_is_no_turn_nor_is_growing_on() -> None:
     assert grows(memory, NOW + 200).flapping[ref("g")].turns == 1
 
 
-def test_growing_for_a_move_is_no_turn() -> None:
+def test_growing_for_a_renewal_is_no_turn() -> None:
     memory = shrinks(ScaleDownMemory(engine_started=1.0), NOW)
     assert not grows(memory, NOW + 60, pods=0).flapping
 

@@ -42,7 +42,10 @@ class _Held:
 
 @dataclass
 class Notices:
-    """Reads the queue (unless it is another process that ``reads_queue``) and the scheduled events. ``wait`` runs in a thread of its own, beside all other methods."""
+    """Reads the queue and the scheduled events. ``wait`` runs in a thread of its own, beside all other methods.
+
+    Without ``reads_queue`` the messages of the queue are left to the process that manages the groups.
+    """
 
     api: Api
     options: Options

@@ -102,7 +102,10 @@ def classify(code: str, message: str) -> tuple[ErrorClass, FailureScope]:
 
 
 def is_of_creation(code: str, message: str) -> bool:
-    """Return whether only the creation of a machine fails with this code: the evidence if its beginning was not seen."""
+    """Return whether a creation fails with this code: the evidence if its beginning was not seen.
+
+    The start of a machine that was deallocated may fail for capacity, too; Azure does not tell the two apart.
+    """
     is_known = code != FAILED and classify(code, message)[0] is not ErrorClass.OTHER
     return is_known or code.startswith(_OF_CREATION)
 

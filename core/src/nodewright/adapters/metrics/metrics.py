@@ -44,7 +44,7 @@ _ERRORS = (
 )
 # What CA last did, in its words; here one plan does all of it.
 _PLANNED = ("autoscaling", "updateClusterState", "scaleUp", "scaleDown", "findUnneeded")
-_OUTDATED = (DisruptionReason.EXPIRED, DisruptionReason.DRIFTED)
+_OUTDATED = tuple(reason for reason in DisruptionReason if reason.is_renewal)
 _RESULTS = {MoveStage.PROPOSED: "started", MoveStage.DONE: "done", MoveStage.ABANDONED: "abandoned"}
 _OF_MOVES = (RemovalReason.REPLACED, RemovalReason.EXPIRED, RemovalReason.DRIFTED)
 _LIMITS = {"cpu": "CpuResourceLimit", "memory": "MemoryResourceLimit"}

@@ -1,4 +1,7 @@
-"""The rule prompt for one group (--size-correction=prompt): what is under way, what is overdue, and whether the group is healthy."""
+"""The rule prompt (--size-correction=prompt) for one group.
+
+It says what is under way, what is overdue, and whether the group is healthy.
+"""
 
 from dataclasses import replace
 

@@ -92,10 +92,9 @@ class NodeExplanation(msgspec.Struct, frozen=True, kw_only=True):
 
     ``reason`` is why it stays or waits. ``removal`` is the removal that is planned or under way, ``stage`` how far that
     has come. ``last_failure`` is why the last attempt failed, ``disputed`` why the cloud reports its machine as a failed
-    creation although it ran. ``interruption`` says when the cloud takes its machine, ``move`` which move gives it up or why none
-    does, ``outdated`` why the node is to be
-    replaced, and what holds that. ``note`` explains a node without ``reason`` and ``removal``, or says what a new simulation
-    would find for a node that is simulated again later.
+    creation although it ran. ``interruption`` says when the cloud takes its machine, ``move`` which move gives it up or why
+    none does, ``outdated`` why the node is to be replaced, and what holds that. ``note`` explains a node without ``reason``
+    and ``removal``, or says what a new simulation would find for a node that is simulated again later.
     """
 
     node: str

@@ -197,7 +197,12 @@ def find_recreated(snapshot: Snapshot, removing: Mapping[str, Removing], setting
     rows = (snapshot.find_row(name) for name, held in removing.items() if held.removal.drains)
     pods = (pod for row in rows if row is not None for pod in snapshot.pods(row))
     leaving = [pod for pod in pods if pod.metadata.deletion_timestamp is None and returns(pod, settings)]
-    return [replace(pod, spec=replace(pod.spec, node_name="")) for pod in leaving]
+    return [unplaced(pod) for pod in leaving]
+
+
+def unplaced(pod: Pod) -> Pod:
+    """Return the pod as it is created again, on no node."""
+    return replace(pod, spec=replace(pod.spec, node_name=""))
 
 
 def returns(pod: Pod, settings: PodSettings) -> bool:

@@ -72,6 +72,7 @@ class LiveWorld(ContractWorld):
         self._leftovers = leftovers if leftovers is not None else Leftovers()
         self._before: _Size | None = None
         self._writes_seen = self._writes()
+        self._settled_writes = 0
 
     def admit(self, touches: Touch) -> None:
         if touches == Touch.READS:
@@ -148,8 +149,6 @@ class LiveWorld(ContractWorld):
         if writes != self._settled_writes and self.client.info.settles_after:
             self._clock.sleep(self.client.info.settles_after)
         self._settled_writes = writes
-
-    _settled_writes = 0
 
     def _writes(self) -> int:
         counted = (client.stats().get(hook) for client in (self.client, self._other) for hook in WRITE_HOOKS)

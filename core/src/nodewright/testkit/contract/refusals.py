@@ -82,31 +82,13 @@ def a_partly_granted_increase_is_counted(world: ContractWorld) -> None:
 @check(Promise.DELETION, touches=Touch.OWN_CLOUD)
 def a_refused_deletion_is_no_deletion(world: ContractWorld) -> None:
     """A deletion that the cloud refuses raises an error; the machine lives, and the target stays."""
-    refresh(world)
-    before, alive = target(world), world.machines(world.group_id)
-    world.refuse(world.group_id, Trouble.DENIED, _ALWAYS)
-    error = refusal(
-        lambda: world.client.delete_instances(world.group_id, [min(alive)], before), "a refused delete_instances"
-    )
-    demand(isinstance(error, AccessDenied), f"a refused delete_instances raised {type(error).__name__}")
-    demand_alive(world, alive, "a refused delete_instances")
-    demand_target(world, before, "a refused delete_instances")
+    _demand_not_deleted(world, Trouble.DENIED, "a refused delete_instances", AccessDenied)
 
 
 @check(Promise.DELETION, touches=Touch.OWN_CLOUD)
 def a_locked_machine_is_not_deleted(world: ContractWorld) -> None:
     """A deletion while another operation locks the machines is refused; they live, and the target stays."""
-    refresh(world)
-    before, alive = target(world), world.machines(world.group_id)
-    world.refuse(world.group_id, Trouble.CONFLICT, _ALWAYS)
-    error = refusal(
-        lambda: world.client.delete_instances(world.group_id, [min(alive)], before),
-        "delete_instances of a locked machine",
-    )
-    told = isinstance(error, (CloudBusy, TargetChanged))
-    demand(told, f"delete_instances of a locked machine raised {type(error).__name__}")
-    demand_alive(world, alive, "delete_instances of a locked machine")
-    demand_target(world, before, "delete_instances of a locked machine")
+    _demand_not_deleted(world, Trouble.CONFLICT, "delete_instances of a locked machine", CloudBusy, TargetChanged)
 
 
 @check(Promise.REFRESH, touches=Touch.OWN_CLOUD)
@@ -161,6 +143,17 @@ def _demand_told(world: ContractWorld, kind: Trouble) -> None:
     demand(bool(error.code), f"{what} raised an error without a code")
     demand_target(world, before, what)
     demand_alive(world, alive, what)
+
+
+def _demand_not_deleted(world: ContractWorld, kind: Trouble, what: str, *wanted: type[ProviderError]) -> None:
+    """Raise BrokenPromise unless a refused deletion raises one of these errors, and changes nothing."""
+    refresh(world)
+    before, alive = target(world), world.machines(world.group_id)
+    world.refuse(world.group_id, kind, _ALWAYS)
+    error = refusal(lambda: world.client.delete_instances(world.group_id, [min(alive)], before), what)
+    demand(isinstance(error, wanted), f"{what} raised {type(error).__name__}")
+    demand_alive(world, alive, what)
+    demand_target(world, before, what)
 
 
 def _demand_unread(world: ContractWorld, kind: Trouble, wanted: type[ProviderError]) -> None:
