@@ -1,10 +1,12 @@
 """Nodes that are not ready for a while or touched by hand, and restarts of the engine, in a scenario file."""
 
 import pytest
+from msgspec.structs import replace
 
-from nodewright.model.node import HOSTNAME_LABEL, Node
+from nodewright.model.node import HOSTNAME_LABEL, TO_BE_DELETED_TAINT, Node, Taint
 from nodewright_simulator.build import build_simulation
 from nodewright_simulator.journal import What
+from nodewright_simulator.node_faults import renamed_copy
 from nodewright_simulator.result import SimulationResult
 from nodewright_simulator.scenario_file import read_scenario
 
@@ -48,6 +50,13 @@ def nodes_at(minutes: int, how: str) -> dict[str, Node]:
 
 def is_ready(node: Node) -> bool:
     return any(condition.type == "Ready" and condition.status == "True" for condition in node.status.conditions)
+
+
+def test_a_kubelet_that_registers_again_knows_no_taint_of_an_autoscaler() -> None:
+    [node] = [one for name, one in nodes_at(4, "delete").items() if name.endswith("0")]
+    marked = (Taint(key=TO_BE_DELETED_TAINT, effect="NoSchedule"), Taint(key="dedicated", effect="NoSchedule"))
+    copy = renamed_copy(replace(node, spec=replace(node.spec, taints=marked)), node.name, 300.0)
+    assert [taint.key for taint in copy.spec.taints] == ["dedicated"]
 
 
 def test_a_renamed_node_is_gone_and_its_machine_registers_under_another_name() -> None:

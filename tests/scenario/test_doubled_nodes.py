@@ -48,3 +48,20 @@ def test_two_ready_nodes_are_one_machine() -> None:
     story.simulation.touch_nodes(DOUBLED, "twin", 1, LASTS)
     assert not story.writes()
     assert all(state.groups[ref].seen.target == 2 for state in story.states() for ref in state.groups)
+
+
+def test_consolidation_and_renewal_leave_a_machine_with_two_ready_nodes() -> None:
+    """One of the two nodes is empty, and both are old; only when the twin is gone is the machine replaced for its age."""
+    settings = {
+        **SOON,
+        "scale-down-utilization-threshold": 0,
+        "consolidation-policy": "when-cheaper",
+        "node-max-age": "5m",
+    }
+    story = Story({"name": "pool", "price_per_hour": 1.0, "max_size": 5}, settings=settings, minutes=60)
+    story.deploy("web", (1.0, 1))
+    story.simulation.touch_nodes(DOUBLED, "twin", 1, LASTS)
+    first = next(fact.name for fact in story.result.journal if fact.what == What.MACHINE_STARTED)
+    gone = {fact.name: fact.at for fact in story.result.journal if fact.what == What.MACHINE_GONE}
+    assert gone[first] > DOUBLED + LASTS
+    assert story.result.final.running == 1

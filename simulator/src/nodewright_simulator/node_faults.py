@@ -9,10 +9,18 @@ from datetime import UTC, datetime
 from msgspec.structs import replace
 
 from nodewright.clusterstate.readiness import is_ready
-from nodewright.model.node import HOSTNAME_LABEL, Node, NodeCondition, Taint
+from nodewright.model.node import (
+    DELETION_CANDIDATE_TAINT,
+    HOSTNAME_LABEL,
+    TO_BE_DELETED_TAINT,
+    Node,
+    NodeCondition,
+    Taint,
+)
 from nodewright.model.settings import TemplateSettings
 from nodewright_simulator.cluster import SimulatedCluster
 
+_OF_AUTOSCALERS = (TO_BE_DELETED_TAINT, DELETION_CANDIDATE_TAINT)
 NOT_READY = Taint(key="node.kubernetes.io/not-ready", effect="NoSchedule")
 
 
@@ -88,11 +96,15 @@ def _labelled(node: Node, labels: dict[str, str]) -> Node:
 
 
 def renamed_copy(node: Node, name: str, at: float) -> Node:
-    """Return the object that a kubelet registers for the node's machine ``at`` under another name."""
+    """Return the object that a kubelet registers for the node's machine ``at`` under another name.
+
+    It has no taint of an autoscaler: a kubelet knows only the taints that it was configured with.
+    """
     created = datetime.fromtimestamp(at, tz=UTC)
     labels = {**node.metadata.labels, HOSTNAME_LABEL: name}
     metadata = replace(node.metadata, name=name, uid=f"{name}@{at:g}", labels=labels, creation_timestamp=created)
-    return replace(node, metadata=metadata)
+    taints = tuple(taint for taint in node.spec.taints if taint.key not in _OF_AUTOSCALERS)
+    return replace(node, metadata=metadata, spec=replace(node.spec, taints=taints))
 
 
 def _double_of(name: str) -> str:

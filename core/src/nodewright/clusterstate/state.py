@@ -17,6 +17,7 @@ from nodewright.clusterstate.memory import (
 )
 from nodewright.model.action import Done, Failed, IncreaseSize, Outcome
 from nodewright.model.group import ErrorClass, FailedInstance, FailureScope, GroupRef
+from nodewright.model.node import Node
 from nodewright.model.removal import RemovalEnded
 from nodewright.model.settings import LoopSettings
 from nodewright.snapshot.observation import GroupSeen, Observation
@@ -234,6 +235,10 @@ class ClusterState:
     @property
     def now(self) -> float:
         return self.observation.now
+
+    def shares_machine(self, node: Node) -> bool:
+        """Return whether another node claims the same machine: its pods run on only one of them."""
+        return self.memory.members is not None and self.memory.members.shares_machine(node)
 
     @property
     def healthy(self) -> bool:

@@ -24,7 +24,7 @@ from nodewright.model.reason import BlockingCode, Unremovable, UnremovableCode
 from nodewright.model.removal import NodeRemoval, RemovalReason
 from nodewright.planner.consolidation.sources import DO_NOT_DISRUPT
 from nodewright.planner.context import PlanningContext
-from nodewright.planner.scale_down.eligibility import SCALE_DOWN_DISABLED, find_candidates
+from nodewright.planner.scale_down.eligibility import SCALE_DOWN_DISABLED, SHARED, find_candidates
 from nodewright.planner.scale_down.limits import DisruptionLimits
 from nodewright.planner.scale_down.node_removal import RemovalSimulator, SimulatedRemovals, destination_rows
 from nodewright.planner.scale_down.pdb import DisruptionBudgets
@@ -187,12 +187,13 @@ def _obstacle(context: PlanningContext, move: Move, waiting: Iterable[str]) -> s
         if name not in context.snapshot:
             why = "interrupted: the cloud takes its machine" if name in state.interrupted else "starting"
             return f"node {name} is {why}"
-        annotations = snapshot.node(snapshot.row(name)).metadata.annotations
-        pinned = [key for key in (SCALE_DOWN_DISABLED, DO_NOT_DISRUPT) if annotations.get(key) == "true"]
+        node = snapshot.node(snapshot.row(name))
+        pinned = [key for key in (SCALE_DOWN_DISABLED, DO_NOT_DISRUPT) if node.metadata.annotations.get(key) == "true"]
         if pinned:
             return f"node {name} is annotated {pinned[0]}"
-        if name in passed_over:
-            return f"node {name}: {passed_over[name].message}"
+        obstacle = SHARED if state.shares_machine(node) else passed_over.get(name)
+        if obstacle is not None:
+            return f"node {name}: {obstacle.message}"
         if _has_failed(move, name, state):
             return f"node {name} could not be removed: {state.memory.scale_down.removal_failures[name].message}"
     if state.now > move.deadline:

@@ -29,7 +29,7 @@ from nodewright.planner.consolidation.sources import DO_NOT_DISRUPT
 from nodewright.planner.context import PlanningContext
 from nodewright.planner.growth import grow
 from nodewright.planner.scale_down.drainability import DrainabilityCache, DrainabilityRules, evaluate_subset
-from nodewright.planner.scale_down.eligibility import SCALE_DOWN_DISABLED, find_candidates
+from nodewright.planner.scale_down.eligibility import SCALE_DOWN_DISABLED, SHARED, find_candidates
 from nodewright.planner.scale_down.limits import DisruptionLimits, is_atomic
 from nodewright.planner.scale_down.node_removal import RemovalSimulator, destination_rows
 from nodewright.planner.scale_down.pdb import DisruptionBudgets
@@ -148,6 +148,7 @@ class _Obstacles:
         reasons = (
             (bool(pinned), f"it is annotated {pinned}"),
             (not is_ready_node(state, name) or name not in self._context.snapshot, "it is not ready"),
+            (state.shares_machine(node), SHARED.message),
             (is_atomic(state, ref := state.group_of_node[name]), f"group {ref} has all its nodes or none"),
             (pause is not None and pause.until > state.now, pause.why if pause is not None else ""),
             (obstacle is not None, obstacle.message if obstacle is not None else ""),

@@ -13,7 +13,7 @@ from nodewright.model.pod import Pod
 from nodewright.planner.consolidation.score import NODE_DISRUPTION, PoolTotals, disruption_of
 from nodewright.planner.context import PlanningContext
 from nodewright.planner.scale_down.drainability import DrainabilityCache, DrainabilityRules, evaluate_subset
-from nodewright.planner.scale_down.eligibility import SCALE_DOWN_DISABLED, deletion_taint_times, disabled_nodes
+from nodewright.planner.scale_down.eligibility import SCALE_DOWN_DISABLED, SHARED, deletion_taint_times, disabled_nodes
 from nodewright.planner.scale_down.node_removal import destination_rows
 from nodewright.planner.scale_down.pdb import DisruptionBudgets
 from nodewright.planner.scale_down.pod_index import PodSubset, find_pod_subsets
@@ -168,6 +168,7 @@ class _Holding:
             (node.metadata.annotations.get(DO_NOT_DISRUPT) == "true", f"it is annotated {DO_NOT_DISRUPT}"),
             (not np.isnan(self._tainted[row]), "it is tainted for deletion"),
             (not is_ready_node(state, name), "it is not ready"),
+            (state.shares_machine(node), SHARED.message),
             (state.now < calm_at, "a pod came to it too short a time ago (--consolidate-after)"),
             (bool(pinned), f"pod {pinned} is annotated {DO_NOT_DISRUPT}"),
         )

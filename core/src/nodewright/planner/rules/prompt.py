@@ -125,12 +125,11 @@ def _remove_never_ready(group: GroupState, state: ClusterState, settings: Correc
 
 def _may_delete_undrained(node: Node, state: ClusterState) -> bool:
     """Return whether a node proves that it never was ready, runs nothing that would be lost, and may be deleted."""
-    members = state.memory.members
     if not was_never_ready(node) or node.name in state.observation.removing:
         return False
     if is_being_deleted(node) or node.metadata.annotations.get(SCALE_DOWN_DISABLED) == "true":
         return False
-    if members is not None and members.shares_machine(node):
+    if state.shares_machine(node):
         return False
     snapshot = state.observation.snapshot
     pods = snapshot.pods(snapshot.row(node.name))

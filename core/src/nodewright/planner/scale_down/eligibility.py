@@ -46,7 +46,7 @@ _DISABLED = Unremovable(
     code=UnremovableCode.SCALE_DOWN_DISABLED, message=f'it is annotated {SCALE_DOWN_DISABLED}: "true"'
 )
 NO_GROUP = Unremovable(code=UnremovableCode.NOT_AUTOSCALED, message="it belongs to no node group")
-_SHARED = Unremovable(
+SHARED = Unremovable(
     code=UnremovableCode.QUARANTINED,
     message="another node has the same providerID, and it is unknown which of them is the machine; delete the other one",
 )
@@ -216,7 +216,7 @@ class _EligibilityCheck:
         if members is None or not members.shared or not self._settings.policy.spares_shared_machines:
             return
         nodes = (self._snapshot.node(row) for row in self._rows.tolist())
-        self._refuse(np.array([members.shares_machine(node) for node in nodes], dtype=np.bool_), [_SHARED])
+        self._refuse(np.array([members.shares_machine(node) for node in nodes], dtype=np.bool_), [SHARED])
 
     def _measure(self, groups: Sequence[GroupState], places: Ids) -> Utilizations:
         measure = Measure.of(self._state, self._settings.scale_down, self._settings.policy)
