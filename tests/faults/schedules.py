@@ -243,8 +243,7 @@ def schedules(draw: Draw) -> Schedule:
     if draw(st.integers(0, 9)) == 9:
         add_clock_jumps(draw, schedule)
     # Drawn last of all: half of the worlds with scale-down are as they were before there were moves.
-    # Known gap: moves to machines that are smaller than their template says never come to rest.
-    if settings["scale-down-enabled"] and "small_machines" not in schedule["providers"]["fake"]:
+    if settings["scale-down-enabled"]:
         settings["consolidation-policy"] = draw(st.sampled_from(("off", "balanced", "balanced", "off", "when-cheaper")))
     return schedule
 

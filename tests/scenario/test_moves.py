@@ -10,6 +10,7 @@ from tests.scenario.story import Story
 
 from nodewright.model.meta import LabelSelector
 from nodewright.model.move import Move, MoveStage
+from nodewright.model.quantity import Quantity
 from nodewright.planner.consolidation.sources import DO_NOT_DISRUPT
 from nodewright.planner.scale_down.eligibility import SCALE_DOWN_DISABLED
 from nodewright_simulator.api_server import BudgetRule
@@ -241,3 +242,46 @@ def test_nodes_that_come_beside_those_of_the_move_are_not_its_own() -> None:
     pauses = {name: pause.why for state, _ in told.loops for name, pause in state.memory.moves.pauses.items()}
     assert list(pauses.values()) == ["it replaced other nodes"] * 2
     assert told.machines("small") == 2
+
+
+NARROW = {"group": "small", "offers": {"cpu": "500m"}}
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_moves_to_machines_that_are_smaller_than_told_come_to_rest(restarts: bool) -> None:
+    """What real nodes showed is lost with each restart, and the pauses of the purchases are not."""
+    told = story(minutes=24 * 60, settings={"scan-interval": "1m"}, small_machines=[NARROW])
+    for hour in range(1, 24, 5) if restarts else ():
+        told.simulation.engine.restart(hour * 3600.0, down_seconds=60)
+    bought = [at for at, *_ in told.writes("increase")]
+    assert 1 <= len(bought) <= 3
+    assert len(told.events("AddedNodeDoesNotFit")) == len(bought)
+    assert evictions(told) == []
+    assert (told.machines("large"), told.machines("small")) == (1, 0)
+
+
+def test_a_move_waits_for_devices_that_come_later_than_their_nodes() -> None:
+    device = {"example.com/dev": 1}
+    small = [{"group": "small", "offers": {"example.com/dev": 0}}]
+    told = Story(
+        {**LARGE, "resources": {"example.com/dev": 8}},
+        {**SMALL, "resources": device},
+        settings=SETTINGS,
+        minutes=60,
+        small_machines=small,
+    )
+    told.pods(2, at=5, resources=device)
+
+    def plug_in() -> None:
+        for _, node in list(told.simulation.cluster.live.nodes()):
+            if node.name.startswith("small"):
+                offers = {**node.status.allocatable, "example.com/dev": Quantity.of(1)}
+                status = msgspec.structs.replace(node.status, allocatable=offers, capacity=offers)
+                told.simulation.cluster.change_node(msgspec.structs.replace(node, status=status))
+
+    ready = 440  # 30 s after the first new node is ready
+    for moment in range(ready, ready + 100, 10):
+        told.at(moment, plug_in)
+    (move,) = moves(told)
+    assert move.stage == MoveStage.DONE
+    assert min(evictions(told)) >= ready

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 
 from nodewright.actuation import AuditLog, AuditRecord, CloudWriter, Inbox
@@ -104,6 +105,14 @@ def test_the_log_keeps_one_record_a_write() -> None:
         ("L/3", "DeleteInstances", 4, 2, ("i-1", "i-2"), "no node"),
     ]
     assert {record.outcome for record in log.records()} == {"done"}
+
+
+def test_growth_for_a_move_is_logged_with_the_move() -> None:
+    clock, log = FakeClock(), AuditLog()
+    growth = msgspec.structs.replace(increase("p/a"), move="replaced-a-0-1")
+    CloudWriter([Cloud(clock)], clock, Inbox(), log).act([growth], "L")
+    (record,) = log.records()
+    assert record.reason == "move replaced-a-0-1"
 
 
 def test_many_pods_are_counted() -> None:

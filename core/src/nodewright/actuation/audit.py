@@ -133,6 +133,8 @@ def with_provider_result(record: AuditRecord, answer: Condition | None, time: fl
 
 
 def _for_pods(action: IncreaseSize) -> str:
+    if action.move:
+        return f"move {action.move}"
     if not action.pods:
         return "enforced minimum size"
     left = action.pod_count - len(action.pods)

@@ -134,8 +134,10 @@ def why_group(dry_run: DryRun, ref: GroupRef) -> str:
     )
     for_buffers = f"grows for {count(spare, 'pod')} of buffers" if spare else ""
     hedges = "; ".join(f"{one.hedged:,} of the nodes {one.reason}" for one in increases if one.hedged)
-    for_pods = _why_for_pods(dry_run, ref) if has_grown or not (requests or spare or hedges) else ""
-    return "; ".join(filter(None, (for_pods, for_requests, for_buffers, hedges)))
+    moves = [one.move for one in increases if one.move]
+    for_moves = f"grows for move {name_some(moves)}" if moves else ""
+    for_pods = _why_for_pods(dry_run, ref) if has_grown or not (requests or spare or hedges or moves) else ""
+    return "; ".join(filter(None, (for_pods, for_requests, for_buffers, for_moves, hedges)))
 
 
 def _why_for_pods(dry_run: DryRun, ref: GroupRef) -> str:

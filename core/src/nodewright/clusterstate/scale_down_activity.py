@@ -169,8 +169,10 @@ def _flap_no_later(held: Flapping, now: float) -> Flapping:
 
 
 def _is_for_pods(action: object) -> bool:
-    """Return whether a group grew for pods: not for a renewal, which names none, or for its minimum size."""
-    return isinstance(action, IncreaseSize) and bool(action.pod_count or action.request or action.hedged)
+    """Return whether a group grew for pods that wait: not for a move, or for its minimum size."""
+    if not isinstance(action, IncreaseSize) or action.move:
+        return False
+    return bool(action.pod_count or action.request or action.hedged)
 
 
 def _growth(outcomes: Iterable[Outcome]) -> dict[GroupRef, float]:

@@ -32,7 +32,7 @@ class IncreaseSize(Action, frozen=True, kw_only=True):
 
     ``pods`` are the first of the ``pod_count`` pending pods (``namespace/name``) for which the group grows. ``hedged`` of
     the machines replace machines that were requested from the groups ``hedge_for`` and did not arrive; ``reason`` says
-    why.
+    why. ``move`` is the id of the move for which the group grows; then the pods run elsewhere (empty: for no move).
     """
 
     target: int
@@ -43,6 +43,7 @@ class IncreaseSize(Action, frozen=True, kw_only=True):
     hedged: int = 0
     hedge_for: tuple[GroupRef, ...] = ()
     reason: str = ""
+    move: str = ""
 
 
 class DecreaseTargetSize(Action, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from nodewright.clusterstate.accelerators import NO_ACCELERATORS, Accelerators
+from nodewright.clusterstate.memory import Purchases
 from nodewright.clusterstate.state import ClusterState
 from nodewright.estimator.binpacking import Template
 from nodewright.estimator.limits import IsOver
@@ -32,7 +33,8 @@ class PlanningContext:
     upcoming nodes. ``silent``: groups whose upcoming machines are not counted on. ``hedges_left``: how many more
     machines may be bought twice. ``growth_limit``: how many nodes may be added at most (None: no limit besides the
     others). ``room_by``: when preempted pods whose room is counted on must have ended (epoch seconds). ``barred``:
-    groups that are not grown for a class of pods, because their nodes did not take such pods. ``at_risk``: groups whose
+    groups that are not grown for a class of pods, because their nodes did not take such pods. ``purchases``: what such groups
+    were asked for, and which of their machines did not take their pods. ``at_risk``: groups whose
     machines the cloud takes away: they grow only where no other group helps. ``in_moves``: nodes that scale-down does not
     remove because a move concerns them, and why. ``marked``: nodes that carry the soft taint because a move gives them up.
     """
@@ -51,6 +53,7 @@ class PlanningContext:
     growth_limit: int | None = None
     room_by: float = math.inf
     barred: Mapping[PodClass, Mapping[GroupRef, SkipReason]] = field(default_factory=dict)
+    purchases: Purchases = field(default_factory=dict)
     at_risk: frozenset[GroupRef] = frozenset()
     in_moves: Mapping[str, Unremovable] = field(default_factory=dict)
     marked: frozenset[str] = frozenset()

@@ -10,11 +10,12 @@ from itertools import chain
 from random import Random
 
 from nodewright.clusterstate.accelerators import Accelerators, DeviceCounter
-from nodewright.clusterstate.memory import PlanMemory
+from nodewright.clusterstate.memory import MoveMemory, PlanMemory
 from nodewright.clusterstate.readiness import describe_unhealthy
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, IncreaseSize, SizeWrite
 from nodewright.model.limits import make_resource_limits
+from nodewright.model.move import Move
 from nodewright.model.plan import Plan, PlannedAction, ScaleUpReport
 from nodewright.model.pod import Pod
 from nodewright.model.policy import Policy
@@ -51,7 +52,13 @@ from nodewright.planner.scale_up.hedging import (
     with_hedges,
     withdraw_surplus,
 )
-from nodewright.planner.scale_up.misfits import evaluate_purchases, find_bought, note_purchases
+from nodewright.planner.scale_up.misfits import (
+    evaluate_purchases,
+    find_bought,
+    find_moving,
+    note_moves,
+    note_purchases,
+)
 from nodewright.planner.scale_up.pending_pods import (
     Hints,
     Waiting,
@@ -323,14 +330,16 @@ def _evaluate_purchases(draft: _Growing) -> _Growing:
     """Bar groups for pods that their new nodes did not take, and for those that a cloud recommends to move away."""
     context, memory = draft.context, draft.memory
     templates, policy = context.settings.templates, context.settings.policy
-    found = evaluate_purchases(context.state, templates, policy, draft.left)
+    waiting = chain(draft.left, find_moving(context.state))
+    found = evaluate_purchases(context.state, templates, policy, waiting)
+    purchases = found.purchases or memory.purchases
     left, own_pools = bar_own_pools(draft.interruptions, context.snapshot, draft.left)
     barred = {**found.barred, **{held: {**found.barred.get(held, {}), **own} for held, own in own_pools.items()}}
     return replace(
         draft,
         plan=replace(draft.plan, misfits=found.misfits),
-        memory=replace(memory, purchases=found.purchases or memory.purchases),
-        context=replace(context, barred=barred),
+        memory=replace(memory, purchases=purchases),
+        context=replace(context, barred=barred, purchases=purchases),
         left=left,
     )
 
@@ -446,8 +455,8 @@ def _renew_nodes(draft: _Growing) -> _Growing:
     found = find_renewals(context, held, settings.renewal, draft.random, hindrance=hindrance)
     proposals = () if found.proposal is None else (found.proposal,)
     held, moves, increases = begin_moves(found.memory, proposals, context.state)
-    plan = replace(draft.plan, moves=(*draft.plan.moves, *moves), outdated=found.outdated, renew_at=found.next_at)
-    return replace(draft, plan=plan, memory=replace(draft.memory, moves=held), actions=(*draft.actions, *increases))
+    plan = replace(draft.plan, outdated=found.outdated, renew_at=found.next_at)
+    return _with_moves(replace(draft, plan=plan), held, moves, increases)
 
 
 def _move_nodes(draft: _Growing) -> _Growing:
@@ -462,8 +471,22 @@ def _move_nodes(draft: _Growing) -> _Growing:
     if draft.is_changing or draft.plan.scale_down.removals:
         return replace(draft, plan=plan)
     held, moves, increases = propose_moves(draft.growth.context, held, settings.consolidation, draft.random)
-    plan = replace(plan, moves=(*plan.moves, *moves), search_at=next_search(held))
-    return replace(draft, plan=plan, memory=replace(draft.memory, moves=held), actions=(*draft.actions, *increases))
+    return _with_moves(replace(draft, plan=replace(plan, search_at=next_search(held))), held, moves, increases)
+
+
+def _with_moves(
+    draft: _Growing, held: MoveMemory, moves: Sequence[Move], increases: Sequence[IncreaseSize]
+) -> _Growing:
+    """Return the draft with moves that begin, the growth that they need, and what is bought for which kinds of pods."""
+    context = draft.context
+    bought = [node for move in moves for node in held.places[move.id].new_nodes]
+    purchases = note_moves(draft.memory.purchases, bought, context.snapshot, context.settings.policy, context.state.now)
+    return replace(
+        draft,
+        plan=replace(draft.plan, moves=(*draft.plan.moves, *moves)),
+        memory=replace(draft.memory, moves=held, purchases=purchases),
+        actions=(*draft.actions, *increases),
+    )
 
 
 def _drain_interrupted(draft: _Growing) -> _Growing:

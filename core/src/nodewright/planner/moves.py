@@ -14,6 +14,7 @@ from typing import NamedTuple
 from msgspec.structs import replace as changed
 
 from nodewright.clusterstate.memory import MoveMemory, PlannedPlaces
+from nodewright.clusterstate.node_samples import is_stable
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.disruption import DisruptionReason
 from nodewright.model.duration import format_duration
@@ -147,13 +148,23 @@ def _follow(
     why = _obstacle(context, move, waiting)
     if why:
         return changed(move, stage=MoveStage.ABANDONED, why=why)
-    return _simulated(context, move, waiting, _hints(context, waiting, places, fresh), is_draining=is_draining)
+    simulated = _simulated(context, move, waiting, _hints(context, waiting, places, fresh))
+    if isinstance(simulated, _Ready):
+        move = simulated.move
+        if move.stage in (MoveStage.PROPOSED, MoveStage.LAUNCHING):
+            move = changed(move, deadline=state.now + DRAIN_SECONDS)
+        return simulated._replace(move=changed(move, stage=MoveStage.DRAINING if is_draining else MoveStage.READY))
+    may_come = any(state.groups[one.group].upcoming for one in move.added if one.group in state.groups)
+    if not is_draining and (may_come or any(not is_stable(node, state.now) for node in fresh)):
+        return changed(move, stage=MoveStage.LAUNCHING)
+    return changed(move, stage=MoveStage.ABANDONED, why=f"{simulated}{_failures(move, state)}")
 
 
-def _simulated(
-    context: PlanningContext, move: Move, waiting: Sequence[str], hints: PodPlaces, *, is_draining: bool
-) -> Move | _Ready:
-    """Return the move after a simulation of its drains. Those that a PodDisruptionBudget holds wait until its deadline."""
+def _simulated(context: PlanningContext, move: Move, waiting: Sequence[str], hints: PodPlaces) -> _Ready | str:
+    """Return the removals of the sources that may go, or why some pods find no places.
+
+    Sources that a PodDisruptionBudget holds wait until the move's deadline.
+    """
     state, open_rows = context.state, _open_rows(context)
     found = _simulate(context, open_rows, move.reason, hints, waiting)
     blocked = found.unremovable
@@ -162,14 +173,9 @@ def _simulated(
         any_time = DisruptionBudgets.waited_for(workloads, policy)
         blocked = _simulate(context, open_rows, move.reason, hints, waiting, any_time).unremovable
     if not blocked:
-        if move.stage in (MoveStage.PROPOSED, MoveStage.LAUNCHING):
-            move = changed(move, deadline=state.now + DRAIN_SECONDS)
-        move = changed(move, stage=MoveStage.DRAINING if is_draining else MoveStage.READY)
         return _Ready(move, found, partial(_simulate, context, open_rows, move.reason, found.hints))
-    if not is_draining and any(state.groups[one.group].upcoming for one in move.added if one.group in state.groups):
-        return changed(move, stage=MoveStage.LAUNCHING)
     name, reason = next(iter(blocked.items()))
-    return changed(move, stage=MoveStage.ABANDONED, why=f"node {name}: {reason.message}{_failures(move, state)}")
+    return f"node {name}: {reason.message}"
 
 
 def _is_held(state: ClusterState, move: Move, waiting: Iterable[str]) -> bool:

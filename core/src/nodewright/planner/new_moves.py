@@ -119,5 +119,5 @@ def _increases(move: Move, proposal: Proposal, state: ClusterState) -> Iterator[
             expected_target=current,
             target=current + one.nodes,
             pod_count=len(moved),
-            reason=f"move {move.id}",
+            move=move.id,
         )

@@ -6,7 +6,7 @@ bought like for pods that wait. Its group does not shrink below its minimum.
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from random import Random
@@ -36,6 +36,7 @@ from nodewright.planner.scale_down.pdb import DisruptionBudgets
 from nodewright.planner.scale_down.pod_index import find_pod_subsets
 from nodewright.planner.scale_down.simulation import DrainSimulation
 from nodewright.planner.scale_down.unneeded import is_ready_node
+from nodewright.planner.scale_up.misfits import bars_of
 from nodewright.planner.scale_up.options import skip_reason
 from nodewright.planner.scale_up.pending_pods import unplaced
 from nodewright.planner.scale_up.planned_nodes import grown
@@ -240,7 +241,9 @@ class _RenewalSearch:
         pods = [unplaced(pod) for pod in status.moving.pods if not is_virtual(pod)]
         snapshot = self._grown.snapshot.fork()
         snapshot.remove_node(row)
-        return self._buy(replace(self._grown, snapshot=snapshot), one, pods, keeps_minimum=keeps_minimum)
+        barred = {**self._grown.barred, **bars_of(self._grown, {snapshot.class_of(pod) for pod in pods})}
+        current = replace(self._grown, snapshot=snapshot, barred=barred)
+        return self._buy(current, one, pods, keeps_minimum=keeps_minimum)
 
     def _buy(
         self, current: PlanningContext, one: OutdatedNode, pods: Sequence[Pod], *, keeps_minimum: bool
@@ -250,12 +253,14 @@ class _RenewalSearch:
             alike = _one_more(current, one.group)
             if isinstance(alike, str):
                 return alike
-            whole = grown(current, replace(alike, triggered=tuple(pods)))
+            is_barred = any(one.group in bars for bars in current.barred.values())
+            whole = grown(current, replace(alike, triggered=tuple(pods))) if not is_barred else None
             after = whole or grown(current, alike)
             if after is None:
                 return f"a new node of group {one.group} cannot be planned"
+            taken = tuple(pods) if whole is not None else ()
             current, pods = after, () if whole is not None else pods
-            nodes.append(PlannedNode(group=one.group, pods=()))
+            nodes.append(PlannedNode(group=one.group, pods=taken))
         for _ in range(_MOST_EXPANSIONS):
             if not pods:
                 break
@@ -266,14 +271,23 @@ class _RenewalSearch:
                 current = following
                 helped = {id(pod) for pod in report.triggered}
                 pods = [pod for pod in pods if id(pod) not in helped]
-                nodes += [
-                    PlannedNode(group=made.group, pods=()) for made in report.expansions for _ in range(made.added)
-                ]
+                nodes += _planned(report)
         if pods:
             return f"no new node takes pod {pods[0].key}"
         left = self._grown.growth_limit
         self._grown = replace(current, growth_limit=None if left is None else left - len(nodes))
         return nodes
+
+
+def _planned(report: ScaleUpReport) -> Iterator[PlannedNode]:
+    """Yield the new nodes of a growth: the first of each group with all pods, if it is not known which are for which node."""
+    yield from report.nodes
+    planned = Counter(node.group for node in report.nodes)
+    known = {id(pod) for node in report.nodes for pod in node.pods}
+    others = tuple(pod for pod in report.triggered if id(pod) not in known)
+    for made in report.expansions:
+        for number in range(made.added - planned[made.group]):
+            yield PlannedNode(group=made.group, pods=() if number else others)
 
 
 def _spare(state: ClusterState, ref: GroupRef) -> int:

@@ -69,3 +69,16 @@ def test_without_prices_nothing_can_be_compared(nodewright: Nodewright, dump: st
 def test_nothing_pays(nodewright: Nodewright, dump: str, groups: Path) -> None:
     outcome = nodewright("savings", dump, "--groups", groups, "--consolidation-policy", "when-empty")
     assert "No move pays." in outcome.out
+
+
+def test_plan_shows_growth_for_a_move_as_such(nodewright: Nodewright, write_dump: WriteDump, groups: Path) -> None:
+    node = build_node("large-0", "32", "64Gi", provider_id="x:///large/0", labels={"pool": "large"}, created_at=HOUR)
+    found = write_dump(
+        node,
+        build_pod("web", "500m", node_name="large-0", created_at=HOUR),
+        build_pod("late", "100m", created_at=5 * HOUR, phase="Succeeded"),
+    )
+    policy = ("--consolidation-policy", "balanced", "--expander", "price")
+    outcome = nodewright("plan", found, "--groups", groups, *policy, "--scale-down-utilization-threshold", "0")
+    assert "Plan: 1 more node in 1 group for 1 move" in outcome.out
+    assert "grows for move replaced-large-0-" in " ".join(outcome.out.split())

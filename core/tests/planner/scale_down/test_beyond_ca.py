@@ -115,8 +115,8 @@ def seen(world: World) -> World:
     return world
 
 
-def grows(memory: ScaleDownMemory, at: float, settings: Settings | None = None, *, pods: int = 1) -> ScaleDownMemory:
-    action = IncreaseSize(group=ref("g"), expected_target=1, target=2, pod_count=pods)
+def grows(memory: ScaleDownMemory, at: float, settings: Settings | None = None, *, move: str = "") -> ScaleDownMemory:
+    action = IncreaseSize(group=ref("g"), expected_target=1, target=2, pod_count=1, move=move)
     world = seen(World(now=at))
     outcomes = [Done(action=action, started=at, accepted=1)]
     given = settings or Settings()
@@ -157,9 +157,9 @@ def test_growing_long_after_shrinking_is_no_turn_nor_is_growing_on() -> None:
     assert grows(memory, NOW + 200).flapping[ref("g")].turns == 1
 
 
-def test_growing_for_a_renewal_is_no_turn() -> None:
+def test_growing_for_a_move_is_no_turn() -> None:
     memory = shrinks(ScaleDownMemory(engine_started=1.0), NOW)
-    assert not grows(memory, NOW + 60, pods=0).flapping
+    assert not grows(memory, NOW + 60, move="replaced-g-0-1").flapping
 
 
 def test_turns_are_forgotten_after_three_quiet_hours() -> None:

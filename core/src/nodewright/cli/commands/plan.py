@@ -315,6 +315,10 @@ def _all_expansions(dry_run: DryRun) -> Iterator[Expansion]:
         yield from dry_run.plan.hedge.expansions
     if dry_run.plan.min_size is not None:
         yield from dry_run.plan.min_size.expansions
+    for action in dry_run.plan.actions:
+        if isinstance(action, IncreaseSize) and action.move:
+            most = dry_run.state.groups[action.group].seen.group.max_size
+            yield Expansion(group=action.group, current=action.expected_target, target=action.target, maximum=most)
 
 
 def _size(group: GroupState, expansion: Expansion | None) -> Text:
@@ -378,8 +382,10 @@ def _conclusion(dry_run: DryRun, verdicts: Iterable[PodVerdict]) -> Text:
         one.request.key for one in dry_run.plan.actions if isinstance(one, IncreaseSize) and one.request is not None
     }
     spare = any(True for _ in buffer_expansions(dry_run))
-    whom = [count(helped, "pod")] if helped or not (asked or spare) else []
+    moves = {one.move for one in dry_run.plan.actions if isinstance(one, IncreaseSize) and one.move}
+    whom = [count(helped, "pod")] if helped or not (asked or spare or moves) else []
     whom += [count(len(asked), "request")] if asked else []
+    whom += [count(len(moves), "move")] if moves else []
     whom += ["spare capacity"] if spare else []
     return safe(f"Plan: {count(added, 'more node')} in {where} for {' and '.join(whom)}{left}.", "bold")
 

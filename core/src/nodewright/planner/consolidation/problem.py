@@ -18,6 +18,7 @@ from nodewright.planner.consolidation.sources import NodePool
 from nodewright.planner.context import PlanningContext
 from nodewright.planner.scale_up.failover import Probation
 from nodewright.planner.scale_up.least_cost import most_per_node
+from nodewright.planner.scale_up.misfits import bars_of
 from nodewright.planner.scale_up.node_group_fit import NodeGroupFit
 from nodewright.planner.scale_up.options import skip_reason
 from nodewright.predicates import static_fit
@@ -75,7 +76,8 @@ class GroupsToGrow:
 
     def taking(self, demand: MovingDemand) -> frozenset[GroupRef]:
         """Return the groups whose new nodes take such pods."""
-        found = (self.fit.fits_alone if demand.key else self.fit.fits)(demand.pod_class)
+        fits = (self.fit.fits_alone if demand.key else self.fit.fits)(demand.pod_class)
+        found = fits.difference(bars_of(self.context, [demand.pod_class]).get(demand.pod_class, ()))
         templates = self.context.templates
         return frozenset(
             ref

@@ -1,7 +1,7 @@
 """Misfits: nodes that do not take the pods they were bought for (docs/adr/0027-vain-purchases.md)."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace as changed
@@ -14,13 +14,13 @@ from nodewright.estimator.binpacking import Template
 from nodewright.model.duration import format_moment
 from nodewright.model.group import GroupRef
 from nodewright.model.node import Node
-from nodewright.model.plan import MisfitNode, ScaleUpReport
+from nodewright.model.plan import MisfitNode, PlannedNode, ScaleUpReport
 from nodewright.model.pod import Pod
 from nodewright.model.policy import Policy
 from nodewright.model.reason import Rejection, SkipCode, SkipReason
 from nodewright.model.settings import TemplateSettings
 from nodewright.planner.context import PlanningContext
-from nodewright.planner.scale_up.pending_pods import Bought, ByClass
+from nodewright.planner.scale_up.pending_pods import Bought, ByClass, unplaced
 from nodewright.planner.scale_up.planned_nodes import planned_places
 from nodewright.planner.scale_up.templates import place_daemons, sanitized
 from nodewright.predicates import NODE_FILTERS, explain
@@ -100,6 +100,38 @@ def note_purchases(
     return with_asked(held, bought, now) if bought else held
 
 
+def note_moves(
+    held: Purchases, moves: Iterable[PlannedNode], snapshot: Snapshot, policy: Policy, now: float
+) -> Purchases:
+    """Return the purchases with the new nodes of moves."""
+    if not policy.remembers_purchases:
+        return held
+    bought = dict.fromkeys(
+        (node.group, kind)
+        for node in moves
+        for _, kind in map_alike(node.pods, lambda pod: kind_of(snapshot.class_of(pod)))
+    )
+    return with_asked(held, bought, now) if bought else held
+
+
+def find_moving(state: ClusterState) -> Iterator[Pod]:
+    """Yield the pods of the nodes that moves under way give up, as they would wait."""
+    snapshot = state.observation.snapshot
+    names = (name for move in state.memory.moves.under_way.values() for name in move.left if name in snapshot)
+    for name in names if state.memory.purchases else ():
+        pods = snapshot.pods(snapshot.row(name))
+        yield from (unplaced(pod) for pod in pods if not (pod.is_daemonset_pod or pod.is_mirror))
+
+
+def bars_of(context: PlanningContext, classes: Iterable[PodClass]) -> Barred:
+    """Return the groups that are not grown for these classes, because new nodes did not take such pods."""
+    purchases, now = context.purchases, context.state.now
+    if not purchases:
+        return {}
+    found = {one: dict(_barred_groups(purchases, frozenset(), kind_of(one), now)) for one in classes}
+    return {one: reasons for one, reasons in found.items() if reasons}
+
+
 def _bought_for(report: ScaleUpReport, snapshot: Snapshot) -> Iterator[tuple[GroupRef, str]]:
     """Yield which group grows for which kind of pods: by the planned nodes, and each other expansion for all other pods."""
     for ref, kinds in dict.fromkeys((node.group, node.kinds) for node in report.nodes):
@@ -166,7 +198,7 @@ def _is_final(rejection: Rejection) -> bool:
 
 
 def _barred_groups(
-    purchases: Purchases, unsettled: set[tuple[GroupRef, str]], kind: str, now: float
+    purchases: Purchases, unsettled: Collection[tuple[GroupRef, str]], kind: str, now: float
 ) -> Iterator[tuple[GroupRef, SkipReason]]:
     too_many = has_too_many_misfits(purchases, kind, now)
     for ref, kinds in purchases.items():
