@@ -206,8 +206,8 @@ class MoveLife(RuleBasedStateMachine):
         for action in plan.actions:
             match action:
                 case IncreaseSize():
-                    self.bought[action.reason] += 1
-                    assert self.bought[action.reason] == 1
+                    self.bought[action.move] += 1
+                    assert self.bought[action.move] == 1
                     self.coming[action.group.group_id] += action.target - action.expected_target
                     self._change(action.group.group_id, target=action.target - action.expected_target)
                 case DecreaseTargetSize():
