@@ -13,7 +13,8 @@ from nodewright.model.group import FailureScope
 from nodewright.model.interruption import Interruption, InterruptionKind, parse_signals
 from nodewright.model.removal import NodeRemoval, RemovalReason
 from nodewright.model.settings import DrainSettings
-from nodewright.planner.interruptions import drain_at, find_interruptions
+from nodewright.planner.interruptions import drain_at, find_interruptions, plan_drains
+from nodewright.planner.scale_up.pending_pods import Hints
 from nodewright.testkit import build_pod
 from nodewright.testkit.world import NOW, PROVIDER, World, grown, ref, settings_with
 from nodewright.validate.removals import check_removals
@@ -73,6 +74,14 @@ def test_at_its_minimum_a_group_loses_no_machine_by_us() -> None:
     made = world(broken, min_size=3)
     made.add_group("room", 1)
     assert removals(made) == ()
+
+
+@pytest.mark.parametrize(("taken", "deletes"), [((), True), (("spot-2",), False)])
+def test_removals_of_the_same_plan_count_for_the_minimum_of_the_group(taken: tuple[str, ...], *, deletes: bool) -> None:
+    state = world(notice(0, deadline=NOW + 30), size=3, min_size=2).state()
+    found = find_interruptions(state, settings_with().pods)
+    (removal,), _ = plan_drains(state, found, Hints(), set(taken), DrainSettings())
+    assert removal.deletes == deletes
 
 
 def test_pods_that_no_controller_creates_again_run_until_the_last_moment() -> None:

@@ -1,11 +1,13 @@
 """When moves are searched for, and a random life of moves: each stage follows from what is there."""
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, Phase
 from hypothesis import settings as examples
 from hypothesis import strategies as st
@@ -13,15 +15,16 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from msgspec.structs import replace as changed
 
 from nodewright.adapters.store.codec import decode_memory, encode_memory
-from nodewright.clusterstate.memory import MoveMemory
+from nodewright.clusterstate.memory import MoveMemory, ScaleDownMemory
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, IncreaseSize
-from nodewright.model.disruption import Budget, DisruptionConfig
+from nodewright.model.disruption import Budget, DisruptionConfig, DisruptionReason
 from nodewright.model.group import Instance
-from nodewright.model.move import MoveStage
+from nodewright.model.move import Move, MoveStage
 from nodewright.model.plan import Plan
 from nodewright.model.removal import RemovalReason
 from nodewright.planner import make_plan
 from nodewright.planner.consolidation.sources import DO_NOT_DISRUPT
+from nodewright.planner.scale_down.eligibility import SCALE_DOWN_DISABLED
 from nodewright.testkit import build_pod
 from nodewright.testkit.builders import build_budget, build_node
 from nodewright.testkit.world import NOW, World, ref, settings_with
@@ -77,6 +80,46 @@ def test_a_search_in_vain_is_made_again_once_something_changed() -> None:
     world.running.pop()
     look(world)
     assert held(world).searched_at == NOW + 60
+
+
+def _consolidates_no_more(world: World) -> None:
+    world.groups[ref("pool")] = replace(world.groups[ref("pool")], consolidates=False)
+
+
+def _annotates(world: World) -> None:
+    metadata = changed(world.nodes[0].metadata, annotations={SCALE_DOWN_DISABLED: "true"})
+    world.nodes[0] = changed(world.nodes[0], metadata=metadata)
+
+
+def _turns_unready(world: World) -> None:
+    world.nodes[0] = build_node("pool-0", "1", "2Gi", provider_id="cloud:///pool/0", ready=False)
+
+
+@pytest.mark.parametrize("change", [_consolidates_no_more, _annotates, _turns_unready])
+def test_a_search_in_vain_is_made_again_after_a_change_of(change: Callable[[World], None]) -> None:
+    world = full()
+    look(world)
+    world.now += 60
+    change(world)
+    look(world)
+    assert held(world).searched_at == NOW + 60
+
+
+def test_nodes_of_a_move_go_before_others() -> None:
+    world = World()
+    world.add_group("large", 1, cpu="8", memory="32Gi", hourly_price=0.8)
+    world.add_group("small", 1, cpu="2", memory="4Gi", hourly_price=0.1)
+    world.add_group("idle", 1, cpu="2", memory="4Gi")
+    add_pod(world, "web", "large-0", cpu="1")
+    move = Move(
+        id="m", reason=DisruptionReason.REPLACED, sources=("large-0",), added=(), started=NOW - 60, deadline=NOW + 600
+    )
+    moves = MoveMemory(under_way={"m": move})
+    scale_down = ScaleDownMemory(unneeded_since={"idle-0": 1.0}, engine_started=1.0)
+    world.memory = replace(world.memory, moves=moves, scale_down=scale_down)
+    assert [removal.node for removal in look(world).scale_down.removals] == ["large-0"]
+    world.memory = replace(world.memory, moves=MoveMemory(), scale_down=scale_down)
+    assert [removal.node for removal in look(world).scale_down.removals] == ["idle-0"]
 
 
 def test_a_search_in_vain_is_made_again_after_a_quarter_of_an_hour() -> None:

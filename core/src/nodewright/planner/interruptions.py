@@ -141,6 +141,7 @@ def plan_drains(
         limits.take(name)
     snapshot, under_way = state.observation.snapshot, state.observation.removing
     leaving = Counter(removing.removal.group for removing in under_way.values())
+    leaving.update(state.group_of_node[name] for name in taken)
     for name, notice in found.notices.items():
         ref, is_draining = state.group_of_node[name], name in under_way or name in taken
         moved, pods = found.homeless.get(name, ()), found.pods[name]

@@ -437,8 +437,8 @@ def _remove_nodes(draft: _Growing) -> _Growing:
     context = replace(context, in_moves=found.in_moves, marked=found.marked)
     report, memory = plan_scale_down(context, targets, grown, ALL_NEW if growth.is_put_off else "")
     memory = replace(memory, pending_hints=hints.fresh)
-    if not report.removals:
-        report = replace(report, removals=plan_removals(context, found))
+    # Nodes of a move are paid beside those that replace them: they go before others, as far as budgets allow.
+    report = replace(report, removals=plan_removals(context, found) or report.removals)
     return replace(
         draft,
         plan=replace(draft.plan, scale_down=report, moves=found.moves),

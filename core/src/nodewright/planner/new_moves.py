@@ -15,6 +15,7 @@ from nodewright.planner.consolidation import find_moves
 from nodewright.planner.consolidation.find_moves import Proposal
 from nodewright.planner.context import PlanningContext
 from nodewright.planner.moves import DRAIN_SECONDS
+from nodewright.planner.scale_down.eligibility import disabled_nodes
 from nodewright.planner.scale_down.limits import DisruptionLimits
 from nodewright.planner.scale_up.options import skip_reason
 
@@ -38,10 +39,10 @@ def propose_moves(
         return held, (), ()
     settled = {name: pause.why for name, pause in held.pauses.items() if pause.until > state.now}
     settled |= _held_by_budgets(state)
-    searched = _fingerprint(context, settled)
+    most_nodes = DisruptionLimits(state).most_together(DisruptionReason.REPLACED)
+    searched = _fingerprint(context, settled, most_nodes)
     if searched == held.vain and state.now < held.again_at:
         return held, (), ()
-    most_nodes = DisruptionLimits(state).most_together(DisruptionReason.REPLACED)
     found = find_moves(context, settings, random, most_nodes=most_nodes, settled=settled)
     if not found.proposals:
         ends = (pause.until for pause in held.pauses.values() if pause.until > state.now)
@@ -69,16 +70,28 @@ def next_search(held: MoveMemory) -> float:
     return held.again_at if held.vain else held.searched_at + SEARCH_SECONDS
 
 
-def _fingerprint(context: PlanningContext, settled: Mapping[str, str]) -> int:
-    """Return a number that tells apart what a search for moves looks at; annotations and filters are not compared."""
+def _fingerprint(context: PlanningContext, settled: Mapping[str, str], most_nodes: int | None) -> int:
+    """Return a number that tells apart what a search for moves looks at; pods' annotations and filters are not compared.
+
+    ``most_nodes``: how many nodes may go together.
+    """
     state, snapshot = context.state, context.snapshot
     growing = [
-        (ref, group.seen.target, group.seen.group, group.seen.hourly_price, skip_reason(context, ref) is None)
+        (
+            ref,
+            group.seen.target,
+            group.seen.group,
+            group.seen.hourly_price,
+            group.seen.consolidates,
+            group.readiness.ready,
+            skip_reason(context, ref) is None,
+        )
         for ref, group in state.groups.items()
     ]
     budgets = [(budget.key, budget.status.disruptions_allowed) for budget in state.observation.workloads.budgets]
-    rows = snapshot.alive.tobytes(), snapshot.free.tobytes()
-    return hash((*rows, repr(growing), tuple(budgets), frozenset(settled)))
+    disabled = snapshot.column("scale_down_disabled", disabled_nodes)
+    rows = snapshot.alive.tobytes(), snapshot.free.tobytes(), disabled.tobytes()
+    return hash((*rows, repr(growing), tuple(budgets), frozenset(settled), state.left_out, most_nodes))
 
 
 def _held_by_budgets(state: ClusterState) -> dict[str, str]:
