@@ -2,12 +2,16 @@
 
 from dataclasses import replace
 
+import msgspec
+
 from nodewright.actuation import loop_events, violation_events
 from nodewright.actuation.cloud_writes import WriteOutcome
 from nodewright.clusterstate.memory import Memory
 from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, Done, Failed, IncreaseSize, Unknown
+from nodewright.model.disruption import DisruptionReason
 from nodewright.model.group import ErrorClass, FailedInstance, GroupRef
+from nodewright.model.move import Addition, Move, MoveStage, RejectedMove
 from nodewright.model.plan import Expansion, MixCost, Plan, PlannedNode, ScaleUpReport
 from nodewright.model.reason import Rejection, ScaleUpResult, SkipCode, SkipReason, Unhelped
 from nodewright.snapshot.observation import GroupSeen, Observation
@@ -131,6 +135,37 @@ def test_corrections_tell_only_what_went_wrong_or_was_removed() -> None:
         "FailedToRevertScaleUp",
         "DeleteUnregisteredFailed",
         "CleanUpFailed",
+    ]
+
+
+def test_moves_are_told_from_their_begin_to_their_end_and_why_the_best_one_is_not_made() -> None:
+    move = Move(
+        id="m",
+        reason=DisruptionReason.REPLACED,
+        sources=("a-0",),
+        added=(Addition(group=GroupRef("p", "b"), nodes=2),),
+        started=0.0,
+        deadline=1.0,
+        savings=0.5,
+        score=2.0,
+    )
+    old = msgspec.structs.replace(move, reason=DisruptionReason.EXPIRED)
+    over = msgspec.structs.replace(move, stage=MoveStage.ABANDONED, why="no room")
+    done = msgspec.structs.replace(move, stage=MoveStage.DONE)
+    rejected = RejectedMove(sources=("a-0", "a-1"), savings=0.1, why="its score is 0.30, below 0.5")
+    told = events(Plan(moves=(move, old, over, done), rejected_move=rejected))
+    assert [one[1:] for one in told] == [
+        (
+            "ConsolidationApproved",
+            "Move m gives up node a-0 for new nodes (2 of group p/b); it saves $0.5000 an hour, score 2.00",
+        ),
+        ("MoveStarted", "Move m gives up node a-0 for new nodes (2 of group p/b) (expired)"),
+        ("MoveAbandoned", "Move m of node a-0 was abandoned: no room"),
+        ("MoveDone", "Move m gave up node a-0"),
+        (
+            "ConsolidationRejected",
+            "Giving up 2 nodes would save $0.1000 an hour, and is not done: its score is 0.30, below 0.5",
+        ),
     ]
 
 

@@ -28,7 +28,7 @@ from nodewright.model.action import (
 from nodewright.model.capacity_buffer import KIND as BUFFER_KIND
 from nodewright.model.duration import format_duration, format_moment
 from nodewright.model.group import GroupRef
-from nodewright.model.move import Move, MoveStage
+from nodewright.model.move import MoveStage, name_nodes
 from nodewright.model.plan import Expansion, MisfitNode, Plan, ScaleUpReport
 from nodewright.model.pod import Pod
 from nodewright.model.reason import ScaleUpResult, Unhelped
@@ -50,8 +50,7 @@ def loop_events(state: ClusterState, plan: Plan, outcomes: Sequence[WriteOutcome
     for misfit in plan.misfits:
         yield _misfit_event(misfit)
     yield from _notice_events(state, plan)
-    for move in plan.moves:
-        yield from _move_events(move)
+    yield from _move_events(plan)
     yield from _waiting_events(plan)
     reports = [
         report for report in (plan.scale_up, *plan.salvo, *plan.spare, plan.hedge, plan.min_size) if report is not None
@@ -144,16 +143,22 @@ def _waiting_events(plan: Plan) -> Iterator[Event]:
             yield _of_status(held.event, message, WARNING)
 
 
-def _move_events(move: Move) -> Iterator[Event]:
-    match move.stage:
-        case MoveStage.PROPOSED:
-            saves = f"; it saves ${move.savings:.4f} an hour, score {move.score:.2f}"
-            why = f" ({move.reason})" if move.reason.is_renewal else saves
-            yield _of_status("MoveStarted", f"Move {move.id} {move.exchange}{why}")
-        case MoveStage.DONE:
-            yield _of_status("MoveDone", f"Move {move.id} gave up {move.nodes}")
-        case MoveStage.ABANDONED:
-            yield _of_status("MoveAbandoned", f"Move {move.id} of {move.nodes} was abandoned: {move.why}", WARNING)
+def _move_events(plan: Plan) -> Iterator[Event]:
+    for move in plan.moves:
+        match move.stage:
+            case MoveStage.PROPOSED if move.reason.is_renewal:
+                yield _of_status("MoveStarted", f"Move {move.id} {move.exchange} ({move.reason})")
+            case MoveStage.PROPOSED:
+                saves = f"it saves ${move.savings:.4f} an hour, score {move.score:.2f}"
+                yield _of_status("ConsolidationApproved", f"Move {move.id} {move.exchange}; {saves}")
+            case MoveStage.DONE:
+                yield _of_status("MoveDone", f"Move {move.id} gave up {move.nodes}")
+            case MoveStage.ABANDONED:
+                yield _of_status("MoveAbandoned", f"Move {move.id} of {move.nodes} was abandoned: {move.why}", WARNING)
+    rejected = plan.rejected_move
+    if rejected is not None:
+        what = f"Giving up {name_nodes(rejected.sources)} would save ${rejected.savings:.4f} an hour"
+        yield _of_status("ConsolidationRejected", f"{what}, and is not done: {rejected.why}")
 
 
 def _misfit_event(misfit: MisfitNode) -> Event:

@@ -1,5 +1,6 @@
 """Moves: nodes that are given up for others, from the decision to its end."""
 
+from collections.abc import Sequence
 from enum import StrEnum
 
 import msgspec
@@ -63,7 +64,7 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def nodes(self) -> str:
         """Return its sources as people read them."""
-        return f"{len(self.sources)} nodes" if len(self.sources) > 1 else f"node {self.sources[0]}"
+        return name_nodes(self.sources)
 
     @property
     def exchange(self) -> str:
@@ -75,6 +76,19 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
         """Return what the move gives up for what, how far it is, and what it is good for."""
         saves = f"saves ${self.savings:.4f} an hour, score {self.score:.2f}"
         return f"Move {self.id} ({self.stage}) {self.exchange}: {self.reason if self.reason.is_renewal else saves}"
+
+
+class RejectedMove(msgspec.Struct, frozen=True, kw_only=True):
+    """The best move that was found, and that does not pay: ``why``. ``savings`` are in USD an hour."""
+
+    sources: tuple[str, ...]
+    savings: float
+    why: str
+
+
+def name_nodes(names: Sequence[str]) -> str:
+    """Return nodes as people read them."""
+    return f"{len(names)} nodes" if len(names) > 1 else f"node {names[0]}"
 
 
 # No pause of a node is longer, in seconds.

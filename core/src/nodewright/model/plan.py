@@ -11,7 +11,7 @@ from nodewright.model.condition import Condition
 from nodewright.model.disruption import DisruptionReason
 from nodewright.model.group import GroupRef
 from nodewright.model.interruption import InterruptionKind
-from nodewright.model.move import Move
+from nodewright.model.move import Move, RejectedMove
 from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import ProvisioningRequest, RequestClass
 from nodewright.model.quantity import Quantity
@@ -295,7 +295,8 @@ class Plan:
     ``paused`` why all writes wait, and until when; each is empty if this is not so. ``held_back`` actions wait, and are
     not in ``actions``. ``quotas`` have the status that is to be written. ``misfits`` are new nodes that reject the pods
     they were added for. ``leaving`` are nodes whose machine the cloud is about to take. ``moves`` are those under way
-    and those that end now; ``search_at`` is when the next may begin. ``outdated`` are nodes that are to be replaced;
+    and those that end now, ``rejected_move`` is the best one that was found and does not pay; ``search_at`` is when the next
+    may begin. ``outdated`` are nodes that are to be replaced;
     at ``renew_at`` the next node is, or room for it is searched. Room of preempted pods that the plan counts on must be
     free at ``room_by``. All are in seconds since the epoch (inf: never).
     """
@@ -317,6 +318,7 @@ class Plan:
     misfits: tuple[MisfitNode, ...] = ()
     leaving: tuple[LeavingNode, ...] = ()
     moves: tuple[Move, ...] = ()
+    rejected_move: RejectedMove | None = None
     outdated: tuple[OutdatedNode, ...] = ()
     search_at: float = math.inf
     renew_at: float = math.inf

@@ -10,12 +10,11 @@ from itertools import chain
 from random import Random
 
 from nodewright.clusterstate.accelerators import Accelerators, DeviceCounter
-from nodewright.clusterstate.memory import MoveMemory, PlanMemory
+from nodewright.clusterstate.memory import PlanMemory
 from nodewright.clusterstate.readiness import describe_unhealthy
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, IncreaseSize, SizeWrite
 from nodewright.model.limits import make_resource_limits
-from nodewright.model.move import Move
 from nodewright.model.plan import Plan, PlannedAction, ScaleUpReport
 from nodewright.model.pod import Pod
 from nodewright.model.policy import Policy
@@ -28,7 +27,7 @@ from nodewright.planner.growth import Growth, count_ready_nodes, grow, grow_as_c
 from nodewright.planner.interruptions import Interruptions, bar_own_pools, drop_leaving, find_interruptions, plan_drains
 from nodewright.planner.limits import NodeQuota, Quota, ReadQuota, read_quotas, with_status
 from nodewright.planner.moves import follow_moves, plan_removals
-from nodewright.planner.new_moves import SEARCH_SECONDS, begin_moves, next_search, propose_moves
+from nodewright.planner.new_moves import SEARCH_SECONDS, NewMoves, begin_moves, next_search, propose_moves
 from nodewright.planner.provisioning_requests.ca import choose_request, reserve_room
 from nodewright.planner.provisioning_requests.expiry import expire_requests
 from nodewright.planner.provisioning_requests.pods import split_consumers
@@ -454,9 +453,9 @@ def _renew_nodes(draft: _Growing) -> _Growing:
     hindrance = "pods wait for room, or sizes are being changed" if draft.is_changing else context.state.paused
     found = find_renewals(context, held, settings.renewal, draft.random, hindrance=hindrance)
     proposals = () if found.proposal is None else (found.proposal,)
-    held, moves, increases = begin_moves(found.memory, proposals, context.state)
+    begun = begin_moves(found.memory, proposals, context.state)
     plan = replace(draft.plan, outdated=found.outdated, renew_at=found.next_at)
-    return _with_moves(replace(draft, plan=plan), held, moves, increases)
+    return _with_moves(replace(draft, plan=plan), begun)
 
 
 def _move_nodes(draft: _Growing) -> _Growing:
@@ -470,22 +469,21 @@ def _move_nodes(draft: _Growing) -> _Growing:
     plan = replace(draft.plan, search_at=max(state.now, next_search(held)))
     if draft.is_changing or draft.plan.scale_down.removals:
         return replace(draft, plan=plan)
-    held, moves, increases = propose_moves(draft.growth.context, held, settings.consolidation, draft.random)
-    return _with_moves(replace(draft, plan=replace(plan, search_at=next_search(held))), held, moves, increases)
+    begun = propose_moves(draft.growth.context, held, settings.consolidation, draft.random)
+    plan = replace(plan, search_at=next_search(begun.memory), rejected_move=begun.rejected)
+    return _with_moves(replace(draft, plan=plan), begun)
 
 
-def _with_moves(
-    draft: _Growing, held: MoveMemory, moves: Sequence[Move], increases: Sequence[IncreaseSize]
-) -> _Growing:
+def _with_moves(draft: _Growing, begun: NewMoves) -> _Growing:
     """Return the draft with moves that begin, the growth that they need, and what is bought for which kinds of pods."""
-    context = draft.context
-    bought = [node for move in moves for node in held.places[move.id].new_nodes]
-    purchases = note_moves(draft.memory.purchases, bought, context.snapshot, context.settings.policy, context.state.now)
+    context, memory = draft.context, draft.memory
+    bought = [node for move in begun.moves for node in begun.memory.places[move.id].new_nodes]
+    purchases = note_moves(memory.purchases, bought, context.snapshot, context.settings.policy, context.state.now)
     return replace(
         draft,
-        plan=replace(draft.plan, moves=(*draft.plan.moves, *moves)),
-        memory=replace(draft.memory, moves=held, purchases=purchases),
-        actions=(*draft.actions, *increases),
+        plan=replace(draft.plan, moves=(*draft.plan.moves, *begun.moves)),
+        memory=replace(memory, moves=begun.memory, purchases=purchases),
+        actions=(*draft.actions, *begun.increases),
     )
 
 

@@ -3,13 +3,14 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from random import Random
+from typing import NamedTuple
 
 from nodewright.clusterstate.memory import MoveMemory, PlannedPlaces
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.action import IncreaseSize
 from nodewright.model.disruption import DisruptionReason
 from nodewright.model.group import GroupRef
-from nodewright.model.move import Addition, Move
+from nodewright.model.move import Addition, Move, RejectedMove
 from nodewright.model.settings import ConsolidationSettings
 from nodewright.planner.consolidation import find_moves
 from nodewright.planner.consolidation.find_moves import Proposal
@@ -26,35 +27,46 @@ SEARCH_SECONDS = 60.0
 _VAIN_SECONDS = 900.0
 
 
+class NewMoves(NamedTuple):
+    """The moves that begin now, what to remember of them, and the growth that they need.
+
+    ``rejected``: if none begins, the best one that was found just now (None: none was).
+    """
+
+    memory: MoveMemory
+    moves: tuple[Move, ...] = ()
+    increases: tuple[IncreaseSize, ...] = ()
+    rejected: RejectedMove | None = None
+
+
 def propose_moves(
     context: PlanningContext, held: MoveMemory, settings: ConsolidationSettings, random: Random
-) -> tuple[MoveMemory, tuple[Move, ...], tuple[IncreaseSize, ...]]:
-    """Return the moves that begin now, what to remember of them, and the growth that they need.
+) -> NewMoves:
+    """Return the moves that begin now.
 
     Begin none while another one is under way, while nodes come or go, or if the last search was too short a time ago.
     """
     state = context.state
     is_busy = held.under_way or state.observation.removing or any(context.coming.values())
     if is_busy or state.now < held.searched_at + SEARCH_SECONDS:
-        return held, (), ()
+        return NewMoves(held)
     settled = {name: pause.why for name, pause in held.pauses.items() if pause.until > state.now}
     settled |= _held_by_budgets(state)
     most_nodes = DisruptionLimits(state).most_together(DisruptionReason.REPLACED)
     searched = _fingerprint(context, settled, most_nodes)
     if searched == held.vain and state.now < held.again_at:
-        return held, (), ()
+        return NewMoves(held)
     found = find_moves(context, settings, random, most_nodes=most_nodes, settled=settled)
     if not found.proposals:
         ends = (pause.until for pause in held.pauses.values() if pause.until > state.now)
         again_at = min(state.now + _VAIN_SECONDS, found.held_until, *ends)
-        return replace(held, searched_at=state.now, vain=searched, again_at=again_at), (), ()
+        memory = replace(held, searched_at=state.now, vain=searched, again_at=again_at)
+        return NewMoves(memory, rejected=found.rejected)
     return begin_moves(replace(held, searched_at=state.now, vain=0), found.proposals, state)
 
 
-def begin_moves(
-    held: MoveMemory, proposals: Iterable[Proposal], state: ClusterState
-) -> tuple[MoveMemory, tuple[Move, ...], tuple[IncreaseSize, ...]]:
-    """Return the moves of these proposals, what to remember of them, and the growth that they need."""
+def begin_moves(held: MoveMemory, proposals: Iterable[Proposal], state: ClusterState) -> NewMoves:
+    """Return the moves of these proposals."""
     under_way, places, increases = dict(held.under_way), dict(held.places), list[IncreaseSize]()
     for proposal in proposals:
         move = _begun(proposal, state)
@@ -62,7 +74,7 @@ def begin_moves(
         places[move.id] = PlannedPlaces(existing=proposal.places, new_nodes=proposal.new_nodes)
         increases += _increases(move, proposal, state)
     moves = tuple(move for name, move in under_way.items() if name not in held.under_way)
-    return replace(held, under_way=under_way, places=places), moves, tuple(increases)
+    return NewMoves(replace(held, under_way=under_way, places=places), moves, tuple(increases))
 
 
 def next_search(held: MoveMemory) -> float:

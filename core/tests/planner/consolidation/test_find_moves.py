@@ -101,7 +101,11 @@ def test_a_move_that_saves_too_little_for_its_disruption_is_made_only_when_cheap
     world.add_group("old", 1, cpu="8", memory="16Gi", hourly_price=1.0)
     world.add_group("new", 0, cpu="8", memory="16Gi", hourly_price=0.7)
     add_pods(world, "old-0", 10)
-    assert not found_in(world).proposals  # the score is 0.3
+    found = found_in(world)
+    assert not found.proposals
+    assert found.rejected is not None
+    assert (found.rejected.sources, found.rejected.why) == (("old-0",), "its score is 0.30, below 0.5")
+    assert found.rejected.savings == pytest.approx(0.3)
     assert move_in(world, policy="when-cheaper").savings == pytest.approx(0.3)
 
 
@@ -112,7 +116,10 @@ def test_a_saving_of_less_than_a_hundredth_of_the_pool_evicts_nobody(others: int
     world.add_group("new", 0, cpu="8", memory="16Gi", hourly_price=0.92)
     world.add_group("other", others, cpu="2", memory="16Gi", hourly_price=1.0, min_size=others)
     add_pods(world, "old-0", 1, "5")
-    assert len(found_in(world, "when-cheaper").proposals) == moves
+    found = found_in(world, "when-cheaper")
+    assert len(found.proposals) == moves
+    whys = [] if found.rejected is None else [found.rejected.why]
+    assert whys == ["it saves less than 1% of the price of all nodes"] * (1 - moves)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from random import Random
 from nodewright.clusterstate.backoff import INSTANCE_TYPE_LABEL
 from nodewright.model.disruption import DisruptionReason
 from nodewright.model.group import GroupRef
+from nodewright.model.move import RejectedMove
 from nodewright.model.plan import PlannedNode
 from nodewright.model.pod import Pod
 from nodewright.model.settings import ConsolidationSettings
@@ -61,6 +62,7 @@ class Proposal:
 class FoundMoves:
     """``proposals`` may all be carried out together. ``held``: why other nodes of the pool stay. ``pool``: what was weighed.
 
+    ``rejected``: if nothing is proposed, the move that saves most of those that were found and do not pay (None: none was).
     ``held_until``: when time alone next sets one of the held nodes free (epoch seconds).
     """
 
@@ -68,6 +70,7 @@ class FoundMoves:
     held: Mapping[str, str] = field(default_factory=dict)
     pool: PoolTotals = _NO_POOL
     held_until: float = math.inf
+    rejected: RejectedMove | None = None
 
 
 def find_moves(
@@ -99,7 +102,7 @@ def find_moves(
         proposal = search.find(weight, _FIRST_PART + (1.0 - _FIRST_PART) * number / max(1, len(weights) - 1))
         if proposal is not None:
             return replace(found, proposals=(proposal,))
-    return found
+    return replace(found, rejected=search.rejected)
 
 
 class _MoveSearch:
@@ -112,6 +115,7 @@ class _MoveSearch:
         self._began = context.state.elapsed()
         self._part = 1.0
         self._stuck = frozenset[PodClass]()
+        self.rejected: RejectedMove | None = None
 
     def find(self, weight: float, part: float) -> Proposal | None:
         """Return the best move at this weight of disruption; None if it does not pay. It takes until this part of the time."""
@@ -165,14 +169,34 @@ class _MoveSearch:
         disruption = sum(node.disruption for node in going)
         evictions = sum(len(_evicted(node)) for node in going)
         score = pool.score(savings, disruption)
-        if savings <= 0 or (evictions and savings < LEAST_SHARE * pool.price):
+        names = tuple(node.name for node in going)
+        if savings <= 0:
             return None
-        if self._settings.consolidation_policy == "balanced" and score < LEAST_SCORE:
-            return None
-        if savings * self._expected_life() <= added * _OVERLAP or self._is_idle_spot_move(going, placement, savings):
+        reasons = (
+            (
+                evictions > 0 and savings < LEAST_SHARE * pool.price,
+                f"it saves less than {LEAST_SHARE:.0%} of the price of all nodes",
+            ),
+            (
+                self._settings.consolidation_policy == "balanced" and score < LEAST_SCORE,
+                f"its score is {score:.2f}, below {LEAST_SCORE}",
+            ),
+            (
+                savings * self._expected_life() <= added * _OVERLAP,
+                "new nodes do not live for long enough to pay for the time of both",
+            ),
+            (
+                self._is_idle_spot_move(going, placement, savings),
+                "from spot to spot it saves too little, and there are too few machine types",
+            ),
+        )
+        why = next((text for holds, text in reasons if holds), "")
+        if why:
+            if self.rejected is None or self.rejected.savings < savings:
+                self.rejected = RejectedMove(sources=names, savings=savings, why=why)
             return None
         return Proposal(
-            sources=tuple(node.name for node in going),
+            sources=names,
             new_nodes=placement.new_nodes,
             places=placement.places,
             savings=savings,
