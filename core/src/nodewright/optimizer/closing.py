@@ -8,6 +8,7 @@ there is time.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from random import Random
 
 import numpy as np
@@ -126,7 +127,9 @@ class _ClosingSearch:
         self._by_room = np.argsort((problem.free / scale).sum(axis=1), kind="stable")
         self._best = np.zeros(len(problem.prices), dtype=bool)
         self._best_gain = 0.0
+        # The gain of each set that was evaluated; minus infinity: it is not allowed.
         self._known: dict[bytes, float] = {}
+        self._worth = problem.prices - problem.costs
 
     def _class_orders(self) -> list[Ints]:
         buying = self._problem.buying
@@ -186,21 +189,28 @@ class _ClosingSearch:
 
     def _evaluated(self, closed: Bools, least: float) -> float:
         """Return the gain of a set; minus infinity if it is not allowed, or surely below ``least``."""
-        problem = self._problem
-        if int(closed.sum()) > problem.most:
-            return -math.inf
-        if (np.bincount(problem.kinds[closed], minlength=len(problem.most_of_kind)) > problem.most_of_kind).any():
-            return -math.inf
-        key = np.packbits(closed).tobytes()
+        key = closed.tobytes()
         gain = self._known.get(key)
         if gain is None:
-            worth = float((problem.prices - problem.costs)[closed].sum())
-            if worth <= least:
-                return -math.inf
-            gain = self._known[key] = worth - self._price_elsewhere(closed)
+            if self._is_allowed(closed):
+                worth = float(self._worth[closed].sum())
+                if worth <= least:
+                    return -math.inf
+                gain = worth - self._price_elsewhere(closed)
+            else:
+                gain = -math.inf
+            self._known[key] = gain
         if gain > self._best_gain + _EPSILON:
             self._best, self._best_gain = closed.copy(), gain
         return gain
+
+    def _is_allowed(self, closed: Bools) -> bool:
+        problem = self._problem
+        if int(closed.sum()) > problem.most:
+            return False
+        return not (
+            np.bincount(problem.kinds[closed], minlength=len(problem.most_of_kind)) > problem.most_of_kind
+        ).any()
 
     def _price_elsewhere(self, closed: Bools) -> float:
         """Return what nodes for the pods cost that find no room on the nodes that stay."""
@@ -241,7 +251,13 @@ class _ClosingSearch:
         chance = np.clip(shares[may], 0.02, 0.98)
         worth = problem.prices[may] - problem.costs[may] - self._values.of_pods @ problem.pods[:, may]
         opening = np.exp(-np.argsort(np.argsort(-worth)) / max(1.0, len(may) / 4)) + 0.05
+
+        def find_odds(closed: Bools) -> list[float]:
+            """Return the cumulated weights by which the nodes are drawn that change."""
+            return list(accumulate(np.where(closed[may], 1.05 - chance, opening * (0.05 + chance)).tolist()))
+
         current, gain = self._best.copy(), self._best_gain
+        odds, nodes = find_odds(current), may.tolist()
         tolerance = _TOLERATED * float(problem.prices.sum())
         for step in range(_MOST_CHANGES):
             used = max(self._used(), step / _MOST_CHANGES)
@@ -249,12 +265,11 @@ class _ClosingSearch:
                 return
             least = gain - tolerance * (1.0 - used) ** 2 * random.random()
             closed = current.copy()
-            weights = np.where(closed[may], 1.05 - chance, opening * (0.05 + chance)).tolist()
-            for at in random.choices(range(len(may)), weights, k=random.choice((1, 1, 2, 2, 3, 4))):
-                closed[may[at]] = not closed[may[at]]
+            for node in random.choices(nodes, cum_weights=odds, k=random.choice((1, 1, 2, 2, 3, 4))):
+                closed[node] = not closed[node]
             found = self._evaluated(closed, least)
             if found >= least:
-                current, gain = closed, found
+                current, gain, odds = closed, found, find_odds(closed)
 
     def result(self) -> Closing | None:
         problem, closed = self._problem, self._best
