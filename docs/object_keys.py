@@ -232,6 +232,7 @@ OTHER_TEXTS = frozenset(
     (
         "buffer.x-k8s.io/active-capacity",
         "cluster-autoscaler.kubernetes.io/valid",
+        "deviceclass.resource.kubernetes.io/",
         "example.com/made-by",
         "kubernetes.io/",
         "kubernetes.io/aws-ebs",

@@ -14,7 +14,6 @@ from nodewright.adapters.clocks import VirtualClock
 from nodewright.adapters.kube.api import ApiError
 from nodewright.adapters.kube.reflector import ObjectCache, Reflector
 from nodewright.adapters.kube.resources import PAGE, Resource
-from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.node import Node
 
 NODES = "/api/v1/nodes"
@@ -214,12 +213,14 @@ def test_a_watch_that_ends_at_once_is_no_success(server: ApiServer, follower: Fo
         follower.wait(lambda: "ended at once" in follower.cache.problem)
 
 
-def test_a_kind_whose_definition_is_not_installed_is_empty_until_it_is(server: ApiServer) -> None:
+@pytest.mark.parametrize("kind", ["CapacityBuffer", "ResourceClaim"])
+def test_a_kind_that_the_api_server_does_not_know_is_empty_until_it_does(server: ApiServer, kind: str) -> None:
     clock = VirtualClock(1000.0)
     came = threading.Event()
-    cache: ObjectCache[CapacityBuffer] = ObjectCache(lambda _, __: came.set())
-    reflector = Reflector(server, Resource[CapacityBuffer]("CapacityBuffer"), cache, clock, _NoWait())
-    collection = "/apis/autoscaling.x-k8s.io/v1beta1/capacitybuffers"
+    cache: ObjectCache[Any] = ObjectCache(lambda _, __: came.set())
+    resource = Resource[Any](kind)
+    reflector = Reflector(server, resource, cache, clock, _NoWait())
+    collection = resource.path
     server.refusals[collection] = ApiError("no such kind", status=404)
     thread = threading.Thread(target=reflector.run, daemon=True)
     thread.start()
@@ -229,7 +230,7 @@ def test_a_kind_whose_definition_is_not_installed_is_empty_until_it_is(server: A
         server.put(f"{collection}/spare", {"metadata": {"name": "spare", "namespace": "shop"}, "spec": {}})
         del server.refusals[collection]
         assert came.wait(5)
-        assert [buffer.key for buffer in cache.all()] == ["shop/spare"]
+        assert [held.key for held in cache.all()] == ["shop/spare"]
     finally:
         reflector.stop()
         thread.join(5)

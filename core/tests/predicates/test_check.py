@@ -56,9 +56,9 @@ def test_106_scheduling_gates_keep_no_pod_from_any_node() -> None:
     assert refusals(cluster(node("n")), pod(schedulingGates=[{"name": "g"}])) == {}
 
 
-def test_pods_with_resource_claims_are_refused_with_that_reason() -> None:
-    found = refusals(cluster(node("n")), pod(resourceClaims=[{"name": "gpu"}]))
-    assert found == {"n": "DynamicResources: resource claims (dynamic resource allocation) are not supported yet"}
+def test_a_pod_whose_resource_claim_does_not_exist_is_refused_with_that_reason() -> None:
+    found = refusals(cluster(node("n")), pod(resourceClaims=[{"name": "gpu", "resourceClaimName": "card"}]))
+    assert found == {"n": 'DynamicResources: could not find ResourceClaim "default/card"'}
 
 
 def test_what_turns_a_pod_away_comes_before_what_keeps_it_off_a_node() -> None:
@@ -141,7 +141,6 @@ def test_a_static_key_differs_in_every_field_that_decides_where_a_pod_may_run() 
         {"nodeSelector": {"a": "b"}},
         {"affinity": affinity},
         {"tolerations": [{"key": "k", "operator": "Exists"}]},
-        {"resourceClaims": [{"name": "r"}]},
     )
     window, plain = slice(0, len(snapshot)), snapshot.class_of(pod())
     for field in fields:

@@ -268,7 +268,7 @@ def _is_local(pod_class: PodClass) -> bool:
     spec, terms = pod_class.spec, terms_of(pod_class)
     keys = [term.key for term in terms.anti_affinity]
     keys += [constraint.topology_key for constraint in hard_constraints(pod_class)]
-    bound = bool(terms.affinity) or terms.broken is not None or bool(spec.resource_claims)
+    bound = bool(terms.affinity) or terms.broken is not None or pod_class.wants_devices
     return not bound and all(key == HOSTNAME_LABEL for key in keys) and not any(map(is_restricted, spec.volumes))
 
 

@@ -2,6 +2,7 @@
 
 from msgspec import field
 
+from nodewright.model.devices import ResourceSlice
 from nodewright.model.meta import Kube, Object, Resources, Time
 
 HOSTNAME_LABEL = "kubernetes.io/hostname"
@@ -37,8 +38,11 @@ class NodeStatus(Kube, frozen=True, kw_only=True):
 
 
 class Node(Object, frozen=True, kw_only=True):
+    """``device_slices``: devices of a simulated node; those of a real node are in ResourceSlices that name it."""
+
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
+    device_slices: tuple[ResourceSlice, ...] = ()
 
     @property
     def allocatable(self) -> Resources:

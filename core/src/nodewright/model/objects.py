@@ -24,6 +24,14 @@ from nodewright.model.cluster import (
     StatefulSet,
     StorageClass,
 )
+from nodewright.model.devices import (
+    DEVICE_API_GROUP,
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceSlice,
+)
 from nodewright.model.meta import Object
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
@@ -56,6 +64,11 @@ class ClusterObjects(msgspec.Struct, frozen=True, kw_only=True):
     capacity_buffers: tuple[CapacityBuffer, ...] = ()
     deployments: tuple[Deployment, ...] = ()
     resource_quotas: tuple[ResourceQuota, ...] = ()
+    resource_slices: tuple[ResourceSlice, ...] = ()
+    device_classes: tuple[DeviceClass, ...] = ()
+    resource_claims: tuple[ResourceClaim, ...] = ()
+    resource_claim_templates: tuple[ResourceClaimTemplate, ...] = ()
+    device_taint_rules: tuple[DeviceTaintRule, ...] = ()
 
 
 class Kind(NamedTuple):
@@ -98,5 +111,10 @@ KINDS = {
         Kind("CapacityBuffer", API_GROUP, CapacityBuffer, "capacity_buffers", True, "v1beta1"),
         Kind("Deployment", "apps", Deployment, "deployments", namespaced=True),
         Kind("ResourceQuota", "", ResourceQuota, "resource_quotas", namespaced=True),
+        Kind("ResourceSlice", DEVICE_API_GROUP, ResourceSlice, "resource_slices", namespaced=False),
+        Kind("DeviceClass", DEVICE_API_GROUP, DeviceClass, "device_classes", namespaced=False),
+        Kind("ResourceClaim", DEVICE_API_GROUP, ResourceClaim, "resource_claims", namespaced=True),
+        Kind("ResourceClaimTemplate", DEVICE_API_GROUP, ResourceClaimTemplate, "resource_claim_templates", True),
+        Kind("DeviceTaintRule", DEVICE_API_GROUP, DeviceTaintRule, "device_taint_rules", namespaced=False),
     )
 }

@@ -132,7 +132,18 @@ class Volume(Kube, frozen=True, kw_only=True):
 
 
 class ResourceClaimReference(Kube, frozen=True, kw_only=True):
+    """A claim for devices: one that exists, or one that is made for the pod from a template."""
+
     name: str = ""
+    resource_claim_name: str = ""
+    resource_claim_template_name: str = ""
+
+
+class ResourceClaimState(Kube, frozen=True, kw_only=True):
+    """The claim that was made from a template; without a name none was needed."""
+
+    name: str = ""
+    resource_claim_name: str = ""
 
 
 class PodSpec(Kube, frozen=True, kw_only=True):
@@ -187,6 +198,7 @@ class PodStatus(Kube, frozen=True, kw_only=True):
     init_container_statuses: tuple[ContainerStatus, ...] = ()
     allocated_resources: Resources = {}
     resources: ResourceRequirements | None = None
+    resource_claim_statuses: tuple[ResourceClaimState, ...] = ()
 
 
 class Pod(Object, frozen=True, kw_only=True):

@@ -27,9 +27,22 @@ def amounts_fit(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask:
     """Return a mask of the rows that take one more pod, by resources and number of pods only."""
     (column, amount), *others = _demand(snapshot, pod)
     free = snapshot.free
+    if pod.wants_devices:
+        return _fit_or_devices(snapshot, pod, window)
     found: Mask = free[window, column] >= amount
     for column, amount in others:
         np.logical_and(found, free[window, column] >= amount, out=found)
+    return found
+
+
+def _fit_or_devices(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask:
+    """Return the same mask for a pod with devices: a DeviceClass may serve a resource on nodes that offer none of it."""
+    names, columns = snapshot.context.device_resources, snapshot.vocabulary.resources
+    served = {columns[name] for name in pod.requests if name in names}
+    found: Mask = np.ones(window.stop - window.start, dtype=np.bool_)
+    for column, amount in _demand(snapshot, pod):
+        fits = snapshot.free[window, column] >= amount
+        found &= (fits | (snapshot.allocatable[window, column] <= 0)) if column in served else fits
     return found
 
 
@@ -56,6 +69,9 @@ def _explain(snapshot: Snapshot, pod: PodClass, row: int) -> Texts | None:
     reasons = [TOO_MANY_PODS] if free[columns[PODS]] < 1 else []
     names = sorted(pod.requests, key=lambda name: (_FIRST.index(name) if name in _FIRST else len(_FIRST), name))
     # A resource without a column is one that no node offers.
+    if pod.wants_devices:
+        offers, served = snapshot.allocatable[row].tolist(), snapshot.context.device_resources
+        names = [name for name in names if name not in served or (name in columns and offers[columns[name]] > 0)]
     short = (name for name in names if pod.requests[name] > (free[columns[name]] if name in columns else 0))
     reasons.extend(f"Insufficient {name}" for name in short)
     return tuple(reasons) or None

@@ -1,10 +1,18 @@
-"""The objects beside nodes and pods that predicates look up: volumes, classes, namespaces."""
+"""The objects beside nodes and pods that predicates look up: volumes, devices, classes, namespaces."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from nodewright.model.cluster import CsiDriver, CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from nodewright.model.devices import (
+    CLASS_RESOURCE_PREFIX,
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceSlice,
+)
 from nodewright.model.objects import ClusterObjects
 
 
@@ -12,7 +20,8 @@ from nodewright.model.objects import ClusterObjects
 class Context:
     """Claims by ``namespace/name``, everything else by name; of namespaces their labels.
 
-    ``ending_namespaces`` are those that are being deleted. ``memo`` caches what predicates derive from these objects.
+    ``ending_namespaces`` are those that are being deleted. ``device_resources`` are the extended resources that device
+    classes serve. ``memo`` caches what predicates derive from these objects.
     """
 
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -22,6 +31,12 @@ class Context:
     storage_classes: Mapping[str, StorageClass] = field(default_factory=dict)
     csi_nodes: Mapping[str, CsiNode] = field(default_factory=dict)
     csi_drivers: Mapping[str, CsiDriver] = field(default_factory=dict)
+    resource_slices: tuple[ResourceSlice, ...] = ()
+    device_classes: Mapping[str, DeviceClass] = field(default_factory=dict)
+    device_resources: Mapping[str, DeviceClass] = field(default_factory=dict)
+    device_claims: Mapping[str, ResourceClaim] = field(default_factory=dict)
+    claim_templates: Mapping[str, ResourceClaimTemplate] = field(default_factory=dict)
+    device_taint_rules: tuple[DeviceTaintRule, ...] = ()
     memo: dict[object, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @staticmethod
@@ -34,4 +49,31 @@ class Context:
             storage_classes={s.name: s for s in objects.storage_classes},
             csi_nodes={n.name: n for n in objects.csi_nodes},
             csi_drivers={d.name: d for d in objects.csi_drivers},
+            resource_slices=objects.resource_slices,
+            device_classes={c.name: c for c in objects.device_classes},
+            device_resources=_resources_of(objects.device_classes),
+            device_claims={c.key: c for c in objects.resource_claims},
+            claim_templates={t.key: t for t in objects.resource_claim_templates},
+            device_taint_rules=objects.device_taint_rules,
         )
+
+    def only_devices(self) -> "Context":
+        """Return a context that knows the devices and the claims for them, and nothing else."""
+        return Context(
+            resource_slices=self.resource_slices,
+            device_classes=self.device_classes,
+            device_resources=self.device_resources,
+            device_claims=self.device_claims,
+            claim_templates=self.claim_templates,
+            device_taint_rules=self.device_taint_rules,
+        )
+
+
+def _resources_of(classes: Iterable[DeviceClass]) -> dict[str, DeviceClass]:
+    """Return the class of each extended resource: of several classes the newest, then the first by name."""
+    found: dict[str, DeviceClass] = {}
+    for one in sorted(classes, key=lambda one: (-one.created, one.name)):
+        if one.spec.extended_resource_name:
+            found.setdefault(one.spec.extended_resource_name, one)
+        found[CLASS_RESOURCE_PREFIX + one.name] = one
+    return found

@@ -4,6 +4,7 @@ Two pods of one class are interchangeable to every predicate, so that each predi
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
 from hashlib import sha256
 from itertools import count
@@ -33,6 +34,7 @@ class PodClass:
 
     ``requests`` are those of an incoming pod, ``placed_requests`` those of a running one (in-place resizes).
     ``is_plain``: on nodes that admit the pod, only amounts of resources decide how many pods of the class fit.
+    ``wants_devices``: pods of the class have claims for devices, or ask for an extended resource that a DeviceClass serves.
     ``pod`` represents the class: it has only the fields by which classes differ (``_identity``) and, for messages, the
     name of the first pod. A predicate that reads other metadata finds it empty.
     """
@@ -50,6 +52,7 @@ class PodClass:
         "requests",
         "spec",
         "terminating",
+        "wants_devices",
     )
 
     def __init__(self, class_id: int, pod: Pod) -> None:
@@ -61,9 +64,18 @@ class PodClass:
         self.terminating = pod.metadata.deletion_timestamp is not None
         self.requests: Mapping[str, int] = pod_requests(pod, placed=False)
         self.placed_requests = pod_requests(pod, placed=True) if _is_resized(pod) else self.requests
-        self.is_plain = _is_plain(pod.spec)
+        self.wants_devices = bool(pod.spec.resource_claims)
+        self.is_plain = not self.wants_devices and _is_plain(pod.spec)
         self.claims = tuple(claim_key(pod, volume) for volume in pod.spec.volumes if has_claim(volume))
         self.compiled: dict[object, Any] = {}
+
+    def serve_devices(self, resources: AbstractSet[str]) -> None:
+        """Take note of the extended resources that DeviceClasses serve."""
+        wants_devices = bool(self.spec.resource_claims) or any(name in resources for name in self.requests)
+        if wants_devices != self.wants_devices:
+            self.wants_devices = wants_devices
+            self.is_plain = not wants_devices and _is_plain(self.spec)
+            self.compiled.clear()
 
     @property
     def has_anti_affinity(self) -> bool:
@@ -108,6 +120,7 @@ class PodClasses:
         self._by_pod: dict[str, tuple[Pod, bool, PodClass]] = {}
         # Pods that were decoded together share their equal parts: these are held, so that their ids are theirs alone.
         self._by_parts: dict[tuple[object, ...], _Known] = {}
+        self._device_resources: AbstractSet[str] = frozenset()
 
     def sort(self, pods: Iterable[Pod]) -> dict[PodClass, list[Pod]]:
         """Return pods without a node by class, in order of first appearance."""
@@ -159,6 +172,13 @@ class PodClasses:
             found.append(self.of(pod, placed=True) if pod_class is None else pod_class)
         return found
 
+    def serve_devices(self, resources: AbstractSet[str]) -> None:
+        """Take note of the extended resources that DeviceClasses serve. This changes only which classes are plain."""
+        if resources != self._device_resources:
+            self._device_resources = frozenset(resources)
+            for pod_class in list(self._by_key.values()):
+                pod_class.serve_devices(self._device_resources)
+
     def forget(self, uid: str) -> None:
         """Drop what is remembered of a pod that is gone."""
         self._by_pod.pop(uid, None)
@@ -171,6 +191,8 @@ class PodClasses:
             meta, spec, _ = identity
             named = msgspec.structs.replace(meta, name=pod.metadata.name)
             found = self._by_key[key] = PodClass(next(_IDS), Pod(metadata=named, spec=spec, status=pod.status))
+            if self._device_resources:
+                found.serve_devices(self._device_resources)
         return found
 
 

@@ -10,6 +10,8 @@ import numpy as np
 
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
+from nodewright.snapshot import claim_log
+from nodewright.snapshot.claim_log import DeviceFits
 from nodewright.snapshot.column import Ints, as_columns
 from nodewright.snapshot.context import Context
 from nodewright.snapshot.domains import DomainCounts, DomainQuery, Marks
@@ -29,7 +31,12 @@ class Snapshot(NodeTable):
 
     def __init__(self, context: Context | None = None) -> None:
         super().__init__()
-        self.context = context or Context()
+        self._context = Context()
+        if context is not None:
+            self.context = context
+        # Pods with device claims that were placed in simulation, in order, and what predicates cache of it.
+        self.claim_log: claim_log.ClaimLog | None = None
+        self.device_fits = dict[PodClass, DeviceFits]()
         # Classes and queries are only added, so that each cache needs only the number of those that it covers. When too
         # many classes have no pods left, they are dropped together with the caches.
         self._placed: dict[PodClass, dict[int, int]] = {}
@@ -49,7 +56,9 @@ class Snapshot(NodeTable):
         """Return a snapshot that starts equal and changes independently."""
         forked = Snapshot.__new__(Snapshot)
         self._fork_table(forked)
-        forked.context = self.context
+        forked._context = self._context
+        forked.claim_log = self.claim_log
+        forked.device_fits = {pod_class: fits.copy() for pod_class, fits in self.device_fits.items()}
         forked._placed, forked._counts = self._placed.copy(), self._counts.copy()
         forked._by_trait, forked._by_mark = self._by_trait.copy(), self._by_mark.copy()
         forked._watching = self._watching.copy()
@@ -59,6 +68,21 @@ class Snapshot(NodeTable):
         forked._departed = self._departed.copy()
         forked._emptied = self._emptied
         return forked
+
+    @property
+    def context(self) -> Context:
+        return self._context
+
+    @context.setter
+    def context(self, context: Context) -> None:
+        self._context = context
+        self.vocabulary.classes.serve_devices(context.device_resources.keys())
+
+    def sibling(self) -> "Snapshot":
+        """Return an empty snapshot with the same vocabulary, for simulated nodes. Of the context it knows the devices."""
+        empty = super().sibling()
+        empty._context = self._context.only_devices()
+        return empty
 
     def class_of(self, pod: Pod, *, placed: bool = False) -> PodClass:
         return self.vocabulary.classes.of(pod, placed=placed)
@@ -104,13 +128,25 @@ class Snapshot(NodeTable):
             self._pods[row] = (*self._pods.get(row, ()), pod)
             self._pod_classes[row] = (*self._pod_classes.get(row, ()), pod_class)
         self._count(pod_class, row, count)
+        if pod_class.wants_devices and not self._runs_there(pod, row):
+            self.claim_log = claim_log.placed(self.claim_log, pod_class, row, count)
 
     def place_many(self, pod_class: PodClass, rows: Ints, counts: Ints) -> None:
         """Put pods on many distinct nodes at once, as ``place`` does."""
+        self._place_many(pod_class, rows, counts)
+        if pod_class.wants_devices:
+            for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
+                self.claim_log = claim_log.placed(self.claim_log, pod_class, row, count)
+
+    def _place_many(self, pod_class: PodClass, rows: Ints, counts: Ints) -> None:
         held = self._own_rows(pod_class)
         for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
             held[row] = held.get(row, 0) + count
         self._count_many(pod_class, rows, counts)
+
+    def _runs_there(self, pod: Pod | None, row: int) -> bool:
+        """Return whether a pod runs on the node of a row; the devices of such pods are in the claims' status."""
+        return pod is not None and pod.host == self.name(row)
 
     def place_pods(self, pods: Iterable[tuple[int, Sequence[Pod]]]) -> None:
         """Put running pods on the nodes of these rows, and record them there."""
@@ -122,7 +158,7 @@ class Snapshot(NodeTable):
             self._pods[row] = (*self._pods.get(row, ()), *there)
             self._pod_classes[row] = (*self._pod_classes.get(row, ()), *classes)
         for pod_class, found in counts.items():
-            self.place_many(pod_class, *as_columns(found))
+            self._place_many(pod_class, *as_columns(found))
 
     def unplace_many(self, pod_class: PodClass, rows: Ints, counts: Ints) -> None:
         """Undo ``place_many``."""
@@ -133,6 +169,9 @@ class Snapshot(NodeTable):
                 del held[row]
         self._count_many(pod_class, rows, -counts)
         self._note_empty(held)
+        if pod_class.wants_devices:
+            for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
+                self.claim_log = claim_log.unplaced(self.claim_log, pod_class, row, count)
 
     def _count_many(self, pod_class: PodClass, rows: Ints, counts: Ints) -> None:
         amounts = self.request_row(pod_class, placed=True)
@@ -153,6 +192,8 @@ class Snapshot(NodeTable):
             self._pods[row], self._pod_classes[row] = _at(self._pods[row], kept), _at(self._pod_classes[row], kept)
         self._count(pod_class, row, -count)
         self._note_empty(rows)
+        if pod_class.wants_devices and not self._runs_there(pod, row):
+            self.claim_log = claim_log.unplaced(self.claim_log, pod_class, row, count)
 
     def _note_empty(self, rows: Placements) -> None:
         self._emptied += not rows

@@ -117,6 +117,11 @@ _CONTEXT = {
     "StorageClass": "storage_classes",
     "CSINode": "csi_nodes",
     "CSIDriver": "csi_drivers",
+    "ResourceSlice": "resource_slices",
+    "DeviceClass": "device_classes",
+    "ResourceClaim": "resource_claims",
+    "ResourceClaimTemplate": "resource_claim_templates",
+    "DeviceTaintRule": "device_taint_rules",
 }
 _WORKLOADS = {
     "DaemonSet": "daemon_sets",

@@ -189,7 +189,7 @@ class Reflector(Generic[T]):
         try:
             found, version = self._pages()
         except ApiError as error:
-            if error.is_missing and self.resource.is_custom:
+            if error.is_missing and self.resource.may_be_absent:
                 self._is_unknown()
             if not error.is_expired:
                 raise
@@ -200,7 +200,7 @@ class Reflector(Generic[T]):
         self.cache.heard(self._clock.now())
 
     def _is_unknown(self) -> None:
-        """Empty the cache: the API server does not know the kind until its definition is installed."""
+        """Empty the cache: the API server does not know the kind (yet)."""
         self.cache.replace(())
         self.cache.heard(self._clock.now())
 

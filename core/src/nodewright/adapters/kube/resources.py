@@ -9,6 +9,7 @@ from msgspec import Raw
 from nodewright.adapters.kube.api import Api, ApiError, Query, Request
 from nodewright.model.config_entries import BROKEN
 from nodewright.model.decode import decode_amount, decode_object
+from nodewright.model.devices import DEVICE_API_GROUP
 from nodewright.model.errors import ConfigError
 from nodewright.model.meta import Object, ObjectMeta
 from nodewright.model.objects import KINDS
@@ -23,6 +24,7 @@ _LIST_SECONDS = 60.0
 _PLURALS = {
     "PodDisruptionBudget": "poddisruptionbudgets",
     "StorageClass": "storageclasses",
+    "DeviceClass": "deviceclasses",
     "PriorityClass": "priorityclasses",
     "ProvisioningClass": "provisioningclasses",
 }
@@ -37,8 +39,8 @@ class Resource(Generic[T]):
         self.plural = _plural(kind)
         self.path = collection_path(known.api_group, self.plural, namespace, known.version)
         self.query = dict(query or {})
-        # A cluster need not know the kind: it comes with a CustomResourceDefinition.
-        self.is_custom = known.api_group == API_GROUP
+        # A cluster need not know the kind: it comes with a CustomResourceDefinition, or with a newer Kubernetes.
+        self.may_be_absent = known.api_group in (API_GROUP, DEVICE_API_GROUP)
         self._type: type[Any] = known.type
         self._object: msgspec.json.Decoder[Any] = msgspec.json.Decoder(known.type, dec_hook=decode_amount)
         self._share: Any = Sharing().pod if kind == "Pod" else _as_it_is
