@@ -12,11 +12,13 @@ from nodewright.snapshot.observation import Observation, ProviderSeen
 class Accelerators:
     """How nodes with accelerators are recognized.
 
-    ``labels``: label keys whose value is the type. ``resources``: the resources that count devices.
+    ``labels``: label keys whose value is the type. ``resources``: the resources that count devices. ``late``: names of
+    nodes on which a driver has not published all ResourceSlices yet.
     """
 
     labels: tuple[str, ...]
     resources: tuple[str, ...]
+    late: frozenset[str] = frozenset()
 
     @staticmethod
     def of(providers: Iterable[ProviderSeen]) -> "Accelerators":
@@ -30,6 +32,8 @@ class Accelerators:
 
         See docs/behaviour/loop.md#nodes-that-are-not-ready-yet.
         """
+        if node.name in self.late:
+            return True
         kind, devices = self.count(node)
         return bool(kind) and not devices
 

@@ -19,6 +19,7 @@ from nodewright.clusterstate.deletions import (
 )
 from nodewright.clusterstate.drift import note_templates
 from nodewright.clusterstate.interruptions import find_notices, interrupted_nodes
+from nodewright.clusterstate.late_devices import find_late_nodes
 from nodewright.clusterstate.membership import Membership, find_members, unregistered_ids
 from nodewright.clusterstate.memory import ArrivalHistory, Backoff, Deferral, Memory, ProvisioningMemory
 from nodewright.clusterstate.new_groups import find_empty_since, refused_creations
@@ -81,6 +82,7 @@ def fold(
     nodes = seen.snapshot.live_nodes()
     unread = frozenset(ref for ref, group in seen.groups.items() if not group.is_known)
     members = find_members(nodes, groups, seen.providers, memory.node_groups, memory.members, unread)
+    members = members.with_late(_late_nodes(members, groups, memory, seen))
     since = _unregistered_since(memory, groups, members, seen.now)
     arrivals = learn_provision_times(memory, groups.values(), members, outcomes, settings.failures, seen.now)
     groups = with_patience(groups, arrivals, settings.failures, seen.now)
@@ -120,6 +122,13 @@ def _caught_up(
         return memory, {}
     scale_down, vanished = verify_deletions(memory, seen.groups, outcomes, ended, seen.now)
     return replace(memory, scale_down=scale_down), vanished
+
+
+def _late_nodes(
+    members: Membership, groups: Mapping[GroupRef, GroupSeen], memory: Memory, seen: Observation
+) -> frozenset[str]:
+    samples = {ref: sample.node.name for ref, sample in memory.samples.items()}
+    return find_late_nodes(members.nodes, groups, samples, seen.snapshot.context)
 
 
 def _settle_reservations(context: FoldContext, outcomes: Sequence[Outcome]) -> SettledReservations:

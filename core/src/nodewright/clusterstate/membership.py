@@ -1,7 +1,7 @@
 """Which group each node belongs to, and which instances have no node."""
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from nodewright.clusterstate.accelerators import NO_ACCELERATORS, Accelerators
@@ -54,6 +54,12 @@ class Membership:
     def shares_machine(self, node: Node) -> bool:
         """Return whether another node claims the same machine."""
         return not self.shared.isdisjoint((node.spec.provider_id, node.spec.provider_id.lower()))
+
+    def with_late(self, late: frozenset[str]) -> "Membership":
+        """Return the membership with these nodes as those that lack devices. Without a change it is the same object."""
+        if late == self.accelerators.late:
+            return self
+        return replace(self, accelerators=replace(self.accelerators, late=late), _kept={})
 
     def keep(self, what: Hashable, of: object, work_out: Callable[[], T]) -> T:
         """Return the cached result of ``work_out`` for this membership and ``of``.

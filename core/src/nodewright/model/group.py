@@ -1,12 +1,15 @@
 """Values that providers return: node groups, their machines and failures to create machines."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Annotated, NamedTuple
 
 import msgspec
+from msgspec import structs
 
 from nodewright.model.capability import Capability
+from nodewright.model.devices import ResourcePool, ResourceSlice, ResourceSliceSpec
 from nodewright.model.meta import ObjectMeta, Resources
 from nodewright.model.node import HOSTNAME_LABEL, Node, NodeCondition, NodeSpec, NodeStatus, Taint
 from nodewright.model.settings_base import Help
@@ -100,7 +103,9 @@ class NodeTemplate(Value, frozen=True, kw_only=True):
     """The node that a new machine of a group becomes.
 
     ``capacity`` defaults to ``allocatable``. Resource names and quantities are those of a Node's status, and must
-    include cpu, memory and pods.
+    include cpu, memory and pods. ``slices`` are the devices that drivers of dynamic resource allocation will publish for
+    the node: drivers, devices and shared counters. Pools, nodes and generations in them are ignored except for the name of
+    the pool, which tells the pools of one driver apart.
     """
 
     allocatable: Resources
@@ -108,6 +113,7 @@ class NodeTemplate(Value, frozen=True, kw_only=True):
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
     taints: tuple[Taint, ...] = ()
+    slices: tuple[ResourceSliceSpec, ...] = ()
 
 
 class Price(Value, frozen=True, kw_only=True):
@@ -231,4 +237,18 @@ def make_template_node(ref: GroupRef, template: NodeTemplate) -> Node:
             allocatable=template.allocatable,
             conditions=(NodeCondition(type="Ready", status="True"),),
         ),
+        device_slices=slices_for(name, template.slices),
     )
+
+
+def slices_for(node: str, slices: Iterable[ResourceSliceSpec]) -> tuple[ResourceSlice, ...]:
+    """Return slices as a simulated node has them: in complete pools of its own, whose names no real pool has."""
+    slices = tuple(slices)
+    sizes = Counter((one.driver, one.pool.name) for one in slices)
+    found = []
+    for index, one in enumerate(slices):
+        count = sizes[one.driver, one.pool.name]
+        pool = ResourcePool(name=f"{node}/{one.pool.name}", generation=1, resource_slice_count=count)
+        spec = structs.replace(one, pool=pool, node_name=node, node_selector=None, all_nodes=False)
+        found.append(ResourceSlice(metadata=ObjectMeta(name=f"{node}-{index:03}"), spec=spec))
+    return tuple(found)

@@ -57,6 +57,16 @@ class Context:
             device_taint_rules=objects.device_taint_rules,
         )
 
+    def slices_on(self, node: str) -> tuple[ResourceSlice, ...]:
+        """Return the slices that name a node."""
+        held: dict[str, list[ResourceSlice]] | None = self.memo.get(Context.slices_on)
+        if held is None:
+            held = self.memo[Context.slices_on] = {}
+            for one in self.resource_slices:
+                if one.spec.node_name:
+                    held.setdefault(one.spec.node_name, []).append(one)
+        return tuple(held.get(node, ()))
+
     def only_devices(self) -> "Context":
         """Return a context that knows the devices and the claims for them, and nothing else."""
         return Context(

@@ -7,6 +7,16 @@ contract from this module. Optional helpers are in ``options``, ``meter``, ``cac
 
 from nodewright.model.capability import Capability
 from nodewright.model.clock import Clock
+from nodewright.model.devices import (
+    Counter,
+    CounterConsumption,
+    CounterSet,
+    Device,
+    DeviceAttribute,
+    DeviceCapacity,
+    ResourcePool,
+    ResourceSliceSpec,
+)
 from nodewright.model.errors import (
     AccessDenied,
     CloudBusy,
@@ -80,6 +90,12 @@ __all__ = [
     "CloudProvisioningClass",
     "CloudProvisioningRequest",
     "ConfigError",
+    "Counter",
+    "CounterConsumption",
+    "CounterSet",
+    "Device",
+    "DeviceAttribute",
+    "DeviceCapacity",
     "DiagnosisHooks",
     "ErrorClass",
     "FailedInstance",
@@ -117,6 +133,8 @@ __all__ = [
     "Quantity",
     "QuotaExceeded",
     "RequiredHooks",
+    "ResourcePool",
+    "ResourceSliceSpec",
     "Shortage",
     "SimilarityHooks",
     "SimulationHooks",

@@ -9,6 +9,9 @@ from msgspec.structs import replace
 
 from nodewright.spec import (
     Capability,
+    Device,
+    DeviceAttribute,
+    DeviceCapacity,
     FailedInstance,
     Instance,
     InstanceState,
@@ -16,9 +19,11 @@ from nodewright.spec import (
     NodeStart,
     NodeTemplate,
     Quantity,
+    ResourcePool,
+    ResourceSliceSpec,
     Taint,
 )
-from nodewright_fake.options import GroupConfig, MachineShape
+from nodewright_fake.options import DevicesConfig, GroupConfig, MachineShape
 from nodewright_fake.supply import Shortage
 
 
@@ -161,7 +166,22 @@ def template_of(shape: MachineShape, *, zone: str = "", instance_type: str = "")
         allocatable={name: Quantity.of(amount) for name, amount in offered.items()},
         labels={**{key: value for key, value in placed.items() if value}, **shape.labels},
         taints=tuple(Taint(key=taint.key, value=taint.value, effect=taint.effect) for taint in shape.taints),
+        slices=tuple(_slice_of(devices, str(index)) for index, devices in enumerate(shape.devices)),
     )
+
+
+def _slice_of(config: DevicesConfig, pool: str) -> ResourceSliceSpec:
+    """Return the slice of equal devices, in a pool of its own."""
+    attributes = {name: _attribute_of(value) for name, value in config.attributes.items()}
+    capacity = {name: DeviceCapacity(value=Quantity.of(amount)) for name, amount in config.capacity.items()}
+    devices = (Device(name=f"{index:03}", attributes=attributes, capacity=capacity) for index in range(config.count))
+    return ResourceSliceSpec(driver=config.driver, pool=ResourcePool(name=pool), devices=tuple(devices))
+
+
+def _attribute_of(value: str | int | bool) -> DeviceAttribute:
+    if isinstance(value, bool):
+        return DeviceAttribute(boolean=value)
+    return DeviceAttribute(integer=value) if isinstance(value, int) else DeviceAttribute(string=value)
 
 
 def _failures(failed: Sequence[Machine]) -> tuple[FailedInstance, ...]:

@@ -33,6 +33,18 @@ class TaintConfig(Strict, frozen=True, kw_only=True):
     effect: str = "NoSchedule"
 
 
+class DevicesConfig(Strict, frozen=True, kw_only=True):
+    """``count`` equal devices that a driver of dynamic resource allocation publishes for each machine.
+
+    An attribute is a text, a number or a boolean; ``capacity`` are quantities.
+    """
+
+    driver: str
+    count: Annotated[int, Meta(ge=1, le=128)] = 1
+    attributes: dict[str, str | int | bool] = {}
+    capacity: dict[str, Amount] = {}
+
+
 class Lateness(Strict, frozen=True, kw_only=True):
     """The share of machines whose kubelet registers late, and by how much."""
 
@@ -60,6 +72,7 @@ class MachineShape(Strict, frozen=True, kw_only=True):
     memory: Amount = "16Gi"
     pods: Amount = 110
     resources: dict[str, Amount] = {}
+    devices: tuple[DevicesConfig, ...] = ()
     labels: dict[str, str] = {}
     taints: tuple[TaintConfig, ...] = ()
     price_per_hour: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
@@ -379,9 +392,10 @@ def changed(config: GroupConfig, event: Change) -> GroupConfig:
 
 
 def check_shape(shape: MachineShape, where: str) -> None:
-    """Raise ConfigError for a resource that is not a quantity."""
-    offered = {"cpu": shape.cpu, "memory": shape.memory, "pods": shape.pods, **shape.resources}
-    for resource, amount in offered.items():
+    """Raise ConfigError for a resource or a capacity that is not a quantity."""
+    offered = [("cpu", shape.cpu), ("memory", shape.memory), ("pods", shape.pods), *shape.resources.items()]
+    offered += [(f"devices: {name}", amount) for devices in shape.devices for name, amount in devices.capacity.items()]
+    for resource, amount in offered:
         try:
             Quantity.of(amount)
         except ValueError as error:

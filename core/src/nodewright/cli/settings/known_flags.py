@@ -70,7 +70,7 @@ _FEATURES = (
         "enable-dynamic-resource-allocation",
         bool,
         True,
-        "cannot be switched off, as in cluster-autoscaler; pods with resource claims get no new nodes from nodewright",
+        "cannot be switched off, as in cluster-autoscaler; clusters without device claims are not affected",
     ),
     CaFlag(
         "dynamic-node-delete-delay-after-taint-enabled",

@@ -1,8 +1,7 @@
 """The utilization of nodes: requested by allocatable.
 
 The ratio is what the counted pods request, of what remains after the ignored pods: for a GPU node the GPUs alone, for
-every other node the larger of cpu and memory. Devices of dynamic resource allocation (ResourceSlices) are ignored:
-nodewright does not read them, so that such a node is measured by cpu and memory.
+every other node the larger of cpu and memory. Devices of dynamic resource allocation (ResourceSlices) do not count.
 
 Ignored pods may leave nothing, or less. CA divides all the same, and so does ``--profile=ca``: x/0 is +inf, an
 over-committed node has a negative ratio, and of 0/0 (NaN) for cpu the result is memory's ratio, while NaN for memory

@@ -10,12 +10,14 @@ from nodewright.clusterstate.readiness import STATUS_PREFIX, is_startup_taint
 from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.estimator.binpacking import Template
 from nodewright.model.cluster import DaemonSet
-from nodewright.model.group import GroupRef
+from nodewright.model.devices import ResourceSliceSpec
+from nodewright.model.group import GroupRef, slices_for
 from nodewright.model.meta import OwnerReference
 from nodewright.model.node import DELETION_CANDIDATE_TAINT, HOSTNAME_LABEL, TO_BE_DELETED_TAINT, Node, Taint
 from nodewright.model.pod import Pod, Toleration
 from nodewright.model.settings import TemplateSettings
 from nodewright.predicates import static_fit
+from nodewright.snapshot.context import Context
 from nodewright.snapshot.snapshot import Snapshot
 
 TEMPLATE_LABEL = "cluster-autoscaler.kubernetes.io/template-node"
@@ -107,7 +109,17 @@ def _sources(state: ClusterState, settings: TemplateSettings) -> Iterator[tuple[
         source = _source(group, sample)
         if source is not None:
             name = f"template-node-for-{ref.provider}-{ref.group_id}"
-            yield ref, replace_node(source, sanitized(source.node, name, settings))
+            node = sanitized(source.node, name, settings)
+            slices = _slices_of(group, source, state.observation.snapshot.context)
+            yield ref, replace_node(source, replace(node, device_slices=slices_for(name, slices)))
+
+
+def _slices_of(group: GroupState, source: _Source, context: Context) -> list[ResourceSliceSpec]:
+    """Return the devices of a group's next node: those of its sample, else those that the provider names."""
+    template = group.seen.template
+    real = context.slices_on(source.node.name) if source.is_real else ()
+    found = real or (template.device_slices if template is not None else ())
+    return [one.spec for one in found]
 
 
 def replace_node(source: _Source, node: Node) -> _Source:

@@ -98,7 +98,7 @@ class SliceIndex:
         wanted = slices[0].spec.pool
         rest: list[ResourceSlice] = []
         if len(slices) != wanted.resource_slice_count:
-            known = slices if node.device_slices else self._of_pool.get(id_, [])
+            known = self._of_pool.get(id_, slices)  # a simulated node's pools are its own
             if any(one.spec.pool.generation > wanted.generation for one in known):
                 return None
             same = [one for one in known if one.spec.pool.generation == wanted.generation]

@@ -1,0 +1,44 @@
+"""Which nodes wait for their devices."""
+
+from core.tests.predicates.dra.devices import context, gpu, slice_of
+from core.tests.predicates.manifests import node
+from msgspec.structs import replace
+
+from nodewright.clusterstate.late_devices import find_late_nodes
+from nodewright.model.devices import ResourcePool, ResourceSlice
+from nodewright.model.group import GroupRef, NodeGroup, NodeTemplate, make_template_node
+from nodewright.snapshot.observation import GroupSeen
+
+REF = GroupRef("fake", "cards")
+
+
+def late(*slices: ResourceSlice, promised: bool = False, sample: str = "") -> frozenset[str]:
+    """Return which of the nodes m and n of a group are late."""
+    template = NodeTemplate(allocatable={}, slices=(slice_of("", gpu("a")).spec,) if promised else ())
+    seen = GroupSeen(
+        ref=REF, group=NodeGroup(id="cards", min_size=0, max_size=9), template=make_template_node(REF, template)
+    )
+    samples = {REF: sample} if sample else {}
+    return find_late_nodes({REF: [node("m"), node("n")]}, {REF: seen}, samples, context(slices))
+
+
+def test_without_devices_nothing_is_late() -> None:
+    assert late() == frozenset()
+    assert late(slice_of("m", gpu("a"))) == frozenset()
+
+
+def test_a_node_waits_for_each_driver_of_the_template() -> None:
+    assert late(promised=True) == {"m", "n"}
+    assert late(slice_of("m", gpu("a")), promised=True) == {"n"}
+
+
+def test_a_node_waits_for_each_driver_of_the_sample_node() -> None:
+    assert late(slice_of("m", gpu("a")), sample="m") == {"n"}
+
+
+def test_a_node_waits_for_every_slice_of_a_pool() -> None:
+    half = slice_of("n", gpu("a"))
+    torn = replace(half, spec=replace(half.spec, pool=ResourcePool(name="n", generation=2, resource_slice_count=2)))
+    assert late(slice_of("m", gpu("a")), torn, promised=True) == {"n"}
+    old = replace(half, metadata=replace(half.metadata, name="old"))
+    assert late(slice_of("m", gpu("a")), torn, old, promised=True) == {"n"}
