@@ -3,9 +3,11 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import yaml
 from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis.internal.conjecture.providers import AVAILABLE_PROVIDERS, HypothesisProvider
 from tests.faults.facts import Facts
 from tests.faults.invariants import invariants_for
 from tests.faults.schedules import Schedule, schedules
@@ -15,6 +17,19 @@ from tests.faults.witness import Witness
 from nodewright.engine.planning import Planning
 from nodewright.model.errors import ConfigError
 from nodewright_simulator.scenario_file import read_scenario
+
+
+class WithoutConstants(HypothesisProvider):
+    """Hypothesis' own choices, but none of the constants of the modules that happen to be imported.
+
+    Hypothesis puts those in here and there. A number would then be another schedule in each process and after each commit.
+    """
+
+    def _maybe_draw_constant(self, *_: Any, **__: Any) -> None:
+        return None
+
+
+AVAILABLE_PROVIDERS["without-constants"] = WithoutConstants
 
 
 class Broken(AssertionError):
@@ -70,6 +85,7 @@ def _draw(number: int) -> Schedule:
         deadline=None,
         suppress_health_check=list(HealthCheck),
         phases=[Phase.generate],
+        backend="without-constants",
     )
     @given(schedules())
     def keep(schedule: Schedule) -> None:

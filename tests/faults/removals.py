@@ -38,10 +38,10 @@ def check_removals(facts: Facts) -> Findings:
 
 def _needed(facts: Facts, number: int, write: Write, doomed: str) -> Findings:
     """Say when the node was needed within the unneeded time before it was marked."""
-    marked_in = number
-    while marked_in > 0 and _was_marked(facts.loops[marked_in - 1], doomed):
-        marked_in -= 1
-    decided = facts.loops[marked_in]
+    decided_in = number
+    while decided_in > 0 and _was_marked(facts.loops[decided_in], doomed):  # the mark came in the loop before
+        decided_in -= 1
+    decided = facts.loops[decided_in]
     node = decided.nodes.get(doomed)
     if node is None:
         yield said(decided, write, f"{doomed} is no node")
@@ -54,7 +54,7 @@ def _needed(facts: Facts, number: int, write: Write, doomed: str) -> Findings:
     unneeded = min(times) if not node.ready or decided.at - node.last_ready < max(times) else times[0]
     if decided.at - node.since < unneeded:
         yield said(decided, write, f"{doomed} has been a node for only {decided.at - node.since:g} s")
-    for loop in reversed(facts.loops[: marked_in + 1]):
+    for loop in reversed(facts.loops[: decided_in + 1]):
         if loop.at < decided.at - unneeded:
             break
         if facts.is_misled(loop.at):  # what the engine was shown of other nodes may be anything
