@@ -12,7 +12,6 @@ from tests.faults.late_troubles import LATE_TROUBLES
 from tests.faults.schedules import REMADE
 from tests.faults.troubles import STATES, TROUBLES
 
-
 TELL = """
 import json, sys
 import nodewright_gce

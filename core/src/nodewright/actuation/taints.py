@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
+import numpy as np
 from msgspec.structs import replace
 
 from nodewright.actuation.drain import EVICTION_RETRY_SECONDS
@@ -20,6 +21,7 @@ from nodewright.model.errors import KubeApiError
 from nodewright.model.group import InstanceState, Machine
 from nodewright.model.node import DELETION_CANDIDATE_TAINT, TO_BE_DELETED_TAINT, Node, Taint
 from nodewright.model.settings import RemovalSettings, ScaleDownSettings
+from nodewright.planner.scale_down.eligibility import deletion_taint_times
 from nodewright.planner.scale_down.unneeded import tainted_at
 
 # Set on nodes that nodewright has cordoned. A node that the operator cordoned stays cordoned.
@@ -225,13 +227,19 @@ def _is_stale(node: Node, now: float, settings: RemovalSettings) -> bool:
 
 
 class StartupCleanup:
-    """Removes the taints that an earlier process left on nodes, during the first loops of this process."""
+    """Removes the taints that an earlier process left on nodes.
+
+    The first loop removes all of them. Later loops remove deletion taints older than this process: the API server may
+    have shown nodes as they were before the earlier process tainted them.
+    """
 
     def __init__(self, cluster: ClusterWrites, events: EventSink) -> None:
         self._cluster = cluster
         self._events = events
-        # Nodes that still have a stale taint; None before the first look.
-        self._tainted: frozenset[str] | None = None
+        # When this process looked first (epoch seconds); None before.
+        self._started: float | None = None
+        # Nodes that had a stale taint when this process looked last.
+        self._tainted: frozenset[str] = frozenset()
         self._abandoned = AbandonedRemovals()
 
     @property
@@ -245,9 +253,11 @@ class StartupCleanup:
 
     def run(self, state: ClusterState, settings: RemovalSettings) -> bool:
         """Remove stale taints; return whether there were any. If so, the cluster must be read again."""
-        if self._tainted is not None and not self._tainted:
+        among = None if self._started is None else self._tainted | _tainted_before(state, self._started)
+        self._started = state.now if self._started is None else self._started
+        if among is not None and not among:
             return False
-        stale = find_stale_taints(state, settings, self._tainted)
+        stale = find_stale_taints(state, settings, among)
         self._tainted = stale.names
         self._abandoned.note(state, stale)
         for event in remove_stale_taints(self._cluster, stale, settings):
@@ -257,6 +267,13 @@ class StartupCleanup:
     def take_settled(self, state: ClusterState) -> frozenset[Machine]:
         """Return machines that an earlier process did not delete after all; the deletion budget need not count them."""
         return self._abandoned.take_settled(state)
+
+
+def _tainted_before(state: ClusterState, started: float) -> frozenset[str]:
+    """Return the nodes with a deletion taint from before that time that are not being removed."""
+    snapshot = state.observation.snapshot
+    tainted = np.flatnonzero(snapshot.column("to_be_deleted_at", deletion_taint_times) < started)
+    return frozenset(snapshot.node(row).name for row in tainted.tolist()) - state.observation.removing.keys()
 
 
 class AbandonedRemovals:
