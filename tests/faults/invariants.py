@@ -129,6 +129,10 @@ def check_withdrawals(facts: Facts) -> Findings:
             continue
         if facts.requests:  # the rest of a request that cannot be granted in full is given back at once
             continue
+        if facts.found_old_state(
+            loop.at - SLACK, loop.at
+        ):  # what an older request awaits looks like what was asked since
+            continue
         left = max(0, seen.without_machine - (write.expected - write.target))
         due = min(seen.without_machine, in_time(facts, write.group, loop.at)) - hedged_lately(
             facts, write.group, loop.at
