@@ -318,10 +318,12 @@ def _left_at_rest(facts: Facts) -> Findings:
     stuck = set[str].intersection(*late) if late else set()
     if stuck:
         yield f"at the end {stuck} are being given up for half an hour"
+    since = facts.history.scenario.duration - facts.patience
+    awaited = {group for loop in facts.loops if loop.at > since for group in loop.moved}
     for machine, (group, phase) in facts.history.machines.items():
         # Without --force-delete-unregistered-nodes the minimum protects machines that never became nodes, too.
         kept = facts.history.targets[group] <= facts.groups[group].least
-        if machine in still_in_moves(facts):
+        if machine in still_in_moves(facts) or (group in awaited and machine not in facts.history.nodes):
             continue
         if phase != "running" or (machine not in facts.history.nodes and not kept):
             yield f"at the end {machine} is {phase} and no node"
