@@ -189,7 +189,7 @@ class _ClosingSearch:
 
     def _evaluated(self, closed: Bools, least: float) -> float:
         """Return the gain of a set; minus infinity if it is not allowed, or surely below ``least``."""
-        key = closed.tobytes()
+        key = np.packbits(closed).tobytes()
         gain = self._known.get(key)
         if gain is None:
             if self._is_allowed(closed):
