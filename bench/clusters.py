@@ -10,8 +10,8 @@ from nodewright.model.group import GroupOptions, GroupRef, Instance, NodeGroup, 
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
 from nodewright.model.sharing import Sharing
+from nodewright.snapshot.context import Workloads
 from nodewright.snapshot.observation import GroupSeen, Observation, ProviderSeen
-from nodewright.snapshot.workloads import Workloads
 from nodewright.testkit.builders import build_node
 
 NOW = 1_000_000.0

@@ -28,8 +28,8 @@ from nodewright.model.sharing import Sharing
 from nodewright.planner import find_growth_context
 from nodewright.planner.consolidation.find_moves import Proposal, find_moves
 from nodewright.planner.scale_down.eligibility import SCALE_DOWN_DISABLED
+from nodewright.snapshot.context import Workloads
 from nodewright.snapshot.observation import GroupSeen, Observation, ProviderSeen
-from nodewright.snapshot.workloads import Workloads
 from nodewright.testkit.builders import build_budget, build_controller, build_pod
 
 _INSTANCE_TYPE = "node.kubernetes.io/instance-type"

@@ -5,7 +5,7 @@ from tests.e2e.control_plane import ControlPlane
 from nodewright.adapters.kube.connection import connect
 from nodewright.adapters.kube.resources import PAGE
 from nodewright.adapters.kube.writes import KubeWrites
-from nodewright.snapshot.workloads import Workloads
+from nodewright.snapshot.context import Workloads
 
 NODES = "/api/v1/nodes"
 

@@ -28,7 +28,7 @@ from nodewright.model.limits import parse_drain_priorities
 from nodewright.model.pod import Pod
 from nodewright.model.removal import NodeRemoval, RemovalReason, RemovalResult, RemovalStage
 from nodewright.model.settings import DrainSettings, PodSettings, RemovalSettings, Settings
-from nodewright.snapshot.workloads import Workloads
+from nodewright.snapshot.context import Workloads
 from nodewright.testkit import build_node, build_pod
 from nodewright.testkit.builders import build_budget
 

@@ -11,8 +11,7 @@ from nodewright.adapters.metrics import Metrics
 from nodewright.cli.daemon.debug_server import DebugServer
 from nodewright.engine.report import LoopReport
 from nodewright.model.cluster import PodTemplateSpec
-from nodewright.model.condition import Condition
-from nodewright.model.meta import ObjectMeta
+from nodewright.model.meta import Condition, ObjectMeta
 from nodewright.model.provisioning_request import (
     BEST_EFFORT_ATOMIC,
     CHECK_CAPACITY,

@@ -13,12 +13,11 @@ from nodewright.clusterstate.state import ClusterState
 from nodewright.engine.autoscaler import Autoscaler
 from nodewright.engine.planning import Planning
 from nodewright.engine.ports import ClusterObservation, Event, Eviction, Loaded, NodeView, Pause, Ports
-from nodewright.model.capability import Capability
 from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.capacity_quota import CapacityQuota
-from nodewright.model.condition import Condition
 from nodewright.model.errors import KubeApiError, NodewrightError, OutOfCapacity, ProviderError
 from nodewright.model.group import (
+    Capability,
     FailedInstance,
     GroupOptions,
     Instance,
@@ -28,6 +27,7 @@ from nodewright.model.group import (
     Price,
     ProviderInfo,
 )
+from nodewright.model.meta import Condition
 from nodewright.model.node import Node
 from nodewright.model.plan import Plan, PlannedAction
 from nodewright.model.pod import Pod

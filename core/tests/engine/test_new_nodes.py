@@ -6,8 +6,8 @@ import pytest
 
 from nodewright.clusterstate.memory import Memory
 from nodewright.clusterstate.state import ClusterState, GroupState
-from nodewright.engine.new_nodes import NodesReadyAlarm, PlacementLooks
 from nodewright.engine.report import LoopReport
+from nodewright.engine.timers import NodesReadyAlarm, PlacementLooks
 from nodewright.model.action import Done, IncreaseSize
 from nodewright.model.group import GroupRef
 from nodewright.model.plan import Plan

@@ -9,10 +9,9 @@ from nodewright.adapters.kube.caches import OPTIONAL_KINDS, optional_kinds
 from nodewright.adapters.kube.cluster import KubeCluster
 from nodewright.adapters.kube.writes import KubeWrites
 from nodewright.model.capacity_buffer import READY, CapacityBuffer, CapacityBufferStatus
-from nodewright.model.condition import Condition
-from nodewright.model.meta import ObjectMeta
+from nodewright.model.meta import Condition, ObjectMeta
 from nodewright.model.provisioning_request import PodTemplate, TemplateReference
-from nodewright.snapshot.workloads import Workloads
+from nodewright.snapshot.context import Workloads
 from nodewright.testkit.world import settings_with
 
 ROOT = "/apis/autoscaling.x-k8s.io/v1beta1/namespaces/shop/capacitybuffers/spare"

@@ -11,8 +11,7 @@ from nodewright.actuation.ports import EvictionAnswer
 from nodewright.adapters.clocks import VirtualClock
 from nodewright.adapters.kube.api import ApiError
 from nodewright.adapters.kube.caches import CacheOptions, Caches, Listeners
-from nodewright.adapters.kube.cluster import KubeCluster
-from nodewright.adapters.kube.dry_run import DryCluster
+from nodewright.adapters.kube.cluster import DryCluster, KubeCluster
 from nodewright.expander.priority import CONFIG_MAP
 from nodewright.model.errors import KubeApiError
 from nodewright.testkit import build_pod

@@ -9,10 +9,9 @@ from msgspec.structs import replace
 from nodewright.adapters.kube.cluster import KubeCluster
 from nodewright.adapters.kube.writes import APPLY_PATCH, KubeWrites
 from nodewright.model.capacity_quota import QUOTA_VALID, CapacityQuota, CapacityQuotaStatus, QuotaAmounts
-from nodewright.model.condition import Condition
-from nodewright.model.meta import ObjectMeta
+from nodewright.model.meta import Condition, ObjectMeta
 from nodewright.model.provisioning_request import ProvisioningRequest
-from nodewright.snapshot.workloads import Workloads
+from nodewright.snapshot.context import Workloads
 
 GROUP = "/apis/autoscaling.x-k8s.io"
 VALID = Condition(

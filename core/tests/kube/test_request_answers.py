@@ -25,8 +25,8 @@ from nodewright.model.provisioning_request import (
     ProvisioningRequestSpec,
     TemplateReference,
 )
+from nodewright.snapshot.context import Workloads
 from nodewright.snapshot.observation import ProviderSeen
-from nodewright.snapshot.workloads import Workloads
 from nodewright.testkit import FakeClock, build_pod
 from nodewright.testkit.world import NOW, PROVIDER, World
 

@@ -8,10 +8,9 @@ from core.tests.kube.conftest import NOW, ApiServer, followed
 from nodewright.adapters.kube.api import MERGE_PATCH, ApiError
 from nodewright.adapters.kube.cluster import KubeCluster
 from nodewright.adapters.kube.writes import APPLY_PATCH, KubeWrites
-from nodewright.model.condition import Condition
-from nodewright.model.meta import ObjectMeta
+from nodewright.model.meta import Condition, ObjectMeta
 from nodewright.model.provisioning_request import ACCEPTED, ProvisioningRequest, ProvisioningRequestStatus
-from nodewright.snapshot.workloads import Workloads
+from nodewright.snapshot.context import Workloads
 
 ROOT = "/apis/autoscaling.x-k8s.io/v1/namespaces/shop/provisioningrequests/train"
 OURS = Condition(

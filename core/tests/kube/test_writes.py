@@ -15,7 +15,7 @@ from nodewright.adapters.kube.writes import KubeWrites
 from nodewright.model.meta import ObjectMeta
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
-from nodewright.snapshot.workloads import Workloads
+from nodewright.snapshot.context import Workloads
 
 NODE = "/api/v1/nodes/a"
 POD = Pod(metadata=ObjectMeta(name="p", namespace="shop", uid="u1"))

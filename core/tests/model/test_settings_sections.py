@@ -18,7 +18,7 @@ FILES = {
     "validate/actions.py": "an entry point of the check",
     "validate/removals.py": "an entry point of the check",
     "adapters/shadow.py": "folds and plans again",
-    "adapters/metrics/cost.py": "asks for the bound of what the cluster costs",
+    "adapters/metrics/collectors.py": "asks for the bound of what the cluster costs",
     "adapters/metrics/metrics.py": "takes other settings while the process runs",
     "adapters/kube/caches.py": "four sections say which kinds are followed",
 }

@@ -5,9 +5,17 @@ from typing import Any
 
 import pytest
 
-from nodewright.model.capability import Capability
 from nodewright.model.errors import ProviderError
-from nodewright.model.group import FailedInstance, GroupOptions, Instance, NodeGroup, NodeTemplate, Price, ProviderInfo
+from nodewright.model.group import (
+    Capability,
+    FailedInstance,
+    GroupOptions,
+    Instance,
+    NodeGroup,
+    NodeTemplate,
+    Price,
+    ProviderInfo,
+)
 from nodewright.testkit import build_group, build_template
 
 

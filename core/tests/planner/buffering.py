@@ -5,8 +5,7 @@ from typing import Any
 
 from nodewright.model.capacity_buffer import CapacityBuffer, CapacityBufferSpec
 from nodewright.model.cluster import PodTemplateSpec
-from nodewright.model.condition import Condition
-from nodewright.model.meta import ObjectMeta
+from nodewright.model.meta import Condition, ObjectMeta
 from nodewright.model.plan import BufferAllocation, Plan
 from nodewright.model.pod import Container, PodSpec, ResourceRequirements
 from nodewright.model.provisioning_request import (

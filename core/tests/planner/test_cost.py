@@ -8,7 +8,7 @@ import pytest
 from nodewright.model.price_book import ReservedInstances
 from nodewright.model.settings import Settings
 from nodewright.planner.cost import cluster_bound, machines_now
-from nodewright.snapshot.hourly_cost import hourly_cost
+from nodewright.snapshot.observation import hourly_cost
 from nodewright.testkit import build_pod
 from nodewright.testkit.world import World, ref, settings_with
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace as changed
 
 from nodewright.model.cluster import PodTemplateSpec
-from nodewright.model.condition import Condition
-from nodewright.model.meta import LabelSelector, ObjectMeta, Requirement
+from nodewright.model.meta import Condition, LabelSelector, ObjectMeta, Requirement
 from nodewright.model.plan import Plan
 from nodewright.model.provisioning_request import (
     BEST_EFFORT_ATOMIC,

@@ -5,8 +5,7 @@ from datetime import UTC, datetime
 import pytest
 from msgspec.structs import replace
 
-from nodewright.model.condition import Condition
-from nodewright.model.meta import ObjectMeta
+from nodewright.model.meta import Condition, ObjectMeta
 from nodewright.model.provisioning_request import (
     CHECK_CAPACITY,
     FAILED,

@@ -4,8 +4,15 @@ from collections.abc import Mapping
 
 from nodewright.model.node import Node
 from nodewright.model.pod import TopologySpreadConstraint
-from nodewright.predicates.affinity_terms import NO_LABELS, Term, terms_of, with_selected
-from nodewright.predicates.inter_pod_affinity import AFFINITY_REASON, ANTI_AFFINITY_REASON, EXISTING_REASON
+from nodewright.predicates.inter_pod_affinity import (
+    AFFINITY_REASON,
+    ANTI_AFFINITY_REASON,
+    EXISTING_REASON,
+    NO_LABELS,
+    Term,
+    terms_of,
+    with_selected,
+)
 from nodewright.predicates.node_selector import demand_of
 from nodewright.predicates.pod_topology_spread import KEY_REASON, SKEW_REASON
 from nodewright.predicates.selectors import matches_selector

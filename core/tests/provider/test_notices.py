@@ -2,7 +2,7 @@
 
 import threading
 
-from nodewright.adapters.provider.notices import NoticeWatch
+from nodewright.adapters.provider.client import NoticeWatch
 from nodewright.model.errors import ProviderUnavailable
 
 

@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
+from nodewright.adapters.server_time import FutureTimes
 from nodewright.clusterstate.node_samples import is_stable
 from nodewright.model.node import Node, NodeCondition, Taint
-from nodewright.snapshot.future_times import FutureTimes
 from nodewright.testkit import build_node
 
 NOW, DAY = 1_800_000_000.0, 86400.0

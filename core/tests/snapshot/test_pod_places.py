@@ -1,8 +1,7 @@
 """Places of pods, held for all pods of a node together, and found by their ids where the node has other pods."""
 
 from nodewright.model.pod import Pod
-from nodewright.snapshot.node_pods import NodePods
-from nodewright.snapshot.pod_places import PodPlaces
+from nodewright.snapshot.node_pods import NodePods, PodPlaces
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.testkit.builders import build_pod
 

@@ -3,20 +3,19 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from nodewright.adapters.server_time import FutureTimes
 from nodewright.engine.ports import ClusterObservation, Eviction, EvictionAnswer, NodeView
 from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.clock import Clock
 from nodewright.model.cluster import PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus
-from nodewright.model.condition import Condition
 from nodewright.model.errors import KubeApiError
-from nodewright.model.meta import LabelSelector, ObjectMeta
+from nodewright.model.meta import Condition, LabelSelector, ObjectMeta
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import ProvisioningRequest
 from nodewright.predicates.selectors import parse_selector
-from nodewright.snapshot.future_times import FutureTimes
-from nodewright.snapshot.workloads import Workloads
+from nodewright.snapshot.context import Workloads
 from nodewright_simulator.agenda import Agenda
 from nodewright_simulator.cluster import SimulatedCluster, SimulatedPod
 from nodewright_simulator.controllers import start_daemons

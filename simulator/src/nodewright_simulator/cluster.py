@@ -11,10 +11,10 @@ from nodewright.engine.ports import ClusterObservation
 from nodewright.model.cluster import DaemonSet, Deployment
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod, PodCondition, PodStatus
+from nodewright.snapshot.context import Controller
 from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.requests import node_amounts, pod_requests
 from nodewright.snapshot.snapshot import Snapshot
-from nodewright.snapshot.workloads import Controller
 from nodewright_simulator.journal import Journal, What
 from nodewright_simulator.scheduler import Scheduler
 

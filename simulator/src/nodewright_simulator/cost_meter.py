@@ -6,8 +6,7 @@ from nodewright.clusterstate.state import ClusterState
 from nodewright.model.group import GroupRef
 from nodewright.model.settings import Settings
 from nodewright.planner.cost import cluster_bound
-from nodewright.snapshot.hourly_cost import hourly_cost
-from nodewright.snapshot.observation import GroupSeen
+from nodewright.snapshot.observation import GroupSeen, hourly_cost
 from nodewright_simulator.result import LeastCost
 
 _HOUR = 3600.0

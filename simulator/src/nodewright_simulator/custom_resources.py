@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.cluster import Deployment, ResourceQuota
-from nodewright.model.condition import Condition
 from nodewright.model.errors import KubeApiError
+from nodewright.model.meta import Condition
 from nodewright.model.provisioning_request import PodTemplate, ProvisioningClass, ProvisioningRequest
 from nodewright.snapshot.observation import Buffers, Provisioning
 from nodewright_simulator.crash import Tripwire

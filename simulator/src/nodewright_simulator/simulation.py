@@ -8,17 +8,16 @@ from typing import Protocol
 
 from nodewright.actuation.write_gate import ClusterLimits, cluster_limits
 from nodewright.adapters.clocks import VirtualClock
-from nodewright.adapters.disruption_file import DisruptionFile
-from nodewright.adapters.prices_file import PricesFile
+from nodewright.adapters.operator_files import DisruptionFile, PricesFile
 from nodewright.clusterstate.memory import Memory
 from nodewright.clusterstate.readiness import is_ready
 from nodewright.engine.autoscaler import Autoscaler
 from nodewright.engine.daemon import Daemon, Scope
-from nodewright.engine.new_nodes import NodesReadyAlarm
 from nodewright.engine.planning import Planning
 from nodewright.engine.ports import Pause, Ports, ProviderPort
 from nodewright.engine.report import LoopReport
 from nodewright.engine.status import StatusReport, make_status
+from nodewright.engine.timers import NodesReadyAlarm
 from nodewright.model.interruption import signals_newly
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod

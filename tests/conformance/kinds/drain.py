@@ -18,7 +18,7 @@ from nodewright.model.pod import Pod
 from nodewright.model.settings import DrainSettings
 from nodewright.planner.scale_down.drainability import DrainabilityRules, NodeDrainability, evaluate_pods
 from nodewright.planner.scale_down.pdb import DisruptionBudgets
-from nodewright.snapshot.workloads import Workloads
+from nodewright.snapshot.context import Workloads
 
 _CONTROLLERS: dict[str, tuple[str, type]] = {
     "replicationControllers": ("replication_controllers", ReplicationController),

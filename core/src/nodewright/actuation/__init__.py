@@ -1,10 +1,9 @@
 """All writes to clouds and to the API server."""
 
 from nodewright.actuation.audit import AuditLog, AuditRecord, AuditSink
-from nodewright.actuation.cloud_writes import CloudWriter
+from nodewright.actuation.cloud_writes import CloudWriter, Inbox
 from nodewright.actuation.event_filter import EventFilter
 from nodewright.actuation.events import loop_events, saved_state_events, violation_events, wall_clock_event
-from nodewright.actuation.inbox import Inbox
 from nodewright.actuation.ports import (
     ClusterWrites,
     Event,

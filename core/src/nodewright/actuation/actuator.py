@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from msgspec.structs import replace
 
 from nodewright.actuation.audit import Write
-from nodewright.actuation.cloud_writes import WriteOutcome
+from nodewright.actuation.cloud_writes import Inbox, WriteOutcome
 from nodewright.actuation.drain import (
     EVICTION_RETRY_SECONDS,
     POLL_SECONDS,
@@ -28,7 +28,6 @@ from nodewright.actuation.drain import (
     why_not_delete,
 )
 from nodewright.actuation.events import removal_ended_event, removal_started_events
-from nodewright.actuation.inbox import Inbox
 from nodewright.actuation.ports import ClusterWrites, EventSink, Eviction, EvictionAnswer, NodeReader
 from nodewright.actuation.taints import NodeTainter, update_soft_taints
 from nodewright.clusterstate.deletions import DELETION_SECONDS

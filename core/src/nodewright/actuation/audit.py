@@ -15,7 +15,7 @@ from nodewright.model.action import (
     Outcome,
     SizeWrite,
 )
-from nodewright.model.condition import Condition
+from nodewright.model.meta import Condition
 from nodewright.model.plan import ProviderCall
 from nodewright.model.provisioning_request import PROVISIONED
 

@@ -1,10 +1,13 @@
-"""Make a plan's calls to clouds. A cloud's refusal is returned as an outcome, never raised."""
+"""Make a plan's calls to clouds, and keep their outcomes for the next loop.
 
+A cloud's refusal is returned as an outcome, never raised.
+"""
+
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from nodewright.actuation.audit import AuditSink, Write, request_record, with_outcome
-from nodewright.actuation.inbox import Inbox
 from nodewright.actuation.ports import ProviderWrites
 from nodewright.model.action import (
     Action,
@@ -15,6 +18,7 @@ from nodewright.model.action import (
     Done,
     Failed,
     IncreaseSize,
+    Outcome,
     Unknown,
 )
 from nodewright.model.clock import Clock
@@ -28,6 +32,41 @@ from nodewright.model.errors import (
     TargetChanged,
 )
 from nodewright.model.group import ErrorClass, FailureScope, GroupRef
+from nodewright.model.removal import RemovalEnded
+
+
+class Inbox:
+    """Outcomes of cloud calls and ended removals, in order of arrival. Other threads may post to it."""
+
+    def __init__(self) -> None:
+        self._outcomes: deque[Outcome] = deque()
+        self._ended: deque[RemovalEnded] = deque()
+
+    def post(self, outcome: Outcome) -> None:
+        self._outcomes.append(outcome)
+
+    def drain(self) -> tuple[Outcome, ...]:
+        """Take out and return all outcomes."""
+        taken = []
+        while self._outcomes:
+            taken.append(self._outcomes.popleft())
+        return tuple(taken)
+
+    def post_ended(self, over: RemovalEnded) -> None:
+        self._ended.append(over)
+
+    @property
+    def ended(self) -> tuple[RemovalEnded, ...]:
+        """Return the ended removals that no loop has taken yet."""
+        return tuple(self._ended)
+
+    def drain_ended(self) -> tuple[RemovalEnded, ...]:
+        """Take out and return all ended removals."""
+        taken = []
+        while self._ended:
+            taken.append(self._ended.popleft())
+        return tuple(taken)
+
 
 WriteOutcome = Done | Failed | Unknown
 

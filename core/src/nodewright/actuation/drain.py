@@ -23,8 +23,8 @@ from nodewright.model.settings import DrainSettings, PodSettings, RemovalSetting
 from nodewright.planner.scale_down.drainability import DrainabilityRules, evaluate_pods
 from nodewright.planner.scale_down.pdb import DisruptionBudgets
 from nodewright.planner.scale_up.pending_pods import is_expendable
+from nodewright.snapshot.context import Workloads
 from nodewright.snapshot.snapshot import Snapshot
-from nodewright.snapshot.workloads import Workloads
 from nodewright.validate.capacity import CapacityCheck
 from nodewright.validate.pod_profiles import profile_of
 

@@ -9,14 +9,13 @@ import msgspec
 from nodewright import spec
 from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.capacity_quota import CapacityQuota
-from nodewright.model.condition import Condition
 from nodewright.model.errors import KubeApiError
 from nodewright.model.group import NewNodeGroup, NodeGroup
-from nodewright.model.meta import OwnerReference
+from nodewright.model.meta import Condition, OwnerReference
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import ProvisioningRequest
-from nodewright.snapshot.workloads import Workloads
+from nodewright.snapshot.context import Workloads
 
 NORMAL = "Normal"
 WARNING = "Warning"

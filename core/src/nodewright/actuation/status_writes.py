@@ -25,8 +25,8 @@ from nodewright.model.capacity_buffer import KIND as BUFFER_KIND
 from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.capacity_quota import QUOTA_VALID, CapacityQuota
 from nodewright.model.clock import Clock
-from nodewright.model.condition import MOST_TEXT, Condition
 from nodewright.model.errors import KubeApiError, ProviderError
+from nodewright.model.meta import MOST_TEXT, Condition
 from nodewright.model.plan import PendingEvent, Plan, PlannedAction, ProviderCall, ProvisioningReport
 from nodewright.model.provisioning_request import CAPACITY_REVOKED, FAILED, ProvisioningRequest
 

@@ -8,7 +8,7 @@ from nodewright.adapters.provider import CallRunner, CallSettings, ProviderClien
 from nodewright.model.clock import Clock
 from nodewright.model.settings import ProviderSettings
 from nodewright.model.write_fence import WriteFence
-from nodewright.spec.context import ProviderContext
+from nodewright.spec.hooks import ProviderContext
 
 
 @dataclass(frozen=True, kw_only=True)

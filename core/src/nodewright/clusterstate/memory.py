@@ -20,8 +20,8 @@ from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import Retry
 from nodewright.model.reason import Unremovable
 from nodewright.model.settings import SafetySettings
+from nodewright.snapshot.node_pods import PodPlaces
 from nodewright.snapshot.observation import GroupSeen
-from nodewright.snapshot.pod_places import PodPlaces
 
 
 class Awaited(NamedTuple):

@@ -19,6 +19,7 @@ from nodewright.actuation.cloud_writes import CloudWriteRules, WriteOutcome
 from nodewright.actuation.events import buffer_events
 from nodewright.actuation.status_writes import StatusWriter
 from nodewright.actuation.taints import StartupCleanup
+from nodewright.actuation.write_gate import LastLook
 from nodewright.clusterstate.clock_skew import without_future_times
 from nodewright.clusterstate.fold import fold
 from nodewright.clusterstate.memory import Memory, PlanMemory
@@ -26,12 +27,10 @@ from nodewright.clusterstate.observed_groups import as_if_made, unsettled, with_
 from nodewright.clusterstate.state import ClusterState
 from nodewright.engine.daemon import BatchWindow, Scope
 from nodewright.engine.intent import WriteAheadLog, machines_of, with_intent, with_removals, without_charge
-from nodewright.engine.last_look import LastLook
-from nodewright.engine.new_nodes import PlacementLooks
 from nodewright.engine.planning import Planning, without_violations
 from nodewright.engine.ports import Loaded, Ports
 from nodewright.engine.report import LoopReport
-from nodewright.engine.timers import WakeUps, next_deadline, next_timer
+from nodewright.engine.timers import PlacementLooks, WakeUps, next_deadline, next_timer
 from nodewright.model.action import Action, DeleteInstances
 from nodewright.model.clock import Clock
 from nodewright.model.errors import InvariantError, NodewrightError

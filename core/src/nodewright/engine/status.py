@@ -20,8 +20,7 @@ from nodewright.clusterstate.memory import (
     ScaleUpRequest,
     UnhealthyCluster,
 )
-from nodewright.model.capability import Capability
-from nodewright.model.group import GroupRef
+from nodewright.model.group import Capability, GroupRef
 from nodewright.model.move import Move
 from nodewright.model.removal import Removing
 from nodewright.planner.explain import BufferFacts, RequestFacts

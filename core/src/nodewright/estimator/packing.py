@@ -13,7 +13,7 @@ from nodewright.estimator.round_robin import round_robin
 from nodewright.model.node import HOSTNAME_LABEL, Node
 from nodewright.model.pod import Pod
 from nodewright.predicates import amounts_room, feasible, has_guards, is_countable, static_fit
-from nodewright.predicates.affinity_terms import NO_LABELS, terms_of, with_selected
+from nodewright.predicates.inter_pod_affinity import NO_LABELS, terms_of, with_selected
 from nodewright.predicates.node_ports import host_ports
 from nodewright.predicates.pod_topology_spread import Skew, hard_constraints, skews
 from nodewright.snapshot.column import Ints, Mask

@@ -2,8 +2,7 @@
 
 import msgspec
 
-from nodewright.model.condition import Condition, find_condition, with_condition
-from nodewright.model.meta import Int64, Kube, Object
+from nodewright.model.meta import Condition, Int64, Kube, Object, find_condition, with_condition
 from nodewright.model.provisioning_request import TemplateReference
 
 KIND = "CapacityBuffer"

@@ -1,7 +1,6 @@
 """CapacityQuota objects, which limit the total resources of some nodes. Names are those of CA's API."""
 
-from nodewright.model.condition import Condition, find_condition
-from nodewright.model.meta import Kube, LabelSelector, Object
+from nodewright.model.meta import Condition, Kube, LabelSelector, Object, find_condition
 
 QUOTA_VALID = "cluster-autoscaler.kubernetes.io/valid"
 RECONCILED = "Reconciled"

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from nodewright.model.action import GroupWrite, SizeWrite
 from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.capacity_quota import CapacityQuota
-from nodewright.model.condition import Condition
 from nodewright.model.disruption import DisruptionReason
 from nodewright.model.group import GroupRef
 from nodewright.model.interruption import InterruptionKind
+from nodewright.model.meta import Condition
 from nodewright.model.move import Move, RejectedMove
 from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import ProvisioningRequest, RequestClass

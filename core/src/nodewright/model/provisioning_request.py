@@ -10,8 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from nodewright.model.cluster import PodTemplateSpec
-from nodewright.model.condition import Condition, find_condition, with_condition
-from nodewright.model.meta import Int64, Kube, LabelSelector, Object
+from nodewright.model.meta import Condition, Int64, Kube, LabelSelector, Object, find_condition, with_condition
 
 API_GROUP = "autoscaling.x-k8s.io"
 CHECK_CAPACITY = "check-capacity.autoscaling.x-k8s.io"

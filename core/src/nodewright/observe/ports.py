@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from nodewright.model.capability import Capability
 from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.cluster import DaemonSet
 from nodewright.model.disruption import NO_DISRUPTION_CONFIG, DisruptionConfig
 from nodewright.model.group import (
+    Capability,
     FailedInstance,
     GroupOptions,
     Instance,
@@ -21,9 +21,9 @@ from nodewright.model.group import (
 from nodewright.model.interruption import Interruption
 from nodewright.model.pod import Pod
 from nodewright.model.price_book import PriceBook
+from nodewright.snapshot.context import Workloads
 from nodewright.snapshot.observation import Buffers, Provisioning
 from nodewright.snapshot.snapshot import Snapshot
-from nodewright.snapshot.workloads import Workloads
 from nodewright.spec.hooks import CloudProvisioningClass
 
 

@@ -5,9 +5,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from nodewright.model.capability import Capability
 from nodewright.model.errors import ProviderError
-from nodewright.model.group import GroupOptions, GroupRef, NodeGroup, NodeTemplate, Price, make_template_node
+from nodewright.model.group import (
+    Capability,
+    GroupOptions,
+    GroupRef,
+    NodeGroup,
+    NodeTemplate,
+    Price,
+    make_template_node,
+)
 from nodewright.model.node import Node
 from nodewright.observe.ports import ProviderReads
 from nodewright.snapshot.observation import GroupSeen, ProviderSeen

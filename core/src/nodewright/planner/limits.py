@@ -11,9 +11,8 @@ from msgspec.structs import replace
 
 from nodewright.clusterstate.accelerators import Accelerators, DeviceCounter
 from nodewright.model.capacity_quota import QUOTA_VALID, RECONCILED, CapacityQuota, CapacityQuotaStatus, QuotaAmounts
-from nodewright.model.condition import Condition, as_of
 from nodewright.model.limits import ResourceLimits
-from nodewright.model.meta import LabelSelector
+from nodewright.model.meta import Condition, LabelSelector, as_of
 from nodewright.model.node import Node
 from nodewright.model.printable import printable
 from nodewright.model.quantity import NANO, Quantity

@@ -33,8 +33,7 @@ from nodewright.planner.scale_down.selection import SimulateAgain, select_remova
 from nodewright.planner.scale_down.simulation import DrainSimulation
 from nodewright.planner.scale_down.unneeded import is_ready_node
 from nodewright.snapshot.column import Mask
-from nodewright.snapshot.node_pods import NodePods, find_node_pods
-from nodewright.snapshot.pod_places import PodPlaces
+from nodewright.snapshot.node_pods import NodePods, PodPlaces, find_node_pods
 
 # Seconds without a source removed, although all pods have places, after which the move is abandoned.
 DRAIN_SECONDS = 3600.0

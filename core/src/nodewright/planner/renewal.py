@@ -40,7 +40,7 @@ from nodewright.planner.scale_up.misfits import bars_of
 from nodewright.planner.scale_up.options import skip_reason
 from nodewright.planner.scale_up.pending_pods import unplaced
 from nodewright.planner.scale_up.planned_nodes import grown
-from nodewright.snapshot.pod_places import PodPlaces
+from nodewright.snapshot.node_pods import PodPlaces
 
 # Seconds between two searches for room for the pods of outdated nodes.
 _SEARCH_SECONDS = 60.0

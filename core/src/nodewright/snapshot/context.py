@@ -1,10 +1,25 @@
-"""The objects beside nodes and pods that predicates look up: volumes, devices, classes, namespaces."""
+"""The objects beside nodes and pods: what predicates look up (volumes, devices, classes, namespaces), controllers and budgets.
+
+The test kit imports it without numpy.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nodewright.model.cluster import CsiDriver, CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from nodewright.model.cluster import (
+    CsiDriver,
+    CsiNode,
+    DaemonSet,
+    Job,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    PodDisruptionBudget,
+    ReplicaSet,
+    ReplicationController,
+    StatefulSet,
+    StorageClass,
+)
 from nodewright.model.devices import (
     CLASS_RESOURCE_PREFIX,
     DeviceClass,
@@ -87,3 +102,29 @@ def _resources_of(classes: Iterable[DeviceClass]) -> dict[str, DeviceClass]:
             found.setdefault(one.spec.extended_resource_name, one)
         found[CLASS_RESOURCE_PREFIX + one.name] = one
     return found
+
+Controller = ReplicaSet | ReplicationController | StatefulSet | Job | DaemonSet
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workloads:
+    """``controllers`` maps (kind, ``namespace/name``) to the object.
+
+    None: controllers were not listed, and every controller that a pod names is assumed to exist.
+    """
+
+    controllers: Mapping[tuple[str, str], Controller] | None = None
+    budgets: tuple[PodDisruptionBudget, ...] = field(default=())
+
+    @staticmethod
+    def of(objects: ClusterObjects, *, listed: bool = True) -> "Workloads":
+        """Return the workloads of a list call; ``listed`` says whether controllers were listed at all."""
+        held: tuple[Iterable[Controller], ...] = (
+            objects.replica_sets,
+            objects.replication_controllers,
+            objects.stateful_sets,
+            objects.jobs,
+            objects.daemon_sets,
+        )
+        controllers = {(type(one).__name__, one.key): one for kind in held for one in kind}
+        return Workloads(controllers=controllers if listed else None, budgets=objects.pod_disruption_budgets)

@@ -1,9 +1,9 @@
-"""The pods of one node, with values that are computed from them once and cached until the pods change.
+"""The pods of one node, with values that are computed from them once and cached until the pods change; places of pods.
 
 Pods lie far apart in memory: a pass over them costs more than the computation itself.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -77,3 +77,47 @@ def is_judged_by_its_times(pod_class: PodClass) -> bool:
 def find_node_pods(snapshot: Snapshot, rows: Iterable[int]) -> list[NodePods]:
     """Return the pods of nodes; computed again only for nodes whose pods changed."""
     return [snapshot.of_pods(NodePods, (row,), partial(NodePods, snapshot.pod_classes(row)))[0] for row in rows]
+
+
+class PodPlaces(Mapping[str, str]):
+    """The name of a node for each pod (its uid, or ``namespace/name``).
+
+    Stored per NodePods, in the order of its pods (empty: no place), so that unchanged nodes need no pass over their pods.
+    """
+
+    def __init__(self, places: Mapping[NodePods, Sequence[str]] | None = None) -> None:
+        self._by_node = places or {}
+
+    def __bool__(self) -> bool:
+        return any(any(places) for places in self._by_node.values())
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_id)
+
+    def __getitem__(self, known_as: str) -> str:
+        return self._by_id[known_as]
+
+    def of(self, node_pods: NodePods) -> Sequence[str]:
+        """Return the place of each pod of a node; empty: no place."""
+        found = self._by_node.get(node_pods)
+        return found if found is not None else [self._by_id.get(known_as, "") for known_as in node_pods.ids]
+
+    def updated(self, later: "PodPlaces") -> "PodPlaces":
+        """Return these places, updated with later ones."""
+        both = {
+            node_pods: [new or old for new, old in zip(later.of(node_pods), self.of(node_pods), strict=True)]
+            for node_pods in self._by_node
+        }
+        return PodPlaces({**later._by_node, **both})
+
+    @cached_property
+    def _by_id(self) -> dict[str, str]:
+        return {
+            known_as: place
+            for node_pods, places in self._by_node.items()
+            for known_as, place in zip(node_pods.ids, places, strict=True)
+            if place
+        }

@@ -1,10 +1,9 @@
-"""Everything that one loop reads, once: nodes and pods, groups, and custom resources."""
+"""Everything that one loop reads, once: nodes and pods, groups with what they cost, and custom resources."""
 
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from nodewright.model.capability import Capability
 from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.cluster import (
@@ -14,6 +13,7 @@ from nodewright.model.cluster import (
 )
 from nodewright.model.disruption import NO_DISRUPTION_CONFIG, DisruptionConfig
 from nodewright.model.group import (
+    Capability,
     FailedInstance,
     GroupOptions,
     GroupRef,
@@ -30,8 +30,8 @@ from nodewright.model.pod import Pod
 from nodewright.model.price_book import ReservedInstances
 from nodewright.model.provisioning_request import PodTemplate, ProvisioningClass, ProvisioningRequest
 from nodewright.model.removal import Removing
+from nodewright.snapshot.context import Workloads
 from nodewright.snapshot.snapshot import Snapshot
-from nodewright.snapshot.workloads import Workloads
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,3 +174,37 @@ class Observation:
     buffers: Buffers = field(default_factory=Buffers)
     disruption: DisruptionConfig = NO_DISRUPTION_CONFIG
     next_edge: float = math.inf
+
+
+@dataclass(frozen=True, kw_only=True)
+class HourlyCost:
+    """What machines cost, in USD an hour, by group. ``unpriced`` groups have machines and no price; they are not counted."""
+
+    by_group: Mapping[GroupRef, float]
+    unpriced: tuple[GroupRef, ...] = ()
+
+    @property
+    def total(self) -> float:
+        return sum(self.by_group.values())
+
+
+def hourly_cost(
+    groups: Iterable[GroupSeen], sizes: Mapping[GroupRef, int], unused: Mapping[str, int] | None = None
+) -> HourlyCost:
+    """Return what these numbers of machines of each group cost.
+
+    Machines that are paid already cost nothing, up to their count: by name that of ``unused``, or all of them.
+    """
+    found, unpriced, paid = dict[GroupRef, float](), list[GroupRef](), dict(unused or {})
+    for seen in groups:
+        count = sizes.get(seen.ref, 0)
+        if seen.hourly_price is None:
+            unpriced += [seen.ref] if count else []
+            continue
+        free = 0
+        if seen.reserved is not None:
+            left = paid.setdefault(seen.reserved.name, seen.reserved.count)
+            free = min(count, left)
+            paid[seen.reserved.name] = left - free
+        found[seen.ref] = (count - free) * seen.hourly_price
+    return HourlyCost(by_group=found, unpriced=tuple(unpriced))

@@ -5,7 +5,6 @@ A provider plugin is one object whose methods carry ``@hookimpl``. It must imple
 contract from this module. Optional helpers are in ``options``, ``meter``, ``cache`` and ``group_options``.
 """
 
-from nodewright.model.capability import Capability
 from nodewright.model.clock import Clock
 from nodewright.model.devices import (
     Counter,
@@ -32,6 +31,7 @@ from nodewright.model.errors import (
     Throttled,
 )
 from nodewright.model.group import (
+    Capability,
     ErrorClass,
     FailedInstance,
     FailureScope,
@@ -50,7 +50,6 @@ from nodewright.model.limits import NodeGroupFlag, parse_node_group_flag
 from nodewright.model.node import Node, Taint
 from nodewright.model.printable import printable
 from nodewright.model.quantity import Quantity
-from nodewright.spec.context import ProviderContext
 from nodewright.spec.diagnosis import ApiCalls, DiagnosisHooks, Finding, FindingLevel
 from nodewright.spec.hooks import (
     CAPABILITY_HOOKS,
@@ -66,6 +65,7 @@ from nodewright.spec.hooks import (
     GroupOptionsHooks,
     InterruptionHooks,
     PricingHooks,
+    ProviderContext,
     ProvisioningClassHooks,
     ProvisioningVerdict,
     RequiredHooks,

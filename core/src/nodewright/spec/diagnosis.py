@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Protocol
 
-from nodewright.model.capability import Capability
-from nodewright.model.group import Value
+from nodewright.model.group import Capability, Value
 from nodewright.spec.markers import hookspec
 
 

@@ -32,7 +32,7 @@ from nodewright.model.pod import (
     Volume,
 )
 from nodewright.model.quantity import Quantity
-from nodewright.snapshot.workloads import Controller
+from nodewright.snapshot.context import Controller
 
 Amount = str | int | float
 Amounts = Mapping[str, Amount]

@@ -36,10 +36,9 @@ from nodewright.model.settings import (
     TemplateSettings,
 )
 from nodewright.planner import make_plan
-from nodewright.snapshot.context import Context
+from nodewright.snapshot.context import Context, Controller, Workloads
 from nodewright.snapshot.observation import Buffers, GroupSeen, Observation, ProviderSeen, Provisioning
 from nodewright.snapshot.snapshot import Snapshot
-from nodewright.snapshot.workloads import Controller, Workloads
 from nodewright.testkit.builders import build_node
 
 NOW = 100_000.0

@@ -21,8 +21,7 @@ from nodewright.model.removal import NodeRemoval, RemovalReason
 from nodewright.model.settings import LimitSettings, Settings
 from nodewright.snapshot.observation import Observation
 from nodewright.validate.actions import PlanViolation
-from nodewright.validate.anti_affinity import AntiAffinityCheck, Arrival
-from nodewright.validate.capacity import CapacityCheck
+from nodewright.validate.capacity import AntiAffinityCheck, Arrival, CapacityCheck
 from nodewright.validate.movable import matches, why_immovable
 from nodewright.validate.pod_profiles import PodProfile, ProfiledPods, find_pods
 from nodewright.validate.quotas import Devices

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from nodewright.cli.dry_run.dump import DumpedCluster, newest_moment, parse_moment
 from nodewright.model.errors import ConfigError
 from nodewright.model.objects import ClusterObjects
-from nodewright.snapshot.workloads import Workloads
+from nodewright.snapshot.context import Workloads
 from nodewright.testkit import build_node, build_pod
 from nodewright.testkit.builders import build_budget, build_controller
 

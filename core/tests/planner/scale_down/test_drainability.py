@@ -24,7 +24,7 @@ from nodewright.model.reason import BlockingCode
 from nodewright.model.settings import DrainSettings
 from nodewright.planner.scale_down.drainability import DrainabilityRules, DrainOutcome, PodDrainability, evaluate_pods
 from nodewright.planner.scale_down.pdb import DisruptionBudgets
-from nodewright.snapshot.workloads import Controller, Workloads
+from nodewright.snapshot.context import Controller, Workloads
 from nodewright.testkit.builders import build_budget, build_controller, build_owner, build_pod
 
 NOW = 1_000_000.0

@@ -16,8 +16,7 @@ from nodewright.model.reason import Unremovable
 from nodewright.model.settings import DrainSettings, Settings
 from nodewright.planner.scale_down.node_removal import LOOK_AHEAD, RemovalSimulator, destination_rows
 from nodewright.planner.scale_down.simulation import DrainSimulation
-from nodewright.snapshot.node_pods import find_node_pods
-from nodewright.snapshot.pod_places import PodPlaces
+from nodewright.snapshot.node_pods import PodPlaces, find_node_pods
 from nodewright.testkit.builders import build_budget, build_pod, build_taint
 from nodewright.testkit.world import World
 

@@ -13,7 +13,7 @@ from nodewright.model.pod import Affinity, Pod, PodAffinity, PodAffinityTerm, To
 from nodewright.model.settings import Settings
 from nodewright.planner.scale_down.node_removal import simulate_removals
 from nodewright.planner.scale_up.pending_pods import Hints
-from nodewright.snapshot.pod_places import PodPlaces
+from nodewright.snapshot.node_pods import PodPlaces
 from nodewright.testkit.builders import build_budget, build_controller, build_pod, build_taint
 from nodewright.testkit.world import ref
 from nodewright.validate import PlanViolation, check_removals

@@ -11,7 +11,7 @@ from nodewright.model.group import GroupOptions
 from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.planner.scale_down.node_removal import SimulatedRemovals, simulate_removals
 from nodewright.planner.scale_down.selection import ConfirmedRemovals, confirm_removals
-from nodewright.snapshot.pod_places import PodPlaces
+from nodewright.snapshot.node_pods import PodPlaces
 from nodewright.testkit.builders import build_pod
 from nodewright.testkit.world import World
 

@@ -14,7 +14,7 @@ from nodewright.model.node import Node
 from nodewright.model.pod import Affinity, Pod, PodAffinity, PodAffinityTerm, Toleration, TopologySpreadConstraint
 from nodewright.planner.scale_down.simulation import DrainSimulation, tainted_copy
 from nodewright.predicates import explain
-from nodewright.snapshot.pod_places import PodPlaces
+from nodewright.snapshot.node_pods import PodPlaces
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.testkit.builders import build_node, build_pod, build_taint
 

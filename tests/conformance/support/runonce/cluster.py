@@ -11,14 +11,14 @@ from nodewright.cli.dry_run.dump import DumpedCluster
 from nodewright.engine.ports import ClusterObservation, ClusterReader
 from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.capacity_quota import CapacityQuota
-from nodewright.model.condition import Condition
 from nodewright.model.decode import convert_object
 from nodewright.model.errors import KubeApiError
+from nodewright.model.meta import Condition
 from nodewright.model.node import Node
 from nodewright.model.objects import KINDS, ClusterObjects
 from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import ProvisioningRequest
-from nodewright.snapshot.workloads import Workloads
+from nodewright.snapshot.context import Workloads
 from runonce.world import World
 
 

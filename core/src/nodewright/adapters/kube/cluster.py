@@ -1,24 +1,33 @@
-"""Give the engine a snapshot of the real cluster. Changes of objects update it; it is not rebuilt for each loop."""
+"""Give the engine a snapshot of the real cluster, and for dry runs one that is only read.
+
+Changes of objects update the snapshot; it is not rebuilt for each loop.
+"""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from nodewright.actuation.ports import Eviction, EvictionAnswer
 from nodewright.adapters.kube.api import Api
 from nodewright.adapters.kube.caches import Caches
+from nodewright.adapters.kube.store import ConfigMapStore
 from nodewright.adapters.kube.writes import KubeWrites
-from nodewright.engine.ports import ClusterObservation
+from nodewright.adapters.server_time import FutureTimes
+from nodewright.clusterstate.memory import Memory
+from nodewright.engine.ports import ClusterObservation, Loaded, Pause
 from nodewright.expander.priority import CONFIG_KEY, CONFIG_MAP
+from nodewright.model.capacity_buffer import CapacityBuffer
+from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.duration import format_duration
 from nodewright.model.errors import KubeApiError
+from nodewright.model.meta import Condition
 from nodewright.model.node import Node
 from nodewright.model.objects import ClusterObjects
 from nodewright.model.pod import Pod
-from nodewright.snapshot.context import Context
-from nodewright.snapshot.future_times import FutureTimes
+from nodewright.model.provisioning_request import ProvisioningRequest
+from nodewright.snapshot.context import Context, Workloads
 from nodewright.snapshot.observation import Buffers, Provisioning
 from nodewright.snapshot.snapshot import Snapshot
-from nodewright.snapshot.workloads import Workloads
 
 # Dead rows that a snapshot may hold before it is rebuilt.
 _SLACK_ROWS = 256
@@ -235,3 +244,50 @@ class KubeCluster(KubeWrites):
         why = self._caches.problems().get(oldest, "")
         problem = f"the API server has sent nothing about {oldest} for {format_duration(round(age))}"
         return f"{problem}: {why}" if why else problem
+
+
+_DRY = "this is a dry run"
+
+
+class DryCluster(KubeCluster):
+    """As KubeCluster, but writes are refused or skipped."""
+
+    def edit_node(self, name: str, edit: Callable[[Node], Node]) -> Node | None:  # noqa: ARG002 - nothing is edited
+        """Refuse to edit: a write that is silently skipped would be reported as done."""
+        raise KubeApiError(f"node {name} is not changed: {_DRY}", retryable=False)
+
+    def evict(self, pod: Pod, grace_seconds: int) -> Eviction:  # noqa: ARG002 - no pod is evicted
+        return Eviction(answer=EvictionAnswer.REFUSED, message=_DRY)
+
+    def delete_pod(self, pod: Pod, grace_seconds: int) -> Eviction:  # noqa: ARG002 - no pod is deleted
+        return Eviction(answer=EvictionAnswer.REFUSED, message=_DRY)
+
+    def write_conditions(
+        self, request: ProvisioningRequest, conditions: Sequence[Condition], *, is_apply: bool
+    ) -> None:
+        """Write nothing."""
+
+    def delete_request(self, request: ProvisioningRequest) -> None:
+        """Delete nothing."""
+
+    def write_buffer_status(self, buffer: CapacityBuffer) -> None:
+        """Write nothing."""
+
+    def write_quota_status(self, quota: CapacityQuota) -> None:
+        """Write nothing."""
+
+
+class DryStore:
+    """Implements StateStore: begins with what is saved in ``store``, and saves nothing."""
+
+    def __init__(self, store: ConfigMapStore) -> None:
+        self._store = store
+
+    def load(self) -> Loaded:
+        return self._store.read()
+
+    def load_pause(self) -> Pause | None:
+        return self._store.load_pause()
+
+    def save_if_changed(self, memory: Memory) -> None:
+        """Save nothing: memory lasts as long as the process."""

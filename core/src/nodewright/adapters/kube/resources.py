@@ -7,8 +7,7 @@ import msgspec
 from msgspec import Raw
 
 from nodewright.adapters.kube.api import Api, ApiError, Query, Request
-from nodewright.model.config_entries import BROKEN
-from nodewright.model.decode import decode_amount, decode_object
+from nodewright.model.decode import BROKEN, decode_amount, decode_object
 from nodewright.model.devices import DEVICE_API_GROUP
 from nodewright.model.errors import ConfigError
 from nodewright.model.meta import Object, ObjectMeta

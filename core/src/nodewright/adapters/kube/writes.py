@@ -11,8 +11,7 @@ from nodewright.adapters.kube.api import MERGE_PATCH, Api, ApiError, Request, fi
 from nodewright.adapters.kube.resources import Resource, object_path, read_pages
 from nodewright.model.capacity_buffer import KIND, CapacityBuffer
 from nodewright.model.capacity_quota import CapacityQuota
-from nodewright.model.condition import Condition
-from nodewright.model.meta import ObjectMeta
+from nodewright.model.meta import Condition, ObjectMeta
 from nodewright.model.node import Node
 from nodewright.model.objects import KINDS
 from nodewright.model.pod import Pod
@@ -25,7 +24,7 @@ from nodewright.model.provisioning_request import (
     PROVISIONED,
     ProvisioningRequest,
 )
-from nodewright.snapshot.workloads import Workloads
+from nodewright.snapshot.context import Workloads
 
 APPLY_PATCH = "application/apply-patch+yaml"
 # The API server records under this name which fields are ours; Kueue expects cluster-autoscaler's.

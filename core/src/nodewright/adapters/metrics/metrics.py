@@ -11,8 +11,7 @@ import prometheus_client
 from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_latest
 
 from nodewright.actuation.cloud_writes import WriteOutcome
-from nodewright.adapters.metrics.collectors import MADE, ClientMetrics, GroupMetrics, NodeMetrics, Sources
-from nodewright.adapters.metrics.cost import CostMetrics
+from nodewright.adapters.metrics.collectors import MADE, ClientMetrics, CostMetrics, GroupMetrics, NodeMetrics, Sources
 from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.engine.report import LoopReport
 from nodewright.model.action import CreateNodeGroup, DeleteInstances, DeleteNodeGroup, Done, Failed, IncreaseSize

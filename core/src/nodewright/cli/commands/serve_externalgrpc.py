@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from nodewright.adapters.clocks import SystemClock
-from nodewright.adapters.prices_file import PricesFile
+from nodewright.adapters.operator_files import PricesFile
 from nodewright.adapters.web import parse_address
 from nodewright.cli.connect import Connector
 from nodewright.cli.settings.flags import SettingsCommand, settings_options

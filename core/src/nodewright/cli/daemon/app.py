@@ -9,7 +9,6 @@ from typing import Self
 
 from nodewright.actuation import Event, Pause, wall_clock_event
 from nodewright.adapters.clocks import BootClock, SteadyClock, ThreadAlarm
-from nodewright.adapters.disruption_file import DisruptionFile
 from nodewright.adapters.kube.api import GuardedApi, MeteredApi
 from nodewright.adapters.kube.caches import Caches
 from nodewright.adapters.kube.events import KubeEvents, OwnMaps
@@ -18,9 +17,9 @@ from nodewright.adapters.kube.status_config_map import StatusMap
 from nodewright.adapters.kube.store import ConfigMapStore
 from nodewright.adapters.logs import ConditionLog, JsonLog
 from nodewright.adapters.metrics import Metrics, ProviderCalls
-from nodewright.adapters.prices_file import PricesFile
+from nodewright.adapters.operator_files import DisruptionFile, PricesFile
 from nodewright.adapters.provider import ProviderClient
-from nodewright.adapters.provider.notices import NoticeWatch
+from nodewright.adapters.provider.client import NoticeWatch
 from nodewright.adapters.server_time import JumpWatch, ServerTime
 from nodewright.adapters.web import HealthCheck, WebServer
 from nodewright.cli.daemon.debug_server import DebugServer
@@ -29,10 +28,10 @@ from nodewright.cli.daemon.reload import Reloader
 from nodewright.cli.daemon.shadow import ShadowReporter
 from nodewright.engine.autoscaler import Autoscaler
 from nodewright.engine.daemon import Daemon
-from nodewright.engine.new_nodes import NodesReadyAlarm
 from nodewright.engine.planning import DryRunPlanning
 from nodewright.engine.ports import Ports
 from nodewright.engine.report import LoopReport
+from nodewright.engine.timers import NodesReadyAlarm
 from nodewright.model.clock import Clock
 from nodewright.model.errors import ConfigError, NodewrightError, ProviderError
 from nodewright.model.write_fence import WriteFence

@@ -13,13 +13,11 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from nodewright.actuation.ports import STATUS_KIND
 from nodewright.adapters.clocks import BootClock, SteadyClock, SystemClock, ThreadAlarm
-from nodewright.adapters.disruption_file import DisruptionFile
 from nodewright.adapters.kube.api import GuardedApi, MeteredApi
 from nodewright.adapters.kube.caches import CacheOptions, Caches, Listeners, optional_kinds
-from nodewright.adapters.kube.cluster import KubeCluster
+from nodewright.adapters.kube.cluster import DryCluster, DryStore, KubeCluster
 from nodewright.adapters.kube.config_maps import ConfigMaps
 from nodewright.adapters.kube.connection import connect
-from nodewright.adapters.kube.dry_run import DryCluster, DryStore
 from nodewright.adapters.kube.events import KubeEvents, OwnMaps
 from nodewright.adapters.kube.lease import Leadership, LeaseOptions
 from nodewright.adapters.kube.node_cleanup import NodeCleaner
@@ -27,9 +25,9 @@ from nodewright.adapters.kube.status_config_map import StatusMap
 from nodewright.adapters.kube.store import PAUSE_NAME, ConfigMapStore, read_pause_text
 from nodewright.adapters.logs import ConditionLog, JsonLog, LoggedEvents
 from nodewright.adapters.metrics import Metrics, Sources
-from nodewright.adapters.prices_file import PricesFile
+from nodewright.adapters.operator_files import DisruptionFile, PricesFile
 from nodewright.adapters.provider import ProviderClient
-from nodewright.adapters.provider.notices import NoticeWatch
+from nodewright.adapters.provider.client import NoticeWatch
 from nodewright.adapters.server_time import ServerTime
 from nodewright.adapters.web import HealthCheck, HealthLimits, Page, Pages, Query, WebServer
 from nodewright.cli.connect import Connector
@@ -40,9 +38,9 @@ from nodewright.cli.daemon.reload import watch_settings
 from nodewright.cli.daemon.shadow import ShadowReporter
 from nodewright.cli.settings.flags import SettingsSource
 from nodewright.clusterstate.readiness import is_ready
-from nodewright.engine.new_nodes import NodesReadyAlarm
 from nodewright.engine.planning import DryRunPlanning
 from nodewright.engine.ports import Ports
+from nodewright.engine.timers import NodesReadyAlarm
 from nodewright.expander.priority import CONFIG_MAP
 from nodewright.model.clock import Clock
 from nodewright.model.errors import ConfigError

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
-from nodewright.adapters.disruption_file import DisruptionFile
-from nodewright.adapters.prices_file import PricesFile
+from nodewright.adapters.operator_files import DisruptionFile, PricesFile
 from nodewright.clusterstate.fold import fold
 from nodewright.clusterstate.memory import Memory
 from nodewright.clusterstate.state import ClusterState

@@ -26,10 +26,9 @@ from nodewright.model.node import Node
 from nodewright.model.objects import ClusterObjects
 from nodewright.model.settings import Settings
 from nodewright.observe import ClusterObservation
-from nodewright.snapshot.context import Context
+from nodewright.snapshot.context import Context, Workloads
 from nodewright.snapshot.observation import Buffers, Provisioning
 from nodewright.snapshot.snapshot import Snapshot
-from nodewright.snapshot.workloads import Workloads
 
 if TYPE_CHECKING:
     from nodewright.model.pod import Pod

@@ -7,9 +7,17 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from nodewright.model.capability import Capability
 from nodewright.model.errors import ConfigError, NodeGroupNotFound
-from nodewright.model.group import FailedInstance, GroupOptions, Instance, NodeGroup, NodeTemplate, Price, ProviderInfo
+from nodewright.model.group import (
+    Capability,
+    FailedInstance,
+    GroupOptions,
+    Instance,
+    NodeGroup,
+    NodeTemplate,
+    Price,
+    ProviderInfo,
+)
 from nodewright.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node, Taint
 from nodewright.model.printable import printable, show, suggest
 from nodewright.model.quantity import Quantity

@@ -4,8 +4,8 @@ from random import Random
 
 from nodewright.adapters.clocks import BootClock, SystemClock
 from nodewright.adapters.kube.caches import CacheOptions, Caches, optional_kinds
+from nodewright.adapters.kube.cluster import DryCluster
 from nodewright.adapters.kube.connection import connect
-from nodewright.adapters.kube.dry_run import DryCluster
 from nodewright.adapters.server_time import ServerTime
 from nodewright.cli.connect import Connector
 from nodewright.cli.dry_run.dry_run import DryRun, plan_once

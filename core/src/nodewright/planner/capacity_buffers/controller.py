@@ -1,9 +1,10 @@
-"""The CapacityBuffer controller of one loop: which buffers are served, their virtual pods, and the status of each."""
+"""The CapacityBuffer controller of one loop: which buffers are served, their virtual pods and the room for these, and statuses."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from dataclasses import replace as changed
+from random import Random
 
 from msgspec.structs import replace
 
@@ -17,9 +18,8 @@ from nodewright.model.capacity_buffer import (
     CapacityBufferStatus,
 )
 from nodewright.model.cluster import PodTemplateSpec, QuotaScope, ResourceQuota
-from nodewright.model.condition import Condition, as_of
-from nodewright.model.meta import ObjectMeta
-from nodewright.model.plan import BufferAllocation, BufferReport
+from nodewright.model.meta import Condition, ObjectMeta, as_of
+from nodewright.model.plan import BufferAllocation, BufferReport, ScaleUpReport
 from nodewright.model.pod import Pod, PodAffinityTerm, PodSpec
 from nodewright.model.settings import BufferSettings, PodSettings
 from nodewright.planner.capacity_buffers.pods import (
@@ -32,8 +32,10 @@ from nodewright.planner.capacity_buffers.pods import (
     from_pod_template,
     make_pods,
 )
+from nodewright.planner.growth import Growth, context_after, grow
 from nodewright.planner.provisioning_requests.pods import defaulted
-from nodewright.planner.scale_up.pending_pods import is_expendable
+from nodewright.planner.scale_up.pending_pods import Hints, hint_key, is_expendable, take_fitting
+from nodewright.planner.scale_up.planned_nodes import fill_machines
 from nodewright.snapshot.requests import exact_requests
 
 _PREFIX = "requests."
@@ -279,3 +281,61 @@ def _affinity_terms(spec: PodSpec) -> Iterable[PodAffinityTerm]:
         return
     for affinity in (spec.affinity.pod_affinity, spec.affinity.pod_anti_affinity):
         yield from affinity.required if affinity is not None else ()
+
+
+_NOT_YET = "pods or requests that wait for machines come first"
+_CUT = "the groups that would help may not grow by enough now"
+_MOST_REASONS = 5
+
+
+def fill_buffers(
+    growth: Growth, buffers: CapacityBufferState, hints: Hints, random: Random
+) -> tuple[Growth, CapacityBufferState]:
+    """Place virtual pods in the snapshot in which removals are planned, and plan nodes for those without room.
+
+    Pending pods and requests are in that snapshot already, so buffers take no room from them. Return the growth for
+    buffers, and the buffers with their room.
+    """
+    nothing = Growth(context=growth.context, reports=[])
+    if not buffers.injects:
+        return nothing, buffers
+    pods = list(buffers.pods)
+    after = context_after(growth)
+    fitting, left = take_fitting(growth.context.snapshot, pods, hints)
+    spare, placed = None, list(fitting)
+    if left and after is not None:
+        fits, rest = take_fitting(after.snapshot, pods, Hints(before=hints.fresh))
+        spare = grow(after, rest, random)
+        # Limits may allow fewer nodes than the pods need for which groups grow.
+        placed += [*fits, *(pod for report in spare.reports for pod in fill_machines(after, report)[0])]
+    held, coming = Counter[str](), Counter[str]()
+    for pod in {id(pod): pod for pod in placed}.values():
+        (held if hint_key(pod) in hints.fresh else coming)[_owner(pod)] += 1
+    missing = [name for name, one in buffers.allocations.items() if len(one.pods) > held[name] + coming[name]]
+    return spare or nothing, buffers.with_room(held, coming, _reasons(missing, spare))
+
+
+def _reasons(missing: Iterable[str], spare: Growth | None) -> dict[str, str]:
+    """Return, by the buffer's id, why no node is added for pods that have no room."""
+    reasons = dict.fromkeys(missing, _NOT_YET if spare is None else _CUT)
+    for report in spare.reports if spare is not None else ():
+        for pod in report.awaiting:
+            reasons[_owner(pod)] = "another group was chosen in this loop"
+        for unhelped in report.unhelped:
+            reasons[_owner(unhelped.pod)] = _listed(unhelped.reasons.values(), report)
+    return reasons
+
+
+def _owner(pod: Pod) -> str:
+    """Return the id of a virtual pod's buffer."""
+    controller = pod.metadata.controller
+    assert controller is not None
+    return controller.uid
+
+
+def _listed(reasons: Iterable[object], report: ScaleUpReport) -> str:
+    """Return the reasons of all groups, equal ones counted together."""
+    counted = sorted(Counter(map(str, reasons)).items())
+    more = len(counted) - _MOST_REASONS
+    shown = ", ".join(f"{count} {reason}" for reason, count in counted[:_MOST_REASONS])
+    return (shown + (f", and {more} more" if more > 0 else "")) or str(report.result)

@@ -1,6 +1,14 @@
 """Explain the state of nodes, pods, requests and buffers, from a cluster state and the plan made for it."""
 
-from nodewright.planner.explain.buffers import BufferFacts, BufferState, buffers_planned
+from nodewright.planner.explain.custom_resources import (
+    BufferFacts,
+    BufferState,
+    RequestFacts,
+    RequestPhase,
+    buffers_planned,
+    requests_planned,
+    requests_seen,
+)
 from nodewright.planner.explain.growth_cost import GrowthCost, SingleGroup, find_growth_cost
 from nodewright.planner.explain.node import (
     GroupFacts,
@@ -14,7 +22,6 @@ from nodewright.planner.explain.node import (
 )
 from nodewright.planner.explain.planned_snapshot import NodeRejections, node_with_room, rejections_of_pending_pod
 from nodewright.planner.explain.pods import PodAfterDrain
-from nodewright.planner.explain.requests import RequestFacts, RequestPhase, requests_planned, requests_seen
 
 __all__ = [
     "BufferFacts",

@@ -14,8 +14,7 @@ from nodewright.planner.cost import Offer, find_bound
 from nodewright.planner.scale_up.balancing import find_similar
 from nodewright.planner.scale_up.node_group_fit import NodeGroupFit
 from nodewright.planner.scale_up.options import most_nodes, paid_nodes
-from nodewright.snapshot.hourly_cost import HourlyCost, hourly_cost
-from nodewright.snapshot.observation import paid_machines
+from nodewright.snapshot.observation import HourlyCost, hourly_cost, paid_machines
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ from nodewright.model.removal import NodeRemoval, RemovalStage
 from nodewright.model.settings import ScaleDownSettings, Settings
 from nodewright.planner.explain.planned_snapshot import planned_snapshot
 from nodewright.planner.explain.pods import PodAfterDrain, explain_pods
-from nodewright.planner.registration_deadline import startup_deadlines
+from nodewright.planner.late_machines import startup_deadlines
 from nodewright.planner.scale_down.drainability import DrainOutcome
 from nodewright.planner.scale_down.unneeded import needed_seconds
 from nodewright.planner.scale_down.utilization import Measure, utilization_of

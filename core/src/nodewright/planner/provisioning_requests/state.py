@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from nodewright.clusterstate.memory import ProvisioningMemory, Reservation
 from nodewright.clusterstate.state import ClusterState
-from nodewright.model.condition import Condition, as_of
+from nodewright.model.meta import Condition, as_of
 from nodewright.model.plan import PendingEvent, ProviderCall, ProvisioningReport, StatusWrite
 from nodewright.model.pod import Pod, PodSpec
 from nodewright.model.provisioning_request import (

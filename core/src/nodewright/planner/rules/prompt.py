@@ -13,7 +13,7 @@ from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, DeletionCause
 from nodewright.model.node import Node
 from nodewright.model.settings import CorrectionSettings
-from nodewright.planner.registration_deadline import registration_deadlines, startup_deadlines
+from nodewright.planner.late_machines import registration_deadlines, startup_deadlines
 from nodewright.planner.rules.corrections import (
     SIZES_FIXED,
     Correction,

@@ -16,7 +16,7 @@ from nodewright.model.reason import BlockingCode
 from nodewright.model.settings import DrainSettings
 from nodewright.planner.scale_down.pdb import DisruptionBudgets
 from nodewright.planner.scale_down.pod_index import PodKind, PodSubset, subset_of
-from nodewright.snapshot.workloads import Controller, Workloads
+from nodewright.snapshot.context import Controller, Workloads
 
 SYSTEM_NAMESPACE = "kube-system"
 _LONG_TERMINATING_SECONDS = 30

@@ -30,9 +30,9 @@ from nodewright.planner.scale_down.unneeded import tainted_at
 from nodewright.planner.scale_down.utilization import Measure, Utilizations, utilizations
 from nodewright.planner.scale_up.balancing import is_similar
 from nodewright.snapshot.column import Ids, Mask
+from nodewright.snapshot.context import Workloads
 from nodewright.snapshot.node_pods import find_node_pods
 from nodewright.snapshot.node_table import NodeTable
-from nodewright.snapshot.workloads import Workloads
 
 SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 # Stands for an infinite ratio; counts tenths of a per cent.

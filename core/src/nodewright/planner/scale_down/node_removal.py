@@ -27,7 +27,7 @@ from nodewright.planner.scale_down.pdb import DisruptionBudgets
 from nodewright.planner.scale_down.pod_index import PodSubset, is_being_replaced
 from nodewright.planner.scale_down.simulation import DrainSimulation, HintedNode
 from nodewright.snapshot.column import Mask
-from nodewright.snapshot.pod_places import PodPlaces
+from nodewright.snapshot.node_pods import PodPlaces
 from nodewright.snapshot.snapshot import Snapshot
 
 # How many nodes are looked at ahead; if one of them does not fit, none of them takes the fast path.

@@ -11,7 +11,7 @@ from nodewright.model.cluster import PodDisruptionBudget
 from nodewright.model.pod import Pod
 from nodewright.model.policy import Policy
 from nodewright.predicates.selectors import Selector, parse_selector
-from nodewright.snapshot.workloads import Workloads
+from nodewright.snapshot.context import Workloads
 
 Label = tuple[str, str]
 

@@ -33,7 +33,7 @@ from nodewright.planner.scale_down.unneeded import (
     restored_unneeded_since,
     tainted_at,
 )
-from nodewright.snapshot.pod_places import PodPlaces
+from nodewright.snapshot.node_pods import PodPlaces
 
 # A new engine assumes that everything last happened this many seconds before its start.
 _BEFORE_START = 3600.0

@@ -17,9 +17,8 @@ from nodewright.model.pod import (
     SAFE_TO_EVICT_LOCAL_VOLUMES_ANNOTATION,
     Pod,
 )
-from nodewright.snapshot.node_pods import NodePods, find_node_pods, is_judged_by_its_times
+from nodewright.snapshot.node_pods import NodePods, PodPlaces, find_node_pods, is_judged_by_its_times
 from nodewright.snapshot.pod_class import PodClass, PodClasses
-from nodewright.snapshot.pod_places import PodPlaces
 from nodewright.snapshot.snapshot import Snapshot
 
 # The annotations that the drain rules (drainability.py) read.

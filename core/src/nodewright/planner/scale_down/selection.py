@@ -33,9 +33,9 @@ from nodewright.planner.scale_down.pod_index import PodSubset
 from nodewright.planner.scale_down.unneeded import is_ready_node, reason_not_old_enough
 from nodewright.predicates import feasible
 from nodewright.snapshot.column import Mask
+from nodewright.snapshot.context import Workloads
+from nodewright.snapshot.node_pods import PodPlaces
 from nodewright.snapshot.pod_class import PodClass
-from nodewright.snapshot.pod_places import PodPlaces
-from nodewright.snapshot.workloads import Workloads
 
 _NO_TURN = Unremovable(
     code=UnremovableCode.AWAITS_TURN, message="as many nodes as may be removed at a time come before it"

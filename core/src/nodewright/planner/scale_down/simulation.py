@@ -18,8 +18,8 @@ from nodewright.model.pod import Pod
 from nodewright.planner.scale_down.pod_index import PodMoves, PodPlacements, PodSubset
 from nodewright.predicates import amounts_fit, feasible, is_admitted, is_countable, static_key
 from nodewright.snapshot.column import Ints, Mask, as_columns
+from nodewright.snapshot.node_pods import PodPlaces
 from nodewright.snapshot.pod_class import PodClass, per_class
-from nodewright.snapshot.pod_places import PodPlaces
 from nodewright.snapshot.snapshot import Snapshot
 
 

@@ -28,10 +28,10 @@ from nodewright.planner.scale_up.node_group_fit import NodeGroupFit
 from nodewright.planner.scale_up.options import paid_nodes
 from nodewright.planner.scale_up.planned_nodes import PlannedPod, add_planned, place_in_rounds
 from nodewright.predicates import is_countable
-from nodewright.predicates.affinity_terms import terms_of
+from nodewright.predicates.inter_pod_affinity import terms_of
 from nodewright.predicates.node_ports import host_ports
 from nodewright.predicates.pod_topology_spread import hard_constraints, pods_in_domains
-from nodewright.snapshot.hourly_cost import hourly_cost
+from nodewright.snapshot.observation import hourly_cost
 from nodewright.snapshot.pod_class import PodClass, is_restricted, kind_of
 from nodewright.snapshot.requests import PODS
 from nodewright.snapshot.snapshot import Snapshot

@@ -4,29 +4,28 @@ from nodewright.adapters.provider import CallSettings
 from nodewright.testkit.client import Client
 from nodewright.testkit.contract import (
     atomic,
-    decreases,
+    concurrency,
     deletions,
-    diagnosis,
     failures,
-    increases,
-    interruptions,
     nodes,
-    overlaps,
-    provisioning,
-    races,
+    optional_hooks,
     reads,
     refusals,
+    resizes,
     restarts,
     values,
 )
-from nodewright.testkit.contract.certificate import PromiseVerdict, Verdict, certify, reached
 from nodewright.testkit.contract.live import AGREE_SECONDS, Leftovers, LiveWorld, MemoryWorld
 from nodewright.testkit.contract.promises import Level, Promise
 from nodewright.testkit.contract.registry import CHECKS, BrokenPromise, Check
 from nodewright.testkit.contract.suite import (
     ContractOutcome,
     ContractResult,
+    PromiseVerdict,
     ProviderContract,
+    Verdict,
+    certify,
+    reached,
     run_check,
     run_contract,
 )
@@ -42,20 +41,16 @@ from nodewright.testkit.contract.world import (
 
 CHECK_MODULES = (
     reads,
-    increases,
-    decreases,
+    resizes,
     deletions,
     failures,
     refusals,
     restarts,
     nodes,
-    races,
-    overlaps,
+    concurrency,
     atomic,
     values,
-    provisioning,
-    interruptions,
-    diagnosis,
+    optional_hooks,
 )
 
 __all__ = [

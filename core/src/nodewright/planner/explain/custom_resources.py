@@ -1,4 +1,4 @@
-"""Describe the state of ProvisioningRequests, from their conditions and the memory of earlier loops."""
+"""Describe the state of CapacityBuffers and ProvisioningRequests, from what was planned for them."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -7,8 +7,9 @@ import msgspec
 
 from nodewright.clusterstate.memory import ProvisioningMemory
 from nodewright.clusterstate.state import ClusterState
-from nodewright.model.condition import Condition
-from nodewright.model.plan import Plan, ProvisioningReport
+from nodewright.model.capacity_buffer import LIMITED, READY, CapacityBuffer
+from nodewright.model.meta import Condition
+from nodewright.model.plan import BufferAllocation, Plan, ProvisioningReport
 from nodewright.model.provisioning_request import (
     ACCEPTED,
     BOOKING_EXPIRED,
@@ -19,6 +20,79 @@ from nodewright.model.provisioning_request import (
     UNDER_WAY,
     ProvisioningRequest,
 )
+
+
+class BufferState(StrEnum):
+    """How much of the spare capacity exists.
+
+    FULL: all pods fit on existing nodes. COMING: some fit on upcoming nodes only. SHORT: some fit nowhere yet. EMPTY: the
+    buffer has no pods. IDLE: its pods are not planned for. ERROR: its spec cannot be resolved.
+    """
+
+    FULL = "full"
+    COMING = "coming"
+    SHORT = "short"
+    EMPTY = "empty"
+    IDLE = "idle"
+    ERROR = "error"
+
+
+class BufferFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """One buffer. ``shape`` names the object that its pods look like.
+
+    ``held`` of its ``pods`` fit on existing nodes, ``coming`` on upcoming ones; ``why`` is why others are ``missing``.
+    """
+
+    buffer: str
+    shape: str
+    pods: int
+    held: int
+    coming: int
+    missing: int
+    state: BufferState
+    why: str = ""
+
+
+def buffers_planned(plan: Plan) -> tuple[BufferFacts, ...]:
+    """Return all buffers, by name."""
+    return tuple(sorted(map(_buffer_facts, plan.buffers.allocations), key=lambda one: one.buffer))
+
+
+def _buffer_facts(allocation: BufferAllocation) -> BufferFacts:
+    state, why = _state(allocation)
+    limited = allocation.buffer.status.condition(LIMITED)
+    said = [why, limited.message if limited is not None and limited.is_true else ""]
+    return BufferFacts(
+        buffer=allocation.buffer.key,
+        shape=_shape(allocation.buffer),
+        pods=len(allocation.pods),
+        held=allocation.held,
+        coming=allocation.coming,
+        missing=allocation.missing if allocation.injected else 0,
+        state=state,
+        why="; ".join(filter(None, said)),
+    )
+
+
+def _state(allocation: BufferAllocation) -> tuple[BufferState, str]:
+    ready = allocation.buffer.status.condition(READY)
+    if ready is not None and not ready.is_true:
+        return BufferState.ERROR, ready.message
+    if not allocation.pods:
+        return BufferState.EMPTY, allocation.why
+    if not allocation.injected:
+        return BufferState.IDLE, "its pods are not planned for now"
+    if allocation.missing:
+        return BufferState.SHORT, allocation.why
+    return (BufferState.COMING if allocation.coming else BufferState.FULL), ""
+
+
+def _shape(buffer: CapacityBuffer) -> str:
+    """Return the name of the object that the pods look like."""
+    spec = buffer.spec
+    if spec.scalable_ref is not None:
+        return f"{spec.scalable_ref.kind} {spec.scalable_ref.name}"
+    return f"PodTemplate {spec.pod_template_ref.name}" if spec.pod_template_ref is not None else ""
 
 
 class RequestPhase(StrEnum):
@@ -81,11 +155,13 @@ def facts_of_requests(
     requests: Iterable[ProvisioningRequest], memory: ProvisioningMemory, report: ProvisioningReport | None
 ) -> tuple[RequestFacts, ...]:
     """Return the requests by name; ``report`` says what is reserved, and for how long. None: there is no plan yet."""
-    facts = (_facts(request, memory, report or ProvisioningReport()) for request in requests)
+    facts = (_request_facts(request, memory, report or ProvisioningReport()) for request in requests)
     return tuple(sorted(facts, key=lambda one: one.request))
 
 
-def _facts(request: ProvisioningRequest, memory: ProvisioningMemory, report: ProvisioningReport) -> RequestFacts:
+def _request_facts(
+    request: ProvisioningRequest, memory: ProvisioningMemory, report: ProvisioningReport
+) -> RequestFacts:
     phase, said = _phase(request)
     since = said.since if said is not None else request.created
     window = report.reservation_seconds

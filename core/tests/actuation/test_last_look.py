@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodewright.actuation import NodeView
-from nodewright.engine.last_look import LastLook
+from nodewright.actuation.write_gate import LastLook
 from nodewright.model.action import DeleteInstances, DeletionCause
 from nodewright.model.errors import KubeApiError
 from nodewright.model.group import GroupRef

@@ -1,4 +1,8 @@
-"""Checks of increases: they are exact, respect expected_target, and take effect once."""
+"""Checks of increases and decreases of the target.
+
+Increases are exact, respect expected_target, and take effect once. Decreases withdraw requested capacity that has no
+machine, and never end a machine.
+"""
 
 from contextlib import suppress
 
@@ -6,6 +10,8 @@ from nodewright.model.errors import TargetChanged
 from nodewright.testkit.contract.promises import Promise
 from nodewright.testkit.contract.registry import check, demand, demand_target_changed, refusal, unless_refused
 from nodewright.testkit.contract.situations import (
+    ask_without_arrival,
+    decrease,
     demand_alive,
     demand_answered,
     demand_target,
@@ -106,3 +112,95 @@ def increase_beyond_the_maximum_is_refused(world: ContractWorld) -> None:
 def _try_again(world: ContractWorld, expected: int, wanted: int) -> None:
     with suppress(TargetChanged):  # the plugin may refuse the repeated call or recognize it
         world.client.increase_size(world.group_id, expected, wanted)
+
+
+@check(Promise.NOTHING_DIES, touches=Touch.OWN_CLOUD)
+def decrease_never_kills(world: ContractWorld) -> None:
+    """A decrease below the number of running machines ends no machine and withdraws nothing."""
+    refresh(world)
+    before, alive = target(world), world.machines(world.group_id)
+    accepted = decrease(world, before, before - 1)
+    demand_alive(world, alive, "decrease_target_size below the number of running machines")
+    demand(accepted == 0, f"decrease_target_size withdrew {accepted}, although every requested machine runs")
+    refresh(world)
+    demand(target(world) == before, f"decrease_target_size left {target(world)} for {len(alive)} machines")
+
+
+@check(Promise.ACCEPTED, touches=Touch.RESIZES)
+def decrease_withdraws_capacity_without_a_machine(world: ContractWorld) -> None:
+    """A decrease lowers the target by the accepted number, at once and after the next refresh."""
+    alive = world.machines(world.group_id)
+    raised = ask_without_arrival(world, 2)
+    refresh(world)
+    errors_before = errors(world, "decrease_target_size")
+    accepted = decrease(world, raised, raised - 1)
+    demand_answered(world, "decrease_target_size", errors_before)
+    demand_target(world, raised - accepted, f"decrease_target_size by 1, {accepted} accepted,")
+    demand_alive(world, alive, "decrease_target_size")
+
+
+@check(Promise.NOTHING_DIES, touches=Touch.OWN_CLOUD)
+def decrease_stops_at_what_runs(world: ContractWorld) -> None:
+    """A decrease never lowers the target below the number of machines that exist."""
+    alive = world.machines(world.group_id)
+    raised = ask_without_arrival(world, 1)
+    refresh(world)
+    decrease(world, raised, 0)
+    _demand_kept(world, alive, "decrease_target_size to 0")
+
+
+@check(Promise.NOTHING_DIES, touches=Touch.OWN_CLOUD)
+def machine_that_arrives_meanwhile_survives_decrease(world: ContractWorld) -> None:
+    """A machine that arrives between the refresh and the decrease survives."""
+    raised = ask_without_arrival(world, 1)
+    refresh(world)
+    world.arrive(world.group_id)
+    alive = world.machines(world.group_id)
+    decrease(world, raised, raised - 1)
+    _demand_kept(world, alive, "decrease_target_size after an arrival")
+
+
+@check(Promise.EXPECTED_TARGET, touches=Touch.RESIZES)
+def wrong_expected_target_refuses_decrease(world: ContractWorld) -> None:
+    """A decrease whose expected_target is not the target raises TargetChanged and changes nothing."""
+    raised = ask_without_arrival(world, 2)
+    refresh(world)
+    _demand_refused(world, raised - 1, raised - 2)
+    demand_target(world, raised, "decrease_target_size with a wrong expected_target")
+
+
+@check(Promise.EXPECTED_TARGET, touches=Touch.RESIZES)
+def resize_from_outside_refuses_decrease(world: ContractWorld) -> None:
+    """A decrease after an outside resize, without a refresh between, raises TargetChanged; no machine ends."""
+    alive = world.machines(world.group_id)
+    raised = ask_without_arrival(world, 2)
+    refresh(world)
+    world.set_target(world.group_id, raised - 1)
+    _demand_refused(world, raised, raised - 2)
+    demand_alive(world, alive, "decrease_target_size after a resize from outside")
+    refresh(world)
+    demand(target(world) == raised - 1, f"a refused decrease_target_size made the target {target(world)}")
+
+
+@check(Promise.ONCE, touches=Touch.RESIZES)
+def repeated_decrease_withdraws_once(world: ContractWorld) -> None:
+    """The same decrease sent twice lowers the target once."""
+    raised = ask_without_arrival(world, 2)
+    refresh(world)
+    accepted = decrease(world, raised, raised - 1)
+    decrease(world, raised, raised - 1)
+    demand(accepted <= 1, f"decrease_target_size by 1 withdrew {accepted}")
+    refresh(world)
+    demand(target(world) >= raised - 1, f"decrease_target_size sent twice made the target {target(world)}")
+
+
+def _demand_kept(world: ContractWorld, alive: frozenset[str], after: str) -> None:
+    """Raise BrokenPromise unless these machines run and the target is at least their number."""
+    demand_alive(world, alive, after)
+    refresh(world)
+    demand(target(world) >= len(alive), f"decrease_target_size left {target(world)} for {len(alive)} machines")
+
+
+def _demand_refused(world: ContractWorld, expected: int, wanted: int) -> None:
+    what = "decrease_target_size with an expected_target that is not the target"
+    demand_target_changed(lambda: world.client.decrease_target_size(world.group_id, expected, wanted), what)

@@ -1,0 +1,250 @@
+"""The operator's files of prices (``--prices``) and of disruption budgets and schedules (``--disruption-config``).
+
+They are read before each loop, and parsed again if they have changed.
+"""
+
+import difflib
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
+
+from cronsim import CronSim, CronSimError
+
+from nodewright.model.disruption import NO_DISRUPTION_CONFIG, DisruptionConfig, Window
+from nodewright.model.duration import parse_duration
+from nodewright.model.errors import ConfigError
+from nodewright.model.group import Price
+from nodewright.model.price_book import CURRENCY, Key, PriceBook, PriceFile, PriceRow
+from nodewright.model.printable import printable, show
+from nodewright.model.settings import SafetySettings, ScaleUpSettings
+from nodewright.model.yaml_text import load_yaml
+from nodewright.spec.options import decode_options
+
+T = TypeVar("T")
+
+
+class ReloadedFile(Generic[T]):
+    """Gives the content of the file that ``flag`` names. While the file is bad, what was read before stays in use.
+
+    ``parse`` gets the text and the path, and raises ConfigError. Without a file the content is ``nothing``. ``problem`` says
+    what is wrong with the file; empty: nothing.
+    """
+
+    def __init__(self, flag: str, parse: Callable[[bytes, str], T], nothing: T) -> None:
+        self._flag, self._parse, self._nothing = flag, parse, nothing
+        self._path = ""
+        self._text: bytes | None = None
+        self._content = nothing
+        self.problem = ""
+
+    def read(self, path: str) -> T:
+        """Return the content as it is now; an empty path means that there is no file."""
+        if not path:
+            self._path, self._text, self.problem, self._content = "", None, "", self._nothing
+            return self._content
+        try:
+            text = Path(path).read_bytes()
+        except OSError as error:
+            self._path, self._text = path, None
+            self.problem = f"--{self._flag}: {printable(path)} cannot be read: {error.strerror}"
+            return self._content
+        if (path, text) != (self._path, self._text):
+            self._path, self._text = path, text
+            try:
+                self._content, self.problem = self._parse(text, path), ""
+            except ConfigError as error:
+                self.problem = str(error)
+        return self._content
+
+    def demand(self) -> None:
+        """Raise ConfigError if the file cannot be used."""
+        if self.problem:
+            raise ConfigError(self.problem)
+
+
+def read_mapping(text: bytes, name: str, holding: str) -> dict[str, Any]:
+    """Return the one mapping of a YAML text, empty if it has none. Raise ConfigError; ``holding`` says what it should hold."""
+    documents = [part for part in load_yaml(text, name, string_keys=True) if part is not None]
+    if len(documents) > 1 or not all(isinstance(part, dict) for part in documents):
+        raise ConfigError(f"{name}: must hold one mapping, with {holding}")
+    found: dict[str, Any] = documents[0] if documents else {}
+    return found
+
+
+class PricesFile:
+    """Gives the engine the prices of ``--prices``."""
+
+    def __init__(self, settings: Callable[[], ScaleUpSettings]) -> None:
+        self._settings = settings
+        self._file = ReloadedFile("prices", read_prices, PriceBook())
+        self._content = self._book = PriceBook()
+
+    @property
+    def problem(self) -> str:
+        """Return what is wrong with the file; empty: nothing."""
+        return self._file.problem
+
+    def check(self) -> None:
+        """Raise ConfigError if the file cannot be used."""
+        self.read()
+        self._file.demand()
+
+    def read(self) -> PriceBook:
+        """Return the prices as they are now; the same object as long as nothing has changed."""
+        wanted = self._settings()
+        content = self._file.read(wanted.prices)
+        if content is not self._content or self._book.assumes != wanted.assume_prices:
+            self._content, self._book = content, replace(content, assumes=wanted.assume_prices)
+        return self._book
+
+
+def read_prices(text: bytes, name: str) -> PriceBook:
+    """Return the prices of a file; raise ConfigError with a sentence that names the file, the group and the type."""
+    raw = read_mapping(text, name, "prices: […]")
+    _check_amounts(raw, name)
+    file = decode_options(raw, PriceFile, name)
+    if file.currencies.get(CURRENCY, 1.0) != 1.0:
+        raise ConfigError(f"{name}: currencies: {CURRENCY} is 1 by definition, not {file.currencies[CURRENCY]:g}")
+    _check_rows(file, name)
+    rates = dict(file.currencies)
+    return PriceBook(
+        name=name,
+        rates=rates,
+        by_group=_index((row for row in file.prices if row.group), rates, name),
+        by_type=_index((row for row in file.prices if not row.group), rates, name),
+        discounts=file.discounts,
+        reserved=file.reserved,
+    )
+
+
+def _check_amounts(raw: Mapping[str, Any], name: str) -> None:
+    """Check the amounts before the rest, to name the group and the type of a bad one."""
+    rows = raw.get("prices")
+    for row in rows if isinstance(rows, list) else ():
+        if not isinstance(row, dict):
+            continue
+        amount, what = row.get("per_hour"), _what(row.get("group"), row.get("type"), row.get("zone"))
+        if amount is None:
+            raise ConfigError(f"{name}: {what} has no price: per_hour is missing")
+        if isinstance(amount, bool) or not isinstance(amount, int | float):
+            raise ConfigError(f"{name}: the price of {what} is {show(amount)}, not a number")
+        if not (math.isfinite(amount) and amount >= 0):
+            raise ConfigError(f"{name}: the price of {what} is {amount}, not a finite number of at least 0")
+
+
+def _check_rows(file: PriceFile, name: str) -> None:
+    for row in file.prices:
+        what = _what(row.group, row.type, row.zone)
+        if not (row.type or row.group):
+            raise ConfigError(f"{name}: a price of {row.per_hour:g} is for no type and no group")
+        if row.group and (row.type or row.zone):
+            raise ConfigError(f"{name}: the price of {what} is for a group and for a type or zone; give two rows")
+        if row.currency != CURRENCY and row.currency not in file.currencies:
+            raise ConfigError(f"{name}: the price of {what} is in {row.currency}, for which currencies has no rate")
+
+
+def _index(rows: Iterable[PriceRow], rates: Mapping[str, float], name: str) -> dict[Key, Price]:
+    """Return the rows by what they are for, in USD."""
+    found: dict[Key, Price] = {}
+    for row in rows:
+        key = (row.group, "", False) if row.group else (row.type, row.zone, row.spot)
+        if key in found:
+            raise ConfigError(f"{name}: {_what(row.group, row.type, row.zone)} has two prices")
+        per_hour = row.per_hour * (1.0 if row.currency == CURRENCY else rates[row.currency])
+        found[key] = Price(per_hour=per_hour, source=name, as_of=_moment(row.as_of), spot=row.spot)
+    return found
+
+
+def _moment(day: date | None) -> float | None:
+    """Return the beginning of a day in UTC."""
+    return datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp() if day is not None else None
+
+
+def _what(group: object, kind: object, zone: object) -> str:
+    parts = ((group, "group"), (kind, "type"), (zone, "zone"))
+    return ", ".join(f"{word} {printable(str(value))}" for value, word in parts if value) or "a row without a type"
+
+
+_CRON_FIELDS = 5
+
+
+class DisruptionFile:
+    """Gives the engine the content of ``--disruption-config``."""
+
+    def __init__(self, settings: Callable[[], SafetySettings]) -> None:
+        self._settings = settings
+        self._file = ReloadedFile("disruption-config", read_disruption, NO_DISRUPTION_CONFIG)
+
+    @property
+    def problem(self) -> str:
+        """Return what is wrong with the file; empty: nothing."""
+        return self._file.problem
+
+    def check(self) -> None:
+        """Raise ConfigError if the file cannot be used."""
+        self.read()
+        self._file.demand()
+
+    def read(self) -> DisruptionConfig:
+        """Return the budgets and schedules as they are now."""
+        return self._file.read(self._settings().disruption_config)
+
+
+def read_disruption(text: bytes, name: str) -> DisruptionConfig:
+    """Return the budgets and schedules of a file; raise ConfigError with a sentence that names the file and the key."""
+    raw = read_mapping(text, name, "disruption: […] and schedules: […]")
+    config = decode_options(raw, DisruptionConfig, name)
+    for place, window in _windows(config):
+        _check_window(window, f"{name}: {place}")
+    for index, schedule in enumerate(config.schedules):
+        place, wanted = f"{name}: schedules[{index}]", schedule.set
+        if not wanted.given():
+            raise ConfigError(f"{place}.set: sets nothing")
+        if wanted.min is not None and wanted.max is not None and wanted.min > wanted.max:
+            raise ConfigError(f"{place}.set: min {wanted.min} is more than max {wanted.max}")
+        if schedule.lead not in ("", "auto"):
+            _check_duration(schedule.lead, f"{place}.lead", "a duration such as 5m, or auto")
+        if schedule.lead and wanted.min is None:
+            raise ConfigError(f"{place}.lead: only a schedule that sets min has a lead")
+    return config
+
+
+def _windows(config: DisruptionConfig) -> Iterator[tuple[str, Window]]:
+    """Yield each window with its place in the file."""
+    for index, budget in enumerate(config.disruption):
+        if budget.when is not None:
+            yield f"disruption[{index}].when", budget.when
+    for index, schedule in enumerate(config.schedules):
+        yield f"schedules[{index}].when", schedule.when
+
+
+def _check_window(window: Window, place: str) -> None:
+    try:
+        zone = ZoneInfo(window.timezone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        near = difflib.get_close_matches(window.timezone, available_timezones(), n=1)
+        hint = f", did you mean {near[0]}?" if near else ""
+        raise ConfigError(f"{place}.timezone: {show(window.timezone)} is no time zone{hint}") from None
+    fields = window.cron.split()
+    if len(fields) != _CRON_FIELDS:
+        raise ConfigError(f"{place}.cron: {show(window.cron)} has {len(fields)} fields, not 5 such as 0 8 * * 1-5")
+    try:
+        found = next(CronSim(window.cron, datetime.fromtimestamp(0, UTC).astimezone(zone)), None)
+    except CronSimError as error:
+        raise ConfigError(f"{place}.cron: {show(window.cron)} is no cron expression: {error}") from None
+    if found is None:
+        raise ConfigError(f"{place}.cron: {show(window.cron)} never comes")
+    _check_duration(window.length, f"{place}.for", "a duration such as 10h")
+
+
+def _check_duration(text: str, place: str, kind: str) -> None:
+    try:
+        seconds = parse_duration(text)
+    except ValueError:
+        seconds = 0.0
+    if seconds <= 0:
+        raise ConfigError(f"{place}: {show(text)} is not {kind}")
