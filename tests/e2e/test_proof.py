@@ -15,7 +15,7 @@ from tests.e2e.daemon import wait_until
 from tests.e2e.test_inquiries import nodewright
 from tests.e2e.test_scale_up import PODS, count_running, deploy, find_lease
 
-from nodewright.model.group import Capability
+from nodewright.model.capability import Capability
 from nodewright_fake import CloudOptions, GroupConfig, StockOut
 
 ZONE = "topology.kubernetes.io/zone"

@@ -16,8 +16,8 @@ from tests.e2e.requesting import Asking, increases, install_crds
 from tests.e2e.rights import bind_role, find_refused, granted, is_used, read_asked
 from tests.e2e.test_scale_up import count_ready, count_running, find_events
 
+from nodewright.model.capability import Capability
 from nodewright.model.duration import format_moment
-from nodewright.model.group import Capability
 from nodewright.model.provisioning_request import (
     BEST_EFFORT_ATOMIC,
     CHECK_CAPACITY,

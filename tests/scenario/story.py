@@ -14,8 +14,9 @@ from nodewright.adapters.provider import CallSettings
 from nodewright.clusterstate.memory import PlanMemory
 from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.engine.planning import Planning
+from nodewright.model.capability import Capability
 from nodewright.model.duration import parse_duration
-from nodewright.model.group import Capability, GroupRef
+from nodewright.model.group import GroupRef
 from nodewright.model.node import Node, NodeCondition, Taint
 from nodewright.model.plan import Plan, PlannedAction
 from nodewright.model.settings import Settings

@@ -12,7 +12,8 @@ from tests.scenario.kills import kill_everywhere
 from tests.scenario.requesting import ON, Asking
 from tests.scenario.story import LOOP, MINUTE, PROVISION, Story
 
-from nodewright.model.group import Capability, GroupRef
+from nodewright.model.capability import Capability
+from nodewright.model.group import GroupRef
 from nodewright.model.provisioning_request import BEST_EFFORT_ATOMIC
 from nodewright_simulator.result import SimulationResult
 from nodewright_simulator.simulation import Simulation

@@ -6,7 +6,7 @@ import pytest
 from tests.scenario.requesting import ON, Asking
 from tests.scenario.story import Story
 
-from nodewright.model.group import Capability
+from nodewright.model.capability import Capability
 from nodewright.model.provisioning_request import BEST_EFFORT_ATOMIC, SEED_ATOMIC
 
 POOL = {"name": "pool", "size": 0, "max_size": 20}

@@ -8,7 +8,7 @@ from tests.scenario.requesting import Asking
 from tests.scenario.story import Story
 from tests.scenario.test_autoprovisioning import BIG, ON, SMALL, refuses
 
-from nodewright.model.group import Capability
+from nodewright.model.capability import Capability
 from nodewright.model.provisioning_request import BEST_EFFORT_ATOMIC, SEED_ATOMIC
 
 NARROW = {"name": "there", "cpu": 2, "memory": "8Gi", "max_size": 2, "price_per_hour": 0.2}

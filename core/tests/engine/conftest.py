@@ -13,11 +13,11 @@ from nodewright.clusterstate.state import ClusterState
 from nodewright.engine.autoscaler import Autoscaler
 from nodewright.engine.planning import Planning
 from nodewright.engine.ports import ClusterObservation, Event, Eviction, Loaded, NodeView, Pause, Ports
+from nodewright.model.capability import Capability
 from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.errors import KubeApiError, NodewrightError, OutOfCapacity, ProviderError
 from nodewright.model.group import (
-    Capability,
     FailedInstance,
     GroupOptions,
     Instance,

@@ -4,8 +4,8 @@ from nodewright.actuation import Pause
 from nodewright.actuation.write_gate import ClusterLimits
 from nodewright.clusterstate.memory import ArrivalHistory, Backoff, Memory, MoveMemory, ScaleDownMemory, ScaleUpRequest
 from nodewright.engine.status import Detection, make_status
+from nodewright.model.capability import Capability
 from nodewright.model.disruption import DisruptionReason
-from nodewright.model.group import Capability
 from nodewright.model.move import Addition, Move
 from nodewright.model.removal import NodeRemoval, RemovalReason, RemovalStage, Removing
 from nodewright.testkit.world import NOW, World, ref

@@ -11,8 +11,8 @@ from nodewright.adapters.kube.config_maps import ConfigMaps
 from nodewright.adapters.kube.status_config_map import UPDATED_ANNOTATION, StatusMap
 from nodewright.clusterstate.memory import Backoff, Memory, ScaleUpRequest
 from nodewright.clusterstate.state import ClusterState
+from nodewright.model.capability import Capability
 from nodewright.model.duration import format_moment
-from nodewright.model.group import Capability
 from nodewright.model.plan import Plan
 from nodewright.planner.make_plan import NO_READY_NODES
 from nodewright.testkit.world import NOW, World, ref

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from nodewright.model.capability import Capability
 from nodewright.model.errors import ProviderError
 from nodewright.model.group import (
-    Capability,
     FailedInstance,
     GroupOptions,
     Instance,

@@ -29,9 +29,9 @@ from nodewright.clusterstate.memory import (
     UnhealthyCluster,
     WriteInFlight,
 )
+from nodewright.model.capability import Capability
 from nodewright.model.disruption import DisruptionReason
 from nodewright.model.group import (
-    Capability,
     ErrorClass,
     FailedInstance,
     FailureScope,

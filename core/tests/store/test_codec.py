@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from nodewright.adapters.store.codec import KIND, SCHEMA, UnreadableState, decode_memory, encode_memory
 from nodewright.clusterstate.memory import Backoff, Memory, Recheck, SampleNode, ScaleDownMemory, ScaleUpRequest
-from nodewright.model.group import Capability, ErrorClass, GroupOptions, GroupRef, Instance, NodeGroup
+from nodewright.model.capability import Capability
+from nodewright.model.group import ErrorClass, GroupOptions, GroupRef, Instance, NodeGroup
 from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.snapshot.node_pods import NodePods, PodPlaces
 from nodewright.snapshot.observation import GroupSeen

@@ -11,9 +11,9 @@ from typing import Any, Protocol
 from nodewright.adapters.clocks import VirtualClock
 from nodewright.adapters.provider import CallRunner, CallSettings, InlineRunner, ProviderClient, load_provider
 from nodewright.engine.planning import Planning
+from nodewright.model.capability import Capability
 from nodewright.model.duration import parse_duration
 from nodewright.model.errors import ConfigError
-from nodewright.model.group import Capability
 from nodewright.model.pod import Pod
 from nodewright.spec.hooks import ProviderContext
 from nodewright_simulator.api_server import EDIT, Refusal

@@ -20,7 +20,8 @@ from nodewright.clusterstate.memory import (
     ScaleUpRequest,
     UnhealthyCluster,
 )
-from nodewright.model.group import Capability, GroupRef
+from nodewright.model.capability import Capability
+from nodewright.model.group import GroupRef
 from nodewright.model.move import Move
 from nodewright.model.removal import Removing
 from nodewright.planner.explain import BufferFacts, RequestFacts

@@ -1,4 +1,4 @@
-"""Values that providers return: their capabilities, node groups, their machines and failures to create machines."""
+"""Values that providers return: node groups, their machines and failures to create machines."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -8,28 +8,11 @@ from typing import Annotated, NamedTuple
 import msgspec
 from msgspec import structs
 
+from nodewright.model.capability import Capability
 from nodewright.model.devices import ResourcePool, ResourceSlice, ResourceSliceSpec
 from nodewright.model.meta import ObjectMeta, Resources
 from nodewright.model.node import HOSTNAME_LABEL, Node, NodeCondition, NodeSpec, NodeStatus, Taint
 from nodewright.model.settings_base import Help
-
-
-class Capability(StrEnum):
-    """One optional part of the provider contract; each has a Protocol of hooks in ``nodewright.spec``."""
-
-    FAST_FAILURE_DETECTION = "fast_failure_detection"
-    ATOMIC_RESIZE = "atomic_resize"
-    GROUP_OPTIONS = "group_options"
-    PRICING = "pricing"
-    FORCE_DELETE = "force_delete"
-    AUTOPROVISIONING = "autoprovisioning"
-    GPU = "gpu"
-    SIMILARITY = "similarity"
-    PROVISIONING_CLASSES = "provisioning_classes"
-    INTERRUPTION = "interruption"
-    DIAGNOSIS = "diagnosis"
-    SIMULATION = "simulation"
-
 
 # Label key → the deprecated key with the same value, which pods may still select by.
 _DEPRECATED = {

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from nodewright.model.capability import Capability
 from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.cluster import DaemonSet
 from nodewright.model.disruption import NO_DISRUPTION_CONFIG, DisruptionConfig
 from nodewright.model.group import (
-    Capability,
     FailedInstance,
     GroupOptions,
     Instance,

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from nodewright.model.capability import Capability
 from nodewright.model.errors import ProviderError
 from nodewright.model.group import (
-    Capability,
     GroupOptions,
     GroupRef,
     NodeGroup,

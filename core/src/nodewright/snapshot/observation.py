@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from nodewright.model.capability import Capability
 from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.cluster import (
@@ -13,7 +14,6 @@ from nodewright.model.cluster import (
 )
 from nodewright.model.disruption import NO_DISRUPTION_CONFIG, DisruptionConfig
 from nodewright.model.group import (
-    Capability,
     FailedInstance,
     GroupOptions,
     GroupRef,

@@ -5,6 +5,7 @@ A provider plugin is one object whose methods carry ``@hookimpl``. It must imple
 contract from this module. Optional helpers are in ``options``, ``meter``, ``cache`` and ``group_options``.
 """
 
+from nodewright.model.capability import Capability
 from nodewright.model.clock import Clock
 from nodewright.model.devices import (
     Counter,
@@ -31,7 +32,6 @@ from nodewright.model.errors import (
     Throttled,
 )
 from nodewright.model.group import (
-    Capability,
     ErrorClass,
     FailedInstance,
     FailureScope,

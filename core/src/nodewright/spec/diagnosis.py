@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Protocol
 
-from nodewright.model.group import Capability, Value
+from nodewright.model.capability import Capability
+from nodewright.model.group import Value
 from nodewright.spec.markers import hookspec
 
 

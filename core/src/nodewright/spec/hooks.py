@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Protocol
 
+from nodewright.model.capability import Capability
 from nodewright.model.clock import Clock
 from nodewright.model.group import (
-    Capability,
     FailedInstance,
     GroupOptions,
     Instance,

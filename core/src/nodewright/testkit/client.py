@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from nodewright.adapters.provider import HookStats
+from nodewright.model.capability import Capability
 from nodewright.model.group import (
-    Capability,
     FailedInstance,
     GroupOptions,
     Instance,

@@ -5,7 +5,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from nodewright.model.group import Capability
+from nodewright.model.capability import Capability
 
 Nodewright = Callable[..., Any]
 

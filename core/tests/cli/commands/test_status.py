@@ -11,7 +11,8 @@ from nodewright.adapters.clocks import SystemClock
 from nodewright.adapters.store import FileStore
 from nodewright.cli.main import run
 from nodewright.clusterstate.memory import ArrivalHistory, Backoff, Memory, ScaleUpRequest
-from nodewright.model.group import Capability, ErrorClass, GroupOptions, GroupRef, Instance, NodeGroup
+from nodewright.model.capability import Capability
+from nodewright.model.group import ErrorClass, GroupOptions, GroupRef, Instance, NodeGroup
 from nodewright.snapshot.observation import GroupSeen
 
 FAST, SLOW, LEFT = (GroupRef("cloud", name) for name in ("fast", "slow", "left"))

@@ -10,8 +10,8 @@ from nodewright.clusterstate.backoff import is_active
 from nodewright.clusterstate.fold import fold
 from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, Done, Failed, IncreaseSize, Outcome
+from nodewright.model.capability import Capability
 from nodewright.model.group import (
-    Capability,
     ErrorClass,
     FailedInstance,
     FailureScope,

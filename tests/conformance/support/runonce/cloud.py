@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
+from nodewright.model.capability import Capability
 from nodewright.model.clock import Clock
 from nodewright.model.decode import convert_object
 from nodewright.model.errors import ProviderError
 from nodewright.model.group import (
-    Capability,
     ErrorClass,
     FailedInstance,
     GroupOptions,

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from nodewright.model.capability import Capability
 from nodewright.model.group import (
-    Capability,
     ErrorClass,
     FailedInstance,
     FailureScope,

@@ -9,9 +9,9 @@ import msgspec
 from nodewright.adapters.provider import checks
 from nodewright.adapters.provider.calls import CallSettings, Check, HookCaller, HookStats
 from nodewright.adapters.provider.writes import Writes
+from nodewright.model.capability import Capability
 from nodewright.model.errors import InvariantError, ProviderError
 from nodewright.model.group import (
-    Capability,
     FailedInstance,
     GroupOptions,
     Instance,

@@ -16,9 +16,10 @@ from nodewright.adapters.provider import checks
 from nodewright.adapters.provider.calls import CallSettings, HookCaller
 from nodewright.adapters.provider.client import ProviderClient
 from nodewright.adapters.provider.runner import CallRunner, ThreadRunner
+from nodewright.model.capability import Capability
 from nodewright.model.clock import Clock
 from nodewright.model.errors import ConfigError, ContractViolation, PluginError, PluginNotFound, ProviderError
-from nodewright.model.group import Capability, ProviderInfo
+from nodewright.model.group import ProviderInfo
 from nodewright.model.write_fence import WriteFence
 from nodewright.spec.hooks import (
     CAPABILITY_HOOKS,

@@ -33,8 +33,9 @@ from nodewright.clusterstate.memory import (
     UnhealthyCluster,
     WriteInFlight,
 )
+from nodewright.model.capability import Capability
 from nodewright.model.decode import decode_quantity
-from nodewright.model.group import Capability, FailedInstance, GroupOptions, GroupRef, Instance, Machine, NodeGroup
+from nodewright.model.group import FailedInstance, GroupOptions, GroupRef, Instance, Machine, NodeGroup
 from nodewright.model.move import Move, MovePause
 from nodewright.model.node import Node
 from nodewright.model.provisioning_request import Retry

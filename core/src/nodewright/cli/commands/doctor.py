@@ -17,8 +17,9 @@ from nodewright.adapters.server_time import ServerTime
 from nodewright.cli.connect import Connector
 from nodewright.cli.screen import count, make_console, make_table, output_option, safe, write_json
 from nodewright.cli.settings.flags import SettingsCommand, settings_options
+from nodewright.model.capability import Capability
 from nodewright.model.errors import ConfigError, ProviderError
-from nodewright.model.group import Capability, GroupRef, NodeGroup, Price, make_template_node
+from nodewright.model.group import GroupRef, NodeGroup, Price, make_template_node
 from nodewright.model.limits import parse_gpu_limits
 from nodewright.model.settings import Settings
 from nodewright.observe.pricing import OLD_SECONDS, Pricing

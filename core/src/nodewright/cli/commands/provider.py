@@ -11,8 +11,8 @@ from nodewright.adapters.provider import InlineRunner, ProviderClient, installed
 from nodewright.cli.connect import Connector
 from nodewright.cli.screen import count, make_console, make_table, name_some, output_option, safe, write_json
 from nodewright.cli.settings.flags import SettingsSource
+from nodewright.model.capability import Capability
 from nodewright.model.errors import ConfigError
-from nodewright.model.group import Capability
 from nodewright.model.printable import printable, suggest
 from nodewright.model.settings import ProviderSettings
 from nodewright.testkit.contract import (

@@ -12,8 +12,8 @@ from nodewright.cli.connect import Connector
 from nodewright.cli.screen import make_console, make_table, output_option, safe, write_json
 from nodewright.cli.settings.flags import SettingsSource
 from nodewright.cli.settings.known_flags import CONFIG_VARIABLE
+from nodewright.model.capability import Capability
 from nodewright.model.errors import ConfigError, NodewrightError
-from nodewright.model.group import Capability
 from nodewright.model.settings import ProviderSettings
 from nodewright.spec.hooks import SPEC_VERSION
 

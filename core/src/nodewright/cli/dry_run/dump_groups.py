@@ -7,9 +7,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from nodewright.model.capability import Capability
 from nodewright.model.errors import ConfigError, NodeGroupNotFound
 from nodewright.model.group import (
-    Capability,
     FailedInstance,
     GroupOptions,
     Instance,

@@ -10,7 +10,8 @@ from nodewright.clusterstate.backoff import allowance
 from nodewright.estimator.limits import UNLIMITED
 from nodewright.expander.option import Option
 from nodewright.model.action import ForRequest, IncreaseSize
-from nodewright.model.group import Capability, GroupRef
+from nodewright.model.capability import Capability
+from nodewright.model.group import GroupRef
 from nodewright.model.plan import Expansion, ScaleUpReport
 from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import ProvisioningRequest

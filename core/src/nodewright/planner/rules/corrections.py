@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, DeletionCause
-from nodewright.model.group import Capability, FailedInstance
+from nodewright.model.capability import Capability
+from nodewright.model.group import FailedInstance
 from nodewright.model.settings import FailureSettings
 
 Correction = DeleteInstances | DecreaseTargetSize

@@ -1,6 +1,7 @@
 """Checks of atomic resizes and of groups created on demand."""
 
-from nodewright.model.group import Capability, MachineType, NewNodeGroup
+from nodewright.model.capability import Capability
+from nodewright.model.group import MachineType, NewNodeGroup
 from nodewright.model.node import Taint
 from nodewright.testkit.contract.promises import Promise
 from nodewright.testkit.contract.registry import check, demand, demand_target_changed, refusal, unless_refused

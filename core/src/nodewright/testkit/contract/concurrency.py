@@ -11,8 +11,8 @@ Plugins with ``parallel_calls`` also get calls in one thread while another threa
 import threading
 from collections.abc import Callable, Sequence
 
+from nodewright.model.capability import Capability
 from nodewright.model.errors import ProviderError, TargetChanged
-from nodewright.model.group import Capability
 from nodewright.testkit.contract.promises import Promise
 from nodewright.testkit.contract.registry import check, demand, unless_refused
 from nodewright.testkit.contract.situations import (

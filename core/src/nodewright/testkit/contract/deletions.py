@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
+from nodewright.model.capability import Capability
 from nodewright.model.errors import CloudBusy
-from nodewright.model.group import Capability
 from nodewright.testkit.contract.promises import Promise
 from nodewright.testkit.contract.registry import check, demand, demand_target_changed
 from nodewright.testkit.contract.situations import (

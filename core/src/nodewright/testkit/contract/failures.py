@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from nodewright.model.group import Capability, ErrorClass, FailedInstance, FailureScope
+from nodewright.model.capability import Capability
+from nodewright.model.group import ErrorClass, FailedInstance, FailureScope
 from nodewright.testkit.contract.promises import Promise
 from nodewright.testkit.contract.registry import BrokenPromise, check, demand
 from nodewright.testkit.contract.situations import (

@@ -1,7 +1,7 @@
 """Checks of hooks that few providers have: classes of ProvisioningRequests, notices of interruptions, and the diagnosis."""
 
+from nodewright.model.capability import Capability
 from nodewright.model.errors import ProviderError
-from nodewright.model.group import Capability
 from nodewright.spec.hooks import CloudProvisioningRequest, ProvisioningVerdict
 from nodewright.testkit.contract.promises import Promise
 from nodewright.testkit.contract.registry import check, demand, unless_refused

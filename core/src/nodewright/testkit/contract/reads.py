@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 
+from nodewright.model.capability import Capability
 from nodewright.model.errors import NodeGroupNotFound, ProviderError
-from nodewright.model.group import Capability, GroupOptions, InstanceState
+from nodewright.model.group import GroupOptions, InstanceState
 from nodewright.testkit.contract.promises import Promise
 from nodewright.testkit.contract.registry import check, demand, refusal
 from nodewright.testkit.contract.situations import (

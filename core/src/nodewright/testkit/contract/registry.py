@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from nodewright.model.capability import Capability
 from nodewright.model.errors import ProviderError, TargetChanged
-from nodewright.model.group import Capability
 from nodewright.testkit.contract.promises import Promise
 from nodewright.testkit.contract.world import ContractWorld, Touch
 

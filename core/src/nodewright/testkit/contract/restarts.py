@@ -2,8 +2,8 @@
 
 from contextlib import suppress
 
+from nodewright.model.capability import Capability
 from nodewright.model.errors import ProviderError, TargetChanged
-from nodewright.model.group import Capability
 from nodewright.testkit.contract.promises import Promise
 from nodewright.testkit.contract.registry import check, demand
 from nodewright.testkit.contract.situations import (

@@ -8,8 +8,8 @@ from enum import StrEnum
 
 import msgspec
 
+from nodewright.model.capability import Capability
 from nodewright.model.errors import NodewrightError
-from nodewright.model.group import Capability
 from nodewright.testkit.contract.promises import Level, Promise
 from nodewright.testkit.contract.registry import CHECKS, BrokenPromise, Check
 from nodewright.testkit.contract.situations import group, refresh

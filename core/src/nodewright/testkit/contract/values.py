@@ -4,7 +4,8 @@ from typing import Any
 
 import msgspec
 
-from nodewright.model.group import Capability, GroupOptions, MachineType, Price
+from nodewright.model.capability import Capability
+from nodewright.model.group import GroupOptions, MachineType, Price
 from nodewright.model.quantity import Quantity
 from nodewright.testkit.contract.promises import Promise
 from nodewright.testkit.contract.registry import BrokenPromise, check, demand, refusal
