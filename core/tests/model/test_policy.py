@@ -20,9 +20,24 @@ from nodewright.model.settings import (
 
 ROOT = Path(__file__).parents[3]
 # Ways of asking for the profile or the rule past the policy.
+_NAMED = r"(?:profile|size_correction|policy\.rule)\b|[\"'](?:profile|size-correction)[\"'](?:,[^)\]]*)?[)\]]"
 _PAST = re.compile(
-    r"\bis_ca\b|\bsize_correction\s*[!=]=|\bprofile\s*[!=]=|policy\.rule\s*[!=]=|\[[\w.]*\.size_correction\]"
+    rf"\bis_(?:profile_)?ca\b|(?:{_NAMED})\s*[!=]=|[!=]=\s*(?:[\w.]*\.)?(?:{_NAMED})|[!=]=\s*[\"']ca[\"']|\[[\w.]*\.size_correction\]"
 )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'is_profile_ca = values.get("profile") == "ca"',
+        'if flag in NOT_OF_CA and values["profile"] != other:',
+        'if values.get("size-correction", SETTINGS["size-correction"].default) == rule:',
+        'if "prompt" == settings.failures.size_correction:',
+        "if state.policy.rule == rule:",
+    ],
+)
+def test_a_question_past_the_policy_is_found(line: str) -> None:
+    assert _PAST.search(line)
 
 
 def test_nothing_but_the_policy_asks_for_the_profile_or_the_rule() -> None:

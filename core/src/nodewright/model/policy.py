@@ -537,9 +537,20 @@ class PolicyInputs(NamedTuple):
 
 def make_policy(basis: PolicyInputs) -> Policy:
     """Return the policy for a profile, a rule of size correction and flags."""
-    rule: SizeCorrection = "ca" if basis.profile == "ca" else basis.size_correction
+    rule: SizeCorrection = "ca" if overrules(basis.profile, basis.size_correction) else basis.size_correction
     given = {f"--profile={basis.profile}", f"--size-correction={rule}", *(f"--{flag}" for flag in basis.flags)}
     return Policy(rule=rule, **{row.switch: row.is_on(given) for row in differences()})
+
+
+def overrules(profile: Profile, rule: SizeCorrection) -> bool:
+    """Return whether the profile decides by another rule of size correction than this one."""
+    return profile == "ca" and rule != "ca"
+
+
+def most_switches(profile: Profile) -> Policy:
+    """Return the policy with all switches that the profile allows: the rule prompt, and every flag in force."""
+    flags = frozenset(row.flag for row in differences() if row.flag)
+    return make_policy(PolicyInputs(profile, "prompt", flags))
 
 
 def differences() -> Iterator[Difference]:

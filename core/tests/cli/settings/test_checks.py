@@ -53,3 +53,9 @@ def test_it_is_told_where_it_stands_and_a_default_asks_for_nothing() -> None:
     assert load({}, {}, text, "conf.yaml").idle == (
         "conf.yaml: provisioning.enable-provisioning-classes: has no effect without --enable-provisioning-requests",
     )
+
+
+def test_what_ca_does_not_have_hangs_on_a_switch_that_its_profile_bars() -> None:
+    rows = {row.switch: row for row in differences()}
+    assert all("--profile=ca" in rows[switch].bars for switch in NOT_OF_CA.values())
+    assert not any(getattr(most_switches("ca"), switch) for switch in NOT_OF_CA.values())

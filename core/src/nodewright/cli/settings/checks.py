@@ -9,6 +9,7 @@ from nodewright.cli.settings.known_flags import CA_FLAGS, KNOWN, SETTINGS, Layer
 from nodewright.model.duration import format_duration
 from nodewright.model.errors import ConfigError
 from nodewright.model.interruption import parse_signals
+from nodewright.model.policy import HEDGING, PROBE_AFTER_BACKOFF, PolicyInputs, make_policy, most_switches, overrules
 from nodewright.model.printable import printable
 from nodewright.model.settings import Settings
 
@@ -70,7 +71,7 @@ _BOUNDS = {
 def _check_bounds(given: Layer, values: Mapping[str, Any]) -> None:
     """Check settings that bound each other."""
     for what, names in _BOUNDS.items():
-        least, most = (values.get(name, SETTINGS[name].default) for name in names)
+        least, most = (_value(name, values) for name in names)
         if least > most:
             origin = next(given[name].origin for name in names if name in given)
             bounds = f"at least {format_duration(least)} and at most {format_duration(most)}"
@@ -79,16 +80,22 @@ def _check_bounds(given: Layer, values: Mapping[str, Any]) -> None:
 
 def _check_rules(given: Layer, values: Mapping[str, Any]) -> None:
     """Refuse a setting that the profile or the size correction switches off."""
-    rule = values.get("size-correction", SETTINGS["size-correction"].default)
-    is_profile_ca = values.get("profile") == "ca"
-    if is_profile_ca and "size-correction" in given and rule != "ca":
-        raise ConfigError(f"{given['size-correction'].origin}: {given['profile'].origin} decides by the rule ca")
-    if values.get("probe-after-backoff") and (is_profile_ca or rule != "prompt"):
-        other = given["profile" if is_profile_ca else "size-correction"].origin
-        raise ConfigError(f"{given['probe-after-backoff'].origin}: no group is probed under {other}")
-    if values.get("hedging") == "on" and (is_profile_ca or rule != "prompt"):
-        other = given["profile" if is_profile_ca else "size-correction"].origin
-        raise ConfigError(f"{given['hedging'].origin}: no machine is bought twice under {other}")
+    profile, rule = _value("profile", values), _value("size-correction", values)
+    policy = make_policy(PolicyInputs(profile, rule, frozenset((PROBE_AFTER_BACKOFF, HEDGING))))
+    is_overruled = overrules(profile, rule)
+    if is_overruled and "size-correction" in given:
+        raise ConfigError(
+            f"{given['size-correction'].origin}: {given['profile'].origin} decides by the rule {policy.rule}"
+        )
+    cause = "profile" if is_overruled else "size-correction"
+    if values.get("probe-after-backoff") and not policy.probes_after_backoff:
+        raise ConfigError(f"{given['probe-after-backoff'].origin}: no group is probed under {given[cause].origin}")
+    if values.get("hedging") == "on" and not policy.hedges:
+        raise ConfigError(f"{given['hedging'].origin}: no machine is bought twice under {given[cause].origin}")
+
+
+def _value(name: str, values: Mapping[str, Any]) -> Any:
+    return values.get(name, SETTINGS[name].default)
 
 
 def _check_graces(given: Layer, values: Mapping[str, Any]) -> None:
@@ -167,24 +174,22 @@ NEEDS: Mapping[str, tuple[str, Any]] = {
     "min-learned-provision-time": ("max-node-provision-time", "auto"),
     "max-learned-provision-time": ("max-node-provision-time", "auto"),
 }
-# What CA does not have, so that its profile is without it.
-NOT_OF_CA = frozenset(
-    (
-        "enable-provisioning-classes",
-        "provisioning-request-reservation-time",
-        "balance-scale-down",
-        "max-pod-moves-per-hour",
-        "max-deletions-per-window",
-        "deletion-window",
-        "max-empty-deletions-per-window",
-        "empty-deletion-window",
-        "batch-idle-duration",
-        "batch-max-duration",
-        "hedging-delay",
-        "max-hedged-nodes",
-        "max-unhealthy-duration",
-    )
-)
+# Flags of differences from CA, each with its switch: the profile ca switches it off.
+NOT_OF_CA: Mapping[str, str] = {
+    "enable-provisioning-classes": "serves_provisioning_classes",
+    "provisioning-request-reservation-time": "holds_reservations_longer",
+    "balance-scale-down": "balances_removals",
+    "max-pod-moves-per-hour": "balances_removals",
+    "max-deletions-per-window": "has_deletion_budget",
+    "deletion-window": "has_deletion_budget",
+    "max-empty-deletions-per-window": "has_deletion_budget",
+    "empty-deletion-window": "has_deletion_budget",
+    "batch-idle-duration": "gathers_pods_before_loop",
+    "batch-max-duration": "gathers_pods_before_loop",
+    "hedging-delay": "hedges",
+    "max-hedged-nodes": "hedges",
+    "max-unhealthy-duration": "resumes_while_unhealthy",
+}
 
 
 def find_idle(given: Layer, values: Mapping[str, Any]) -> Iterator[str]:
@@ -199,8 +204,9 @@ def _why_idle(flag: str, values: Mapping[str, Any]) -> str:
     """Return why the flag has no effect; empty if it has one."""
     if flag in CA_FLAGS:
         return CA_FLAGS[flag].why
-    if flag in NOT_OF_CA and values.get("profile") == "ca":
-        return "has no effect under --profile=ca"
+    profile = _value("profile", values)
+    if flag in NOT_OF_CA and not getattr(most_switches(profile), NOT_OF_CA[flag]):
+        return f"has no effect under --profile={profile}"
     other, wanted = NEEDS.get(flag, (flag, values[flag]))
     if values.get(other) == wanted:
         return ""
