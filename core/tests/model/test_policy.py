@@ -20,7 +20,7 @@ from nodewright.model.settings import (
 
 ROOT = Path(__file__).parents[3]
 # Ways of asking for the profile or the rule past the policy.
-_NAMED = r"(?:profile|size_correction|policy\.rule)\b|[\"'](?:profile|size-correction)[\"'](?:,[^)\]]*)?[)\]]"
+_NAMED = r"(?:profile|size_correction|policy\.rule)\b|[\"'](?:profile|size-correction)[\"'](?:,[^)]*)?[)\]]"
 _PAST = re.compile(
     rf"\bis_(?:profile_)?ca\b|(?:{_NAMED})\s*[!=]=|[!=]=\s*(?:[\w.]*\.)?(?:{_NAMED})|[!=]=\s*[\"']ca[\"']|\[[\w.]*\.size_correction\]"
 )

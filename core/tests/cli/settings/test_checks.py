@@ -2,7 +2,9 @@
 
 import pytest
 
+from nodewright.cli.settings.checks import NOT_OF_CA
 from nodewright.cli.settings.load import load
+from nodewright.model.policy import differences, most_switches
 
 REQUESTS = "enable-provisioning-requests"
 
