@@ -240,16 +240,12 @@ class StartupCleanup:
         self._started: float | None = None
         # Nodes that had a stale taint when this process looked last.
         self._tainted: frozenset[str] = frozenset()
-        self._abandoned = AbandonedRemovals()
+        self.abandoned = AbandonedRemovals()
 
     @property
     def is_pending(self) -> bool:
         """Return whether some nodes still have a stale taint, so that the next loop must try again at once."""
         return bool(self._tainted)
-
-    def next_at(self) -> float:
-        """Return when ``take_settled`` has more to return (epoch seconds; inf: never)."""
-        return self._abandoned.next_at()
 
     def run(self, state: ClusterState, settings: RemovalSettings) -> bool:
         """Remove stale taints; return whether there were any. If so, the cluster must be read again."""
@@ -259,14 +255,10 @@ class StartupCleanup:
             return False
         stale = find_stale_taints(state, settings, among)
         self._tainted = stale.names
-        self._abandoned.note(state, stale)
+        self.abandoned.note(state, stale)
         for event in remove_stale_taints(self._cluster, stale, settings):
             self._events.record(event)
         return bool(stale.hard or stale.soft)
-
-    def take_settled(self, state: ClusterState) -> frozenset[Machine]:
-        """Return machines that an earlier process did not delete after all; the deletion budget need not count them."""
-        return self._abandoned.take_settled(state)
 
 
 def _tainted_before(state: ClusterState, started: float) -> frozenset[str]:
@@ -287,7 +279,7 @@ class AbandonedRemovals:
         self._settled_at: dict[Machine, float] = {}
 
     def next_at(self) -> float:
-        """Return when ``take_settled`` has more to return (epoch seconds)."""
+        """Return when ``take_settled`` has more to return (epoch seconds; inf: never)."""
         return min(self._settled_at.values(), default=math.inf)
 
     def note(self, state: ClusterState, stale: StaleTaints) -> None:

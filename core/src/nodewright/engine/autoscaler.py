@@ -176,7 +176,7 @@ class Autoscaler:
         if step.state is not None and step.plan is not None:
             unfinished = self._startup_cleanup.is_pending or self._inbox.ended
             timer = started if unfinished else next_timer(step.state, step.plan, self._settings)
-            timer = min(timer, self._startup_cleanup.next_at(), self._next_release())
+            timer = min(timer, self._startup_cleanup.abandoned.next_at(), self._next_release())
         ended, self._ended_removals = self._clock.now(), ()
         report = LoopReport(
             started=started,
@@ -379,7 +379,7 @@ class Autoscaler:
             raise
         self._last_pending = state.observation.pending
         if not problem:
-            settled = self._startup_cleanup.take_settled(state)
+            settled = self._startup_cleanup.abandoned.take_settled(state)
             state = replace(state, memory=without_charge(state.memory, settled))
         return state, problem
 

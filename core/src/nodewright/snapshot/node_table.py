@@ -147,7 +147,7 @@ class NodeTable:
             return [node for _, node in self.nodes()]
         return self._nodes.copy() if self.alive.all() else list(compress(self._nodes, self.alive.tolist()))
 
-    def append_nodes(self, nodes: list[Node]) -> slice:
+    def add_nodes(self, nodes: list[Node]) -> slice:
         """Add rows for nodes whose names are not in the table."""
         window = self._append(nodes, [node.allocatable for node in nodes], copies=False)
         if self._rows_shared:
@@ -155,7 +155,7 @@ class NodeTable:
         self._rows.update(zip((node.name for node in nodes), range(window.start, window.stop), strict=True))
         return window
 
-    def append_copies(self, template: Node, count: int) -> slice:
+    def add_copies(self, template: Node, count: int) -> slice:
         """Add ``count`` copies of a template node, each with a name and hostname label of its own."""
         return self._append([template] * count, [template.allocatable], copies=True)
 

@@ -89,19 +89,11 @@ class Snapshot(NodeTable):
 
     # Nodes
 
-    def add_nodes(self, nodes: list[Node]) -> slice:
-        """Append nodes without pods. Return their rows. Their names must be new."""
-        return self.append_nodes(nodes)
-
     def add_node(self, node: Node) -> int:
         """Append one node. Return its row."""
         row = len(self)
         self.add_nodes([node])
         return row
-
-    def add_copies(self, template: Node, count: int) -> slice:
-        """Append copies of a template node, each with a name and hostname of its own."""
-        return self.append_copies(template, count)
 
     def remove_node(self, row: int) -> None:
         """Remove a node and its pods. The row stays as a dead row."""

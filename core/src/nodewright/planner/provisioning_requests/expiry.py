@@ -32,7 +32,7 @@ def time_to_try(request: ProvisioningRequest, requests: ProvisioningRequestState
 
     CA reads no parameter. A parameter that cannot be read fails the request when it is examined.
     """
-    text = requests.class_of(request).parameters.get(VALID_UNTIL_SECONDS)
+    text = requests.classes.class_of(request).parameters.get(VALID_UNTIL_SECONDS)
     if text is None or not requests.settings.policy.reads_valid_until:
         return _TRIED_SECONDS
     with suppress(ValueError):

@@ -36,7 +36,7 @@ def plan_provider_calls(requests: ProvisioningRequestState) -> RequestChanges:
         call = ProviderCall(
             request=fresh,
             provider=requests.provider_of(request),
-            request_class=requests.class_of(request),
+            request_class=requests.classes.class_of(request),
             resources=_total(pods),
             met=requests.condition(fresh, (PROVISIONED, "True"), "", ""),
             unmet=failed if requests.fails_at_once(request) else waiting,
@@ -57,7 +57,7 @@ def report_unserved(requests: ProvisioningRequestState, providers: Mapping[str, 
     events: list[PendingEvent] = []
     later: list[float] = []
     for request in requests:
-        name = requests.class_of(request).class_name
+        name = requests.classes.class_of(request).class_name
         if is_core_class(name) or requests.provider_of(request) or request.status.conditions:
             continue
         due = request.created + _SILENCE_SECONDS

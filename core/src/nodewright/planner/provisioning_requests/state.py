@@ -22,7 +22,6 @@ from nodewright.model.provisioning_request import (
     TERMINAL,
     PodTemplate,
     ProvisioningRequest,
-    RequestClass,
     Retry,
 )
 from nodewright.model.settings import RequestSettings
@@ -144,16 +143,12 @@ class ProvisioningRequestState:
 
     def mode(self, request: ProvisioningRequest) -> Mode | None:
         """Return how this process serves the request; None: it does not."""
-        own = find_mode(self.class_of(request), self.settings.provisioning, self.settings.policy)
+        own = find_mode(self.classes.class_of(request), self.settings.provisioning, self.settings.policy)
         return Mode.PROVIDER if own is None and self.provider_of(request) else own
-
-    def class_of(self, request: ProvisioningRequest) -> RequestClass:
-        """Return the class that serves the request."""
-        return self.classes.class_of(request)
 
     def provider_of(self, request: ProvisioningRequest) -> str:
         """Return the provider that serves the request's class itself; empty: none does."""
-        return self.providers.get(self.class_of(request).class_name, "")
+        return self.providers.get(self.classes.class_of(request).class_name, "")
 
     def is_over(self, request: ProvisioningRequest) -> bool:
         """Return whether the request has ended. CA does not know that capacity can be revoked."""
@@ -162,7 +157,7 @@ class ProvisioningRequestState:
 
     def fails_at_once(self, request: ProvisioningRequest) -> bool:
         """Return whether the request fails if no capacity is found at the first try."""
-        return self.class_of(request).parameters.get(NO_RETRY) == "true"
+        return self.classes.class_of(request).parameters.get(NO_RETRY) == "true"
 
     def next_retry(self, request: ProvisioningRequest) -> Retry:
         """Return when the request is tried again: after twice its last wait, counted from now."""
