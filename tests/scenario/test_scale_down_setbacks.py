@@ -51,7 +51,7 @@ def test_the_reason_is_there_to_be_read_also_after_a_restart() -> None:
     state, plan = story.loops[-1]
     told = explain_node(state, plan, Settings(), over.removal.node)
     assert told is not None
-    assert told.timers.given_back_at is not None
+    assert told.timers.last_failed_at is not None
     assert "FailedToEvictPods" in told.last_failure
     assert "too many requests" in told.last_failure
     codes = {

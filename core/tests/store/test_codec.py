@@ -15,7 +15,7 @@ from nodewright.clusterstate.memory import Backoff, Memory, Recheck, SampleNode,
 from nodewright.model.capability import Capability
 from nodewright.model.group import ErrorClass, GroupOptions, GroupRef, Instance, NodeGroup
 from nodewright.model.reason import Unremovable, UnremovableCode
-from nodewright.snapshot.node_pods import NodePods, PodPlaces
+from nodewright.snapshot.node_pods import NodePods, PodDestinations
 from nodewright.snapshot.observation import GroupSeen
 from nodewright.testkit import build_node
 
@@ -102,7 +102,7 @@ def test_what_scale_down_finds_out_anew_is_not_saved() -> None:
     passing = ScaleDownMemory(
         unneeded_since={"n": 5.0},
         rechecks={"m": Recheck(6.0, Unremovable(code=UnremovableCode.NO_PLACE))},
-        hints=PodPlaces({NodePods([], []): ["n"]}),
+        hints=PodDestinations({NodePods([], []): ["n"]}),
         pending_hints={"q": "n"},
         engine_started=1.0,
         updated_at=7.0,

@@ -367,11 +367,11 @@ class Actuator:
     def _confirm(self, batch: DeletionBatch) -> tuple[ActiveRemoval, ...]:
         """Return the members whose machines may be deleted now, by a look at their pods that is at most LOOK_SECONDS old.
 
-        A node with new pods is given back. A node that cannot be read waits, and its zero-or-max group with it.
+        The removal of a node with new pods ends. A node that cannot be read waits, and its zero-or-max group with it.
         """
         if not self._settings.policy.rereads_pods_before_deleting:
             return batch.members
-        # One node that is given back may end the removals of the others.
+        # The end of one removal may end the removals of the others.
         confirmed = tuple(
             self._active[active.name]
             for active in batch.members

@@ -20,7 +20,7 @@ from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import Retry
 from nodewright.model.reason import Unremovable
 from nodewright.model.settings import SafetySettings
-from nodewright.snapshot.node_pods import PodPlaces
+from nodewright.snapshot.node_pods import PodDestinations
 from nodewright.snapshot.observation import GroupSeen
 
 
@@ -359,7 +359,7 @@ class ScaleDownMemory:
     moved_pods: Mapping[str, tuple[MovedPods, ...]] = field(default_factory=dict)
     removal_failures: Mapping[str, RemovalFailure] = field(default_factory=dict)
     rechecks: Mapping[str, Recheck] = field(default_factory=dict)
-    hints: PodPlaces = field(default_factory=PodPlaces)
+    hints: PodDestinations = field(default_factory=PodDestinations)
     pending_hints: Mapping[str, str] = field(default_factory=dict)
     deleting: Mapping[Machine, float] = field(default_factory=dict)
     watched: Mapping[Machine, float] = field(default_factory=dict)
@@ -371,7 +371,7 @@ class ScaleDownMemory:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlannedPlaces:
+class MoveDestinations:
     """Where the pods of a move are to go: to nodes that are there (``existing``, by ``namespace/name``), or to new ones."""
 
     existing: Mapping[str, str]
@@ -401,7 +401,7 @@ class MoveMemory:
 
     under_way: Mapping[str, Move] = field(default_factory=dict)
     pauses: Mapping[str, MovePause] = field(default_factory=dict)
-    places: Mapping[str, PlannedPlaces] = field(default_factory=dict)
+    places: Mapping[str, MoveDestinations] = field(default_factory=dict)
     searched_at: float = 0.0
     renewed_at: float = 0.0
     unrenewed: Mapping[str, str] = field(default_factory=dict)

@@ -232,7 +232,7 @@ class PlacedOnNew(NamedTuple):
     first: int | None
 
 
-class Placements:
+class PlacedPods:
     """The pods for which an estimate has found a place: on new nodes, by the node's index, and elsewhere."""
 
     def __init__(self) -> None:

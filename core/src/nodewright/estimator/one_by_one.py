@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from nodewright.estimator.limits import NodeBudget
-from nodewright.estimator.new_nodes import NewNodes, Placements
+from nodewright.estimator.new_nodes import NewNodes, PlacedPods
 from nodewright.estimator.pod_group import PodGroup
 from nodewright.model.node import HOSTNAME_LABEL, Node
 from nodewright.model.pod import Pod
@@ -25,7 +25,7 @@ class ForkWithNewNodes:
     """
 
     def __init__(
-        self, real: Snapshot, node: Node, daemons: Sequence[PodClass], nodes: NewNodes, placed: Placements
+        self, real: Snapshot, node: Node, daemons: Sequence[PodClass], nodes: NewNodes, placed: PlacedPods
     ) -> None:
         self._real, self._node, self._daemons = real, node, daemons
         self._nodes, self._placed = nodes, placed
@@ -91,7 +91,7 @@ class OneByOne:
     """
 
     def __init__(
-        self, fork: ForkWithNewNodes, nodes: NewNodes, budget: NodeBudget, placed: Placements, *, scans: bool
+        self, fork: ForkWithNewNodes, nodes: NewNodes, budget: NodeBudget, placed: PlacedPods, *, scans: bool
     ) -> None:
         self._fork, self._nodes, self._budget, self._placed = fork, nodes, budget, placed
         self._scans = scans

@@ -6,7 +6,7 @@ from itertools import groupby
 import numpy as np
 
 from nodewright.estimator.limits import NodeBudget
-from nodewright.estimator.new_nodes import NewNodes, OpenNodes, PlacedOnNew, Placements
+from nodewright.estimator.new_nodes import NewNodes, OpenNodes, PlacedOnNew, PlacedPods
 from nodewright.estimator.one_by_one import ForkWithNewNodes, OneByOne
 from nodewright.estimator.pod_group import PodGroup
 from nodewright.estimator.round_robin import round_robin
@@ -37,7 +37,7 @@ class Packing:
     def __init__(self, snapshot: Snapshot, node: Node, daemons: Sequence[Pod], budget: NodeBudget) -> None:
         always = [snapshot.class_of(pod, placed=True) for pod in daemons]
         self._budget = budget
-        self._nodes, self._placed = NewNodes(_when_empty(node, always)), Placements()
+        self._nodes, self._placed = NewNodes(_when_empty(node, always)), PlacedPods()
         self._fork = ForkWithNewNodes(snapshot, node, always, self._nodes, self._placed)
         self._scans = not node.spec.unschedulable
         self._singly = OneByOne(self._fork, self._nodes, budget, self._placed, scans=self._scans)

@@ -41,7 +41,7 @@ class DisruptionReason(StrEnum):
 
     @property
     def is_renewal(self) -> bool:
-        """Return whether a node is replaced for what it is, whatever its pods cost elsewhere."""
+        """Return whether a node is replaced for its age or drift, even if its pods cost no less elsewhere."""
         return self in (DisruptionReason.EXPIRED, DisruptionReason.DRIFTED)
 
 

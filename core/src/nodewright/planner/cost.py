@@ -23,7 +23,7 @@ from nodewright.predicates import is_admitted, static_key
 from nodewright.snapshot.column import Ints
 from nodewright.snapshot.observation import GroupSeen
 from nodewright.snapshot.pod_class import PodClass, map_alike, per_class
-from nodewright.snapshot.snapshot import Placements, Snapshot
+from nodewright.snapshot.snapshot import RowCounts, Snapshot
 
 _ENDLESS = 10**9
 
@@ -128,7 +128,7 @@ def _is_tied(pod_class: PodClass) -> bool:
     return bool(terms) and all(term.match_fields for term in terms)
 
 
-def _comes_with_node(snapshot: Snapshot, pod_class: PodClass, rows: Placements) -> bool:
+def _comes_with_node(snapshot: Snapshot, pod_class: PodClass, rows: RowCounts) -> bool:
     """Return whether the pods of a class are a DaemonSet's or a kubelet's own, as one of them shows."""
     row = next(iter(rows))
     for pod, own in zip(snapshot.pods(row), snapshot.pod_classes(row), strict=True):

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace as changed
 
-from nodewright.clusterstate.memory import MoveMemory, PlannedPlaces
+from nodewright.clusterstate.memory import MoveDestinations, MoveMemory
 from nodewright.clusterstate.node_samples import is_stable
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.disruption import DisruptionReason
@@ -33,7 +33,7 @@ from nodewright.planner.scale_down.selection import SimulateAgain, select_remova
 from nodewright.planner.scale_down.simulation import DrainSimulation
 from nodewright.planner.scale_down.unneeded import is_ready_node
 from nodewright.snapshot.column import Mask
-from nodewright.snapshot.node_pods import NodePods, PodPlaces, find_node_pods
+from nodewright.snapshot.node_pods import NodePods, PodDestinations, find_node_pods
 
 # Seconds without a source removed, although all pods have places, after which the move is abandoned.
 DRAIN_SECONDS = 3600.0
@@ -129,7 +129,7 @@ def _reason(move: Move, removal: NodeRemoval) -> RemovalReason:
 
 
 def _follow(
-    context: PlanningContext, move: Move, places: PlannedPlaces | None, fresh: Collection[Node]
+    context: PlanningContext, move: Move, places: MoveDestinations | None, fresh: Collection[Node]
 ) -> Move | _Ready:
     """Return the move as it is now; with the removals of the sources that may go, if the pods of all have places."""
     state = context.state
@@ -159,7 +159,7 @@ def _follow(
     return changed(move, stage=MoveStage.ABANDONED, why=f"{simulated}{_failures(move, state)}")
 
 
-def _simulated(context: PlanningContext, move: Move, waiting: Sequence[str], hints: PodPlaces) -> _Ready | str:
+def _simulated(context: PlanningContext, move: Move, waiting: Sequence[str], hints: PodDestinations) -> _Ready | str:
     """Return the removals of the sources that may go, or why some pods find no places.
 
     Sources that a PodDisruptionBudget holds wait until the move's deadline.
@@ -242,7 +242,7 @@ def _simulate(
     context: PlanningContext,
     open_rows: Mask,
     reason: DisruptionReason,
-    hints: PodPlaces,
+    hints: PodDestinations,
     names: Iterable[str],
     budgets: DisruptionBudgets | None = None,
 ) -> SimulatedRemovals:
@@ -262,11 +262,11 @@ def _simulate(
 
 
 def _hints(
-    context: PlanningContext, names: Iterable[str], places: PlannedPlaces | None, fresh: Iterable[Node]
-) -> PodPlaces:
+    context: PlanningContext, names: Iterable[str], places: MoveDestinations | None, fresh: Iterable[Node]
+) -> PodDestinations:
     """Return the planned node of each pod, the new nodes taken in the order in which they came."""
     if places is None:
-        return PodPlaces()
+        return PodDestinations()
     by_pod, free = dict(places.existing), sorted(fresh, key=lambda node: (node.created, node.name))
     for planned in places.new_nodes:
         node = next((one for one in free if context.state.group_of_node.get(one.name) == planned.group), None)
@@ -276,7 +276,7 @@ def _hints(
     found: dict[NodePods, list[str]] = {}
     for held in find_node_pods(context.snapshot, [context.snapshot.row(name) for name in names]):
         found[held] = [by_pod.get(key, "") for key in held.keys]
-    return PodPlaces(found)
+    return PodDestinations(found)
 
 
 def _fresh_nodes(move: Move, state: ClusterState) -> Iterator[Node]:

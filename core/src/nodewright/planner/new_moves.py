@@ -5,7 +5,7 @@ from dataclasses import replace
 from random import Random
 from typing import NamedTuple
 
-from nodewright.clusterstate.memory import MoveMemory, PlannedPlaces
+from nodewright.clusterstate.memory import MoveDestinations, MoveMemory
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.action import IncreaseSize
 from nodewright.model.disruption import DisruptionReason
@@ -71,7 +71,7 @@ def begin_moves(held: MoveMemory, proposals: Iterable[Proposal], state: ClusterS
     for proposal in proposals:
         move = _begun(proposal, state)
         under_way[move.id] = move
-        places[move.id] = PlannedPlaces(existing=proposal.places, new_nodes=proposal.new_nodes)
+        places[move.id] = MoveDestinations(existing=proposal.places, new_nodes=proposal.new_nodes)
         increases += _increases(move, proposal, state)
     moves = tuple(move for name, move in under_way.items() if name not in held.under_way)
     return NewMoves(replace(held, under_way=under_way, places=places), moves, tuple(increases))

@@ -40,7 +40,7 @@ from nodewright.planner.scale_up.misfits import bars_of
 from nodewright.planner.scale_up.options import skip_reason
 from nodewright.planner.scale_up.pending_pods import unplaced
 from nodewright.planner.scale_up.planned_nodes import grown
-from nodewright.snapshot.node_pods import PodPlaces
+from nodewright.snapshot.node_pods import PodDestinations
 
 # Seconds between two searches for room for the pods of outdated nodes.
 _SEARCH_SECONDS = 60.0
@@ -168,7 +168,7 @@ class _RenewalSearch:
         state = context.state
         open_rows = destination_rows(context.snapshot, state)
         open_rows[[context.snapshot.row(one.node) for one in outdated if one.node in context.snapshot]] = False
-        simulation = DrainSimulation(context.snapshot.fork(), open_rows, PodPlaces(), state.now)
+        simulation = DrainSimulation(context.snapshot.fork(), open_rows, PodDestinations(), state.now)
         drain, policy = context.settings.drain, context.settings.policy
         self._simulator = RemovalSimulator(simulation, state, drain, policy)
         budgets = DisruptionBudgets.of(state.observation.workloads, policy)

@@ -79,7 +79,7 @@ def find_node_pods(snapshot: Snapshot, rows: Iterable[int]) -> list[NodePods]:
     return [snapshot.of_pods(NodePods, (row,), partial(NodePods, snapshot.pod_classes(row)))[0] for row in rows]
 
 
-class PodPlaces(Mapping[str, str]):
+class PodDestinations(Mapping[str, str]):
     """The name of a node for each pod (its uid, or ``namespace/name``).
 
     Stored per NodePods, in the order of its pods (empty: no place), so that unchanged nodes need no pass over their pods.
@@ -105,13 +105,13 @@ class PodPlaces(Mapping[str, str]):
         found = self._by_node.get(node_pods)
         return found if found is not None else [self._by_id.get(known_as, "") for known_as in node_pods.ids]
 
-    def updated(self, later: "PodPlaces") -> "PodPlaces":
+    def updated(self, later: "PodDestinations") -> "PodDestinations":
         """Return these places, updated with later ones."""
         both = {
             node_pods: [new or old for new, old in zip(later.of(node_pods), self.of(node_pods), strict=True)]
             for node_pods in self._by_node
         }
-        return PodPlaces({**later._by_node, **both})
+        return PodDestinations({**later._by_node, **both})
 
     @cached_property
     def _by_id(self) -> dict[str, str]:

@@ -19,7 +19,7 @@ from nodewright.snapshot.node_table import NodeTable
 from nodewright.snapshot.pod_class import PodClass
 
 # Row → how many pods of one class are there.
-Placements = Mapping[int, int]
+RowCounts = Mapping[int, int]
 Trait = Callable[[PodClass], bool]
 _IS_GUARDED = attrgetter("has_anti_affinity")
 T = TypeVar("T")
@@ -187,7 +187,7 @@ class Snapshot(NodeTable):
         if pod_class.wants_devices and not self._runs_there(pod, row):
             self.claim_log = claim_log.unplaced(self.claim_log, pod_class, row, count)
 
-    def _note_empty(self, rows: Placements) -> None:
+    def _note_empty(self, rows: RowCounts) -> None:
         self._emptied += not rows
         if self._emptied > max(_MANY, len(self._placed) // 2):
             self._forget_empty()
@@ -221,11 +221,11 @@ class Snapshot(NodeTable):
             found.append(held[1])
         return found
 
-    def placements(self) -> Iterator[tuple[PodClass, Placements]]:
+    def placements(self) -> Iterator[tuple[PodClass, RowCounts]]:
         """Return every class that has pods on nodes, with row → count."""
         return ((pod_class, rows) for pod_class, rows in self._placed.items() if rows)
 
-    def rows_of(self, pod_class: PodClass) -> Placements:
+    def rows_of(self, pod_class: PodClass) -> RowCounts:
         """Return where the pods of a class are: row → count."""
         return self._placed.get(pod_class, {})
 

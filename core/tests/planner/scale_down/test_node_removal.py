@@ -16,7 +16,7 @@ from nodewright.model.reason import Unremovable
 from nodewright.model.settings import DrainSettings, Settings
 from nodewright.planner.scale_down.node_removal import LOOK_AHEAD, RemovalSimulator, destination_rows
 from nodewright.planner.scale_down.simulation import DrainSimulation
-from nodewright.snapshot.node_pods import PodPlaces, find_node_pods
+from nodewright.snapshot.node_pods import PodDestinations, find_node_pods
 from nodewright.testkit.builders import build_budget, build_pod, build_taint
 from nodewright.testkit.world import World
 
@@ -50,7 +50,7 @@ NODES = st.lists(
 )
 PODS = st.lists(st.tuples(st.integers(0, 7), st.integers(1, 6), SHAPES), max_size=20)
 # What became of each node, where pods went, and what is free at last.
-Found = tuple[dict[str, object], PodPlaces, list[list[int]]]
+Found = tuple[dict[str, object], PodDestinations, list[list[int]]]
 
 
 def world_of(nodes: Sequence[tuple[int, dict[str, Any]]], pods: Sequence[tuple[int, int, Any]], allowed: int) -> World:
@@ -65,7 +65,7 @@ def world_of(nodes: Sequence[tuple[int, dict[str, Any]]], pods: Sequence[tuple[i
     return world
 
 
-def run(state: ClusterState, names: Sequence[str], hints: PodPlaces, ahead: int) -> Found:
+def run(state: ClusterState, names: Sequence[str], hints: PodDestinations, ahead: int) -> Found:
     snapshot = state.observation.snapshot
     simulation = DrainSimulation(snapshot.fork(), destination_rows(snapshot, state), hints, state.now)
     simulator = RemovalSimulator(simulation, state, DrainSettings(), Settings().policy)
@@ -90,7 +90,7 @@ def test_looking_ahead_changes_nothing(
     """Two loops: the second takes the first at its word, node by node or ahead, also where pods came and went."""
     names = [f"g{number}-0" for number in range(len(nodes))]
     state = world_of(nodes, before, allowed).state()
-    results, hints, _ = run(state, names, PodPlaces(), 1)
+    results, hints, _ = run(state, names, PodDestinations(), 1)
     could_go = [name for name in names if not isinstance(results[name], Unremovable)]
     if not unchanged:
         later = world_of(nodes, before + come[:4], allowed)
@@ -124,7 +124,7 @@ def test_whatever_is_remembered(
     state = replace(state, memory=replace(state.memory, scale_down=memory))
     places = {f"p{k}": names[to % len(nodes)] if to >= 0 else "" for k, (*_, to) in enumerate(hinted)}
     all_pods = find_node_pods(state.observation.snapshot, range(len(nodes)))
-    hints = PodPlaces({node_pods: [places.get(pod.name, "") for pod in node_pods.pods] for node_pods in all_pods})
+    hints = PodDestinations({node_pods: [places.get(pod.name, "") for pod in node_pods.pods] for node_pods in all_pods})
     ordered = [*names[:unneeded_count], *(names[at] for at in order if unneeded_count <= at < len(names))]
     assert run(state, ordered, hints, LOOK_AHEAD) == run(state, ordered, hints, 1)
 
@@ -137,6 +137,8 @@ def test_pods_come_to_a_node_in_the_order_in_which_they_leave_another(ahead: int
     state = world_of([(4, {})] * 4, pods, 0).state()
     memory = ScaleDownMemory(unneeded_since={"g0-0": 1.0, "g1-0": 1.0})
     state = replace(state, memory=replace(state.memory, scale_down=memory))
-    hints = PodPlaces({node_pods: ["g2-0"] * 4 for node_pods in find_node_pods(state.observation.snapshot, (0, 1))})
+    hints = PodDestinations(
+        {node_pods: ["g2-0"] * 4 for node_pods in find_node_pods(state.observation.snapshot, (0, 1))}
+    )
     results, _, _ = run(state, ["g0-0", "g1-0", "g2-0"], hints, ahead)
     assert results["g2-0"] == [f"default/p{number}" for number in (3, 0, 1, 2, 7, 4, 5, 6)]

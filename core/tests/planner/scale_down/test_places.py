@@ -13,7 +13,7 @@ from nodewright.model.pod import Affinity, Pod, PodAffinity, PodAffinityTerm, To
 from nodewright.model.settings import Settings
 from nodewright.planner.scale_down.node_removal import simulate_removals
 from nodewright.planner.scale_up.pending_pods import Hints
-from nodewright.snapshot.node_pods import PodPlaces
+from nodewright.snapshot.node_pods import PodDestinations
 from nodewright.testkit.builders import build_budget, build_controller, build_pod, build_taint
 from nodewright.testkit.world import ref
 from nodewright.validate import PlanViolation, check_removals
@@ -45,7 +45,7 @@ def keep(loops: Loops, name: str) -> None:
 def test_row_17_a_node_that_left_the_picture_is_told() -> None:
     loops = loops_of(g=1)
     state = loops.world.state()
-    found = simulate_removals(context_of(state), ["unknown"], PodPlaces(), never)
+    found = simulate_removals(context_of(state), ["unknown"], PodDestinations(), never)
     assert str(found.unremovable["unknown"].code) == "NoNodeInfo"
 
 

@@ -11,7 +11,7 @@ from nodewright.model.group import GroupOptions
 from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.planner.scale_down.node_removal import SimulatedRemovals, simulate_removals
 from nodewright.planner.scale_down.selection import ConfirmedRemovals, confirm_removals
-from nodewright.snapshot.node_pods import PodPlaces
+from nodewright.snapshot.node_pods import PodDestinations
 from nodewright.testkit.builders import build_pod
 from nodewright.testkit.world import World
 
@@ -33,7 +33,7 @@ def look_again(
 ) -> tuple[ConfirmedRemovals, list[list[str]]]:
     """What is confirmed of these nodes where every look has time for one only; and the names of each look."""
     snapshot, looks = state.observation.snapshot, list[list[str]]()
-    found = simulate_removals(context_of(state), list(snapshot.names)[:-1], PodPlaces(), never)
+    found = simulate_removals(context_of(state), list(snapshot.names)[:-1], PodDestinations(), never)
 
     def look(asked: Sequence[str]) -> SimulatedRemovals:
         looks.append(list(asked))

@@ -14,7 +14,7 @@ from nodewright.model.node import Node
 from nodewright.model.pod import Affinity, Pod, PodAffinity, PodAffinityTerm, Toleration, TopologySpreadConstraint
 from nodewright.planner.scale_down.simulation import DrainSimulation, tainted_copy
 from nodewright.predicates import explain
-from nodewright.snapshot.node_pods import PodPlaces
+from nodewright.snapshot.node_pods import PodDestinations
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.testkit.builders import build_node, build_pod, build_taint
 
@@ -155,7 +155,7 @@ def test_what_could_go_is_what_a_plain_simulation_finds(
     plain = Plain(nodes=nodes, open={node.name for node, _ in nodes} - closed)
     snapshot = plain.snapshot()
     destinations = np.array([name in plain.open for name in (snapshot.name(row) for row in range(len(snapshot)))])
-    fast = DrainSimulation(snapshot, destinations, PodPlaces(), NOW)
+    fast = DrainSimulation(snapshot, destinations, PodDestinations(), NOW)
     for index in [i for i in order if i < len(nodes)] * (1 + again):
         name = f"n{index}"
         if name not in {node.name for node, _ in plain.nodes}:
@@ -196,7 +196,7 @@ def test_a_place_is_found_however_far_away_it_is(count: int) -> None:
     snapshot.add_nodes([build_node("room")])
     pod = build_pod("p", node_name="leaving")
     snapshot.place(snapshot.class_of(pod, placed=True), first, pod=pod)
-    simulation = DrainSimulation(snapshot, np.ones(len(snapshot), dtype=np.bool_), PodPlaces(), NOW)
+    simulation = DrainSimulation(snapshot, np.ones(len(snapshot), dtype=np.bool_), PodDestinations(), NOW)
     subset = simulation.subset(first)
     assert simulation.drain(first, subset, subset) is None
     assert list(simulation.finish().values()) == ["room"]

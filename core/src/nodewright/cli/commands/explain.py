@@ -132,8 +132,10 @@ def _print_node(console: Console, found: NodeExplanation) -> None:
     if timers.never_ready_until is not None:
         end = f"its machine is deleted after {_when(timers.never_ready_until, found.now)}, unless the minimum size keeps it"
         facts.add_row("never ready", safe(f"{end}, or it holds pods that are no DaemonSet's"))
-    if timers.given_back_at is not None:
-        facts.add_row("last attempt", safe(f"failed at {_when(timers.given_back_at, found.now)}: {found.last_failure}"))
+    if timers.last_failed_at is not None:
+        facts.add_row(
+            "last attempt", safe(f"failed at {_when(timers.last_failed_at, found.now)}: {found.last_failure}")
+        )
     told = (("interrupted", found.interruption), ("move", found.move), ("to be replaced", found.outdated))
     for what, text in told:
         if text:

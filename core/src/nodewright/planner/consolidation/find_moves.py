@@ -14,7 +14,7 @@ from nodewright.model.pod import Pod
 from nodewright.model.settings import ConsolidationSettings
 from nodewright.optimizer.closing import find_closing
 from nodewright.planner.capacity_buffers.pods import is_virtual
-from nodewright.planner.consolidation.placing import MovePlaces, place
+from nodewright.planner.consolidation.placing import Relocation, place
 from nodewright.planner.consolidation.problem import GroupsToGrow, make_problem
 from nodewright.planner.consolidation.score import LEAST_SCORE, LEAST_SHARE, PoolTotals
 from nodewright.planner.consolidation.sources import NodePool, PoolNode, find_sources
@@ -161,7 +161,7 @@ class _MoveSearch:
         budget = self._part * self._settings.consolidation_budget
         return (self._context.state.elapsed() - self._began) / budget if budget else 0.0
 
-    def _accepted(self, going: Sequence[PoolNode], placement: MovePlaces) -> Proposal | None:
+    def _accepted(self, going: Sequence[PoolNode], placement: Relocation) -> Proposal | None:
         """Return the move if its score, and its savings over the life of the new nodes, are high enough."""
         pool = self._sources.pool
         added = sum(self._price_of(node.group) for node in placement.new_nodes)
@@ -205,7 +205,7 @@ class _MoveSearch:
             evictions=evictions,
         )
 
-    def _is_idle_spot_move(self, going: Sequence[PoolNode], placement: MovePlaces, savings: float) -> bool:
+    def _is_idle_spot_move(self, going: Sequence[PoolNode], placement: Relocation, savings: float) -> bool:
         """Return whether a move from spot to spot saves too little for the risk that the next machine is taken sooner."""
         groups = self._context.state.groups
         spot = {ref for ref, group in groups.items() if group.seen.price is not None and group.seen.price.spot}

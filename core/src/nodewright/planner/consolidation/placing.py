@@ -22,7 +22,7 @@ from nodewright.snapshot.snapshot import Snapshot
 
 
 @dataclass(frozen=True, kw_only=True)
-class MovePlaces:
+class Relocation:
     """Where the pods of given-up nodes go. ``places``: the node of each pod (``namespace/name``) that goes to a node there is.
 
     ``misplaced``: classes of pods that a filter keeps off every place; then the rest is of no use.
@@ -43,7 +43,7 @@ class _PodsOnRow(NamedTuple):
 
 def place(
     context: PlanningContext, plan: Consolidation, sources: Sequence[PoolNode], closing: Closing
-) -> MovePlaces | None:
+) -> Relocation | None:
     """Return the places of all pods of the closed nodes; None if a limit of the cluster forbids the new nodes."""
     pods = _pods_by_demand(plan, context.snapshot, sources)
     taken = Counter[MovingDemand]()
@@ -107,7 +107,7 @@ def _turns(context: PlanningContext, plan: Consolidation) -> list[Iterator[Group
 
 def _placed(
     snapshot: Snapshot, planned: Sequence[_PodsOnRow], may_take: Mask, fresh: Mapping[int, GroupRef]
-) -> MovePlaces:
+) -> Relocation:
     """Place pods; those that a filter keeps off their place go to another node that takes them."""
     found: dict[int, list[Pod]] = {}
     misplaced: set[PodClass] = set()
@@ -131,7 +131,7 @@ def _placed(
         found.setdefault(int(others[0]), []).append(pod)
     places = {pod.key: snapshot.name(row) for row, pods in found.items() if row not in fresh for pod in pods}
     nodes = tuple(PlannedNode(group=fresh[row], pods=tuple(pods)) for row, pods in found.items() if row in fresh)
-    return MovePlaces(places=places, new_nodes=nodes, misplaced=frozenset(misplaced))
+    return Relocation(places=places, new_nodes=nodes, misplaced=frozenset(misplaced))
 
 
 def _admits(snapshot: Snapshot, pod_class: PodClass, row: int) -> bool:

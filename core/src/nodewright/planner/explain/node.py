@@ -75,7 +75,7 @@ class Timers(msgspec.Struct, frozen=True, kw_only=True):
 
     The node has been unneeded since ``unneeded_since`` and may be removed after ``removable_at``. No removal begins in
     the cluster before ``cooldown_until``. A node that could not be drained is simulated again at ``recheck_at``.
-    ``given_back_at`` is when the last attempt to remove the node failed. The machine of a node that is not ready by
+    ``last_failed_at`` is when the last attempt to remove the node failed. The machine of a node that is not ready by
     ``never_ready_until`` is deleted.
     """
 
@@ -83,7 +83,7 @@ class Timers(msgspec.Struct, frozen=True, kw_only=True):
     removable_at: float | None = None
     cooldown_until: float | None = None
     recheck_at: float | None = None
-    given_back_at: float | None = None
+    last_failed_at: float | None = None
     never_ready_until: float | None = None
 
 
@@ -290,7 +290,7 @@ def _timers(state: ClusterState, plan: Plan, name: str) -> Timers:
         removable_at=since + needed_seconds(state, name) if since is not None else None,
         cooldown_until=report.cooldown_until if report.cooldown_until > now else None,
         recheck_at=recheck.at if recheck is not None and recheck.at > now else None,
-        given_back_at=last_failure.at if last_failure is not None else None,
+        last_failed_at=last_failure.at if last_failure is not None else None,
         never_ready_until=_never_ready_until(state, name),
     )
 

@@ -27,7 +27,7 @@ from nodewright.planner.scale_down.pdb import DisruptionBudgets
 from nodewright.planner.scale_down.pod_index import PodSubset, is_being_replaced
 from nodewright.planner.scale_down.simulation import DrainSimulation, HintedNode
 from nodewright.snapshot.column import Mask
-from nodewright.snapshot.node_pods import PodPlaces
+from nodewright.snapshot.node_pods import PodDestinations
 from nodewright.snapshot.snapshot import Snapshot
 
 # How many nodes are looked at ahead; if one of them does not fit, none of them takes the fast path.
@@ -73,13 +73,13 @@ class SimulatedRemovals:
     removable: list[RemovableNode] = field(default_factory=list)
     unremovable: dict[str, Unremovable] = field(default_factory=dict)
     skipped: dict[str, Unremovable] = field(default_factory=dict)
-    hints: PodPlaces = field(default_factory=PodPlaces)
+    hints: PodDestinations = field(default_factory=PodDestinations)
     partial: str = ""
     reason: DisruptionReason = DisruptionReason.UNDERUSED
 
 
 def simulate_removals(
-    context: PlanningContext, names: Sequence[str], hints: PodPlaces, is_over: IsOver
+    context: PlanningContext, names: Sequence[str], hints: PodDestinations, is_over: IsOver
 ) -> SimulatedRemovals:
     """Try to drain the named nodes in order; pods may go to all other nodes, to the nodes of ``hints`` first.
 
@@ -208,7 +208,7 @@ class RemovalSimulator:
             name=name, moving=_without_virtual(status.moving), awaited=status.on_completion, in_sequence=in_sequence
         )
 
-    def finish(self) -> PodPlaces:
+    def finish(self) -> PodDestinations:
         """Return where pods were placed, once all candidates were tried."""
         self._drain_pending()
         return self._simulation.finish()

@@ -33,7 +33,7 @@ from nodewright.planner.scale_down.unneeded import (
     restored_unneeded_since,
     tainted_at,
 )
-from nodewright.snapshot.node_pods import PodPlaces
+from nodewright.snapshot.node_pods import PodDestinations
 
 # A new engine assumes that everything last happened this many seconds before its start.
 _BEFORE_START = 3600.0
@@ -107,7 +107,7 @@ def _times_of_held_groups(since: Mapping[str, float], context: PlanningContext) 
 
 def _report(
     context: PlanningContext, analysis: CandidateAnalysis, after: ScaleDownMemory, wait: str
-) -> tuple[ScaleDownReport, PodPlaces]:
+) -> tuple[ScaleDownReport, PodDestinations]:
     """Return what is done now, and the places of pods from the confirming simulation.
 
     ``after`` is what the next loop remembers; ``wait`` is why no removal may start (empty: it may).

@@ -17,7 +17,7 @@ from nodewright.model.pod import (
     SAFE_TO_EVICT_LOCAL_VOLUMES_ANNOTATION,
     Pod,
 )
-from nodewright.snapshot.node_pods import NodePods, PodPlaces, find_node_pods, is_judged_by_its_times
+from nodewright.snapshot.node_pods import NodePods, PodDestinations, find_node_pods, is_judged_by_its_times
 from nodewright.snapshot.pod_class import PodClass, PodClasses
 from nodewright.snapshot.snapshot import Snapshot
 
@@ -70,9 +70,9 @@ class PodIndex:
         self._node_pods[start] = node_pods
         return PodSubset(self, range(start, len(self.pods)), frozenset(kinds))
 
-    def places_by_node(self) -> PodPlaces:
+    def places_by_node(self) -> PodDestinations:
         """Return ``places`` in the form in which memory keeps them."""
-        return PodPlaces(
+        return PodDestinations(
             {
                 node_pods: self.places[at : at + len(node_pods.pods)]
                 for at, node_pods in self._node_pods.items()
@@ -204,14 +204,14 @@ def is_being_replaced(pod: Pod) -> bool:
 PodMoves = tuple[Sequence[int], Sequence[int]]
 
 
-class PodPlacements:
+class PodTracker:
     """Where the pods of a simulation are: by number, the row of their node, and the row to which they were to go before.
 
     ``hints`` are the nodes to which pods were to go in the last loop. Rows of removed nodes may still be recorded:
     callers check which rows are open.
     """
 
-    def __init__(self, snapshot: Snapshot, hints: PodPlaces) -> None:
+    def __init__(self, snapshot: Snapshot, hints: PodDestinations) -> None:
         self.index = PodIndex()
         self._hints = hints
         self._names = [snapshot.name(row) for row in range(len(snapshot))]
@@ -275,7 +275,7 @@ class PodPlacements:
                 if number in own:
                     self._places[number] = place
 
-    def finish(self) -> PodPlaces:
+    def finish(self) -> PodDestinations:
         """Write the final places into the index, and return them as hints for the next loop."""
         names = self._names
         self.index.places = ["" if row < 0 else names[row] for row in self._places]

@@ -34,7 +34,7 @@ from nodewright.planner.scale_down.unneeded import is_ready_node, reason_not_old
 from nodewright.predicates import feasible
 from nodewright.snapshot.column import Mask
 from nodewright.snapshot.context import Workloads
-from nodewright.snapshot.node_pods import PodPlaces
+from nodewright.snapshot.node_pods import PodDestinations
 from nodewright.snapshot.pod_class import PodClass
 
 _NO_TURN = Unremovable(
@@ -59,7 +59,7 @@ class RemovalSelection:
     removals: tuple[NodeRemoval, ...] = ()
     stay: dict[str, Unremovable] = field(default_factory=dict)
     waiting: dict[str, Unremovable] = field(default_factory=dict)
-    hints: PodPlaces = field(default_factory=PodPlaces)
+    hints: PodDestinations = field(default_factory=PodDestinations)
     partial: str = ""
 
 
@@ -74,7 +74,7 @@ class ConfirmedRemovals:
     nodes: dict[str, RemovableNode]
     stay: dict[str, Unremovable] = field(default_factory=dict)
     late: dict[str, Unremovable] = field(default_factory=dict)
-    hints: PodPlaces = field(default_factory=PodPlaces)
+    hints: PodDestinations = field(default_factory=PodDestinations)
 
     @property
     def partial(self) -> str:

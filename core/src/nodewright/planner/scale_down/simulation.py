@@ -15,10 +15,10 @@ from msgspec.structs import replace
 
 from nodewright.model.node import TO_BE_DELETED_TAINT, Node, Taint
 from nodewright.model.pod import Pod
-from nodewright.planner.scale_down.pod_index import PodMoves, PodPlacements, PodSubset
+from nodewright.planner.scale_down.pod_index import PodMoves, PodSubset, PodTracker
 from nodewright.predicates import amounts_fit, feasible, is_admitted, is_countable, static_key
 from nodewright.snapshot.column import Ints, Mask, as_columns
-from nodewright.snapshot.node_pods import PodPlaces
+from nodewright.snapshot.node_pods import PodDestinations
 from nodewright.snapshot.pod_class import PodClass, per_class
 from nodewright.snapshot.snapshot import Snapshot
 
@@ -143,10 +143,10 @@ class DrainSimulation:
     were to go in the last loop.
     """
 
-    def __init__(self, snapshot: Snapshot, destinations: Mask, hints: PodPlaces, now: float) -> None:
+    def __init__(self, snapshot: Snapshot, destinations: Mask, hints: PodDestinations, now: float) -> None:
         self.snapshot = snapshot
         self._open = destinations & snapshot.alive
-        self._placements = PodPlacements(snapshot, hints)
+        self._tracker = PodTracker(snapshot, hints)
         # Classes for whose pods no node has room.
         self._classes_without_room: set[PodClass] = set()
         self._bulk_fit = BulkFit()
@@ -155,11 +155,11 @@ class DrainSimulation:
 
     def subset(self, row: int) -> PodSubset:
         """Return the pods of a node as it is now."""
-        return self._placements.subset(self.snapshot, row)
+        return self._tracker.subset(self.snapshot, row)
 
-    def finish(self) -> PodPlaces:
+    def finish(self) -> PodDestinations:
         """Write the final places into the pod index, and return them as hints for the next loop."""
-        return self._placements.finish()
+        return self._tracker.finish()
 
     def drain(self, row: int, subset: PodSubset, moving: PodSubset) -> Pod | None:
         """Move the pods in ``moving``, out of all pods in ``subset``, off the node of a row.
@@ -173,7 +173,7 @@ class DrainSimulation:
         if any(honors_node_taints(kind.pod_class) for kind in moving.distinct_kinds):
             return self._drain_with_tainted_copy(row, moving)
         if self._cannot_move(row, moving):
-            self._placements.keep_node(row, ())
+            self._tracker.keep_node(row, ())
             return moving.pods[0]
         held = subset.counts()
         for pod_class, count in held.items():
@@ -189,7 +189,7 @@ class DrainSimulation:
         for pod_class, count in held.items():
             self.snapshot.place(pod_class, row, count)
         self._open[row] = was_open
-        self._placements.keep_node(row, attempt.moves)
+        self._tracker.keep_node(row, attempt.moves)
         if not attempt.placed:
             self._note_class_without_room(row, moving)
         return unplaced
@@ -206,7 +206,7 @@ class DrainSimulation:
             for number, row_hint in zip(subset.numbers, hinted_rows, strict=bool(hinted_rows))
             if row_hint >= 0
         }
-        kinds = self._placements.index.kinds
+        kinds = self._tracker.index.kinds
         plain = all(is_countable(self.snapshot, kind.pod_class) for kind in {kinds[number] for number in found})
         return HintedNode(row, subset, found) if plain else None
 
@@ -235,7 +235,7 @@ class DrainSimulation:
     def _by_class(self, pods: Iterable[_Hinted]) -> dict[PodClass, list[int]]:
         """Return the rows to which the pods of each class go."""
         found: dict[PodClass, list[int]] = {}
-        kinds = self._placements.index.kinds
+        kinds = self._tracker.index.kinds
         for number, row in pods:
             found.setdefault(kinds[number].pod_class, []).append(row)
         return found
@@ -243,7 +243,7 @@ class DrainSimulation:
     def _cannot_move(self, row: int, moving: PodSubset) -> bool:
         """Return whether all pods are of one class for which no node has room."""
         classes = {kind.pod_class for kind in moving.distinct_kinds}
-        return len(classes) == 1 and classes <= self._classes_without_room and not self._placements.has_hints(row)
+        return len(classes) == 1 and classes <= self._classes_without_room and not self._tracker.has_hints(row)
 
     def _note_class_without_room(self, row: int, moving: PodSubset) -> None:
         """Note that no node has room for this class: nodes that stay only fill up, so that none ever will have."""
@@ -254,7 +254,7 @@ class DrainSimulation:
 
     def _remove_node(self, row: int, moves: Iterable[PodMoves]) -> None:
         self._open[row] = False
-        self._placements.move_node(row, moves)
+        self._tracker.move_node(row, moves)
         self.snapshot.remove_node(row)
 
     def _drain_with_tainted_copy(self, row: int, moving: PodSubset) -> Pod | None:
@@ -270,11 +270,11 @@ class DrainSimulation:
         unplaced = self._move(attempt, moving)
         if unplaced is not None:
             self._bulk_fit.reset()
-            self._placements.keep_node(row, attempt.moves)
+            self._tracker.keep_node(row, attempt.moves)
             return unplaced
         snapshot.remove_node(copy_row)
         self.snapshot, self._open = snapshot, open_rows
-        self._placements.move_node(row, attempt.moves)
+        self._tracker.move_node(row, attempt.moves)
         return None
 
     def _move(self, attempt: _DrainAttempt, moving: PodSubset) -> Pod | None:
@@ -313,7 +313,7 @@ class DrainSimulation:
         if rows is None:
             return subset
         countable = {kind for kind in subset.distinct_kinds if is_countable(attempt.snapshot, kind.pod_class)}
-        last_rows, kinds = list(zip(subset.numbers, rows, strict=True)), self._placements.index.kinds
+        last_rows, kinds = list(zip(subset.numbers, rows, strict=True)), self._tracker.index.kinds
         left: list[_Hinted] = []
         if len(countable) == len(subset.distinct_kinds):
             left = self._follow_together(attempt, last_rows)
@@ -321,13 +321,13 @@ class DrainSimulation:
             for together, run in groupby(last_rows, lambda pod: kinds[pod[0]] in countable):
                 follow = self._follow_together if together else self._follow_singly
                 left += follow(attempt, list(run))
-        return PodSubset(self._placements.index, [number for number, _ in left])
+        return PodSubset(self._tracker.index, [number for number, _ in left])
 
     def _hinted_rows(self, row: int, numbers: Sequence[int], open_rows: Mask) -> list[int] | None:
         """Return where each pod was to go, negative for a row that is closed; None if no pod has an open row."""
-        if not self._placements.has_hints(row):
+        if not self._tracker.has_hints(row):
             return None
-        rows = np.array(self._placements.last_rows(numbers), dtype=np.int64)
+        rows = np.array(self._tracker.last_rows(numbers), dtype=np.int64)
         rows[~open_rows[rows]] = -1
         return rows.tolist() if (rows >= 0).any() else None
 
@@ -346,7 +346,7 @@ class DrainSimulation:
         """Place pods on their rows one by one; return those that do not fit there."""
         left: list[_Hinted] = []
         for number, row in last_rows:
-            pod_class = self._placements.index.kinds[number].pod_class
+            pod_class = self._tracker.index.kinds[number].pod_class
             if row >= 0 and feasible(attempt.snapshot, pod_class, slice(row, row + 1))[0]:
                 attempt.place(pod_class, [row])
                 attempt.moves.append(((number,), [row]))
