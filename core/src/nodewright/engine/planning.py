@@ -117,6 +117,7 @@ def withhold(plan: Plan) -> Plan:
         misfits=plan.misfits,
         leaving=plan.leaving,
         moves=plan.moves,
+        rejected_move=plan.rejected_move,
         outdated=plan.outdated,
         search_at=plan.search_at,
         renew_at=plan.renew_at,
