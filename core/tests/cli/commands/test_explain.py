@@ -35,7 +35,13 @@ def dump(write_dump: WriteDump) -> str:
 def test_a_node_with_a_pod_in_the_way(nodewright: Nodewright, dump: str) -> None:
     ended = nodewright("explain", "node", "n-0", dump, *BY, "--scale-down-utilization-threshold", "0.9")
     assert ended.code == 0
-    assert "Node n-0, as of 1970-01-01T02:00:00Z: stays: BlockedByPod: pod default/lone (NotReplicated)" in ended.out
+    head, blank = ended.out.splitlines()[:2]
+    assert head == (
+        "Node n-0, as of 1970-01-01T02:00:00Z: stays: BlockedByPod: pod default/lone (NotReplicated): "
+        "no controller would start it again; give it one, delete it, "
+        'or annotate it cluster-autoscaler.kubernetes.io/safe-to-evict: "true".'
+    ), "one line, also where it is longer than the screen"
+    assert not blank
     said = " ".join(ended.out.split())
     assert "group dump/general with 3 of 0 to 1,000 nodes, 3 ready" in said
     assert "default/lone blocks NotReplicated: no controller would start it again; give it one" in said

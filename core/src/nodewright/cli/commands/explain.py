@@ -114,8 +114,14 @@ def print_explanation(console: Console, found: Explanation) -> None:
         _print_request(console, found)
 
 
+def _print_headline(console: Console, text: str) -> None:
+    """Print the sentence without line breaks: a terminal wraps it, and grep finds all of it in one line."""
+    console.print(safe(text, "bold"), soft_wrap=True)
+
+
 def _print_node(console: Console, found: NodeExplanation) -> None:
-    console.print(safe(f"Node {found.node}, as of {format_moment(found.now)}: {_sentence(found)}", "bold"), end="\n\n")
+    _print_headline(console, f"Node {found.node}, as of {format_moment(found.now)}: {_sentence(found)}")
+    console.print()
     facts = _facts_table()
     facts.add_row("group", safe(_group_line(found.group) if found.group is not None else "none"))
     facts.add_row("ready", safe("yes" if found.is_ready else "no"))
@@ -162,7 +168,7 @@ def _print_pod(console: Console, found: PodExplanation) -> None:
     where = f"runs on {found.node}" if found.outcome == RUNS else found.outcome
     reason = f": {found.reason}" if found.reason else ""
     room = f" ({found.node})" if found.node and found.outcome != RUNS else ""
-    console.print(safe(f"Pod {found.pod}, as of {format_moment(found.now)}: {where}{reason}{room}.", "bold"))
+    _print_headline(console, f"Pod {found.pod}, as of {format_moment(found.now)}: {where}{reason}{room}.")
     facts = _facts_table()
     for ref, why in found.groups:
         facts.add_row(safe(ref), safe(why))
@@ -171,13 +177,15 @@ def _print_pod(console: Console, found: PodExplanation) -> None:
     if facts.row_count:
         console.print(facts)
     if found.outlook is not None and found.of_node is not None:
-        console.print(safe(f"If that node went: {_WORDS[found.outlook.outcome]}; {_outlook_line(found.outlook)}."))
-        console.print(safe(f"The node {_sentence(found.of_node)}"))
+        console.print(
+            safe(f"If that node went: {_WORDS[found.outlook.outcome]}; {_outlook_line(found.outlook)}."), soft_wrap=True
+        )
+        console.print(safe(f"The node {_sentence(found.of_node)}"), soft_wrap=True)
 
 
 def _print_group(console: Console, found: GroupExplanation) -> None:
     head = f"Group {_group_line(found.facts)}, as of {format_moment(found.now)}"
-    console.print(safe(f"{head}: {found.growth}.", "bold"))
+    _print_headline(console, f"{head}: {found.growth}.")
     facts = _facts_table()
     facts.add_row("upcoming", safe(count(found.upcoming, "machine")))
     if found.backoff_until is not None:
@@ -202,7 +210,7 @@ def _print_group(console: Console, found: GroupExplanation) -> None:
 
 def _print_request(console: Console, found: RequestExplanation) -> None:
     one, facts = found.facts, _facts_table()
-    console.print(safe(f"Request {one.request}, as of {format_moment(found.now)}: {one.phase}.", "bold"))
+    _print_headline(console, f"Request {one.request}, as of {format_moment(found.now)}: {one.phase}.")
     facts.add_row("why", safe(request_line(one, found.now)))
     facts.add_row("class", safe(one.class_name))
     facts.add_row("pods", safe(f"{one.pods:,}"))
@@ -214,7 +222,7 @@ def _print_request(console: Console, found: RequestExplanation) -> None:
 
 def _print_buffer(console: Console, found: BufferExplanation) -> None:
     one, facts = found.facts, _facts_table()
-    console.print(safe(f"Buffer {one.buffer}, as of {format_moment(found.now)}: {one.state}.", "bold"))
+    _print_headline(console, f"Buffer {one.buffer}, as of {format_moment(found.now)}: {one.state}.")
     well = f"all of its room is there, for {count(one.pods, 'pod')}" if one.pods else "no pods are wanted"
     facts.add_row("why", safe(buffer_line(one) or well))
     facts.add_row("pods like", safe(one.shape))
