@@ -22,7 +22,12 @@ from nodewright.snapshot.snapshot import Snapshot
 
 @dataclass
 class Hints:
-    """The node where each pod was last placed: ``before`` in the last loop, ``fresh`` in this one."""
+    """The node where each pod was last placed: ``before`` in the last loop, ``fresh`` in this one.
+
+    ``fresh`` is a working copy of one plan, like the snapshot to plan in: ``take_fitting`` writes into both at once, since a
+    hint without its pod in the snapshot, or a pod without its hint, would be wrong. ``make_plan`` makes it, and hands it to
+    ``PlanMemory``. What is only tried gets ``Hints`` of its own.
+    """
 
     before: Mapping[str, str] = field(default_factory=dict)
     fresh: dict[str, str] = field(default_factory=dict)
