@@ -121,7 +121,7 @@ class JumpWatch:
         self._visits: list[tuple[float, int]] = []
 
     def take(self) -> float:
-        """Return by how many seconds the clock jumped since the last call; 0: it did not, or went to and fro before."""
+        """Return by how many seconds the clock jumped since the last call; 0: it did not jump, or it went back to a time that it had left before."""
         apart = self._clock() - self._elapsed()
         jump, self._apart = apart - self._apart, apart
         if abs(jump) < self.LEAST:

@@ -379,7 +379,7 @@ class MoveDestinations:
 
 
 class TemplateHistory(msgspec.Struct, frozen=True, kw_only=True):
-    """What new nodes of a group are (``traits``, by what it is about), and when each trait became so, in epoch seconds.
+    """The ``traits`` of a group's new nodes, by subject, and since when each has been so, in epoch seconds.
 
     ``changed`` has no moment for labels and taints that the template had when it was first seen. Until it could be read
     (``has_template``), traits are only what the provider tells of machines.

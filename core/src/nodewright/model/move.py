@@ -63,17 +63,17 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def nodes(self) -> str:
-        """Return its sources as people read them."""
+        """Return the names of the sources, as text for people."""
         return name_nodes(self.sources)
 
     @property
     def exchange(self) -> str:
-        """Return what the move gives up for what."""
+        """Return which nodes the move exchanges for which."""
         new = ", ".join(f"{one.nodes} of group {one.group}" for one in self.added)
         return f"gives up {self.nodes} {f'for new nodes ({new})' if new else 'for room on other nodes'}"
 
     def describe(self) -> str:
-        """Return what the move gives up for what, how far it is, and what it is good for."""
+        """Return which nodes the move exchanges for which, its stage, and its purpose."""
         saves = f"saves ${self.savings:.4f} an hour, score {self.score:.2f}"
         return f"Move {self.id} ({self.stage}) {self.exchange}: {self.reason if self.reason.is_renewal else saves}"
 
@@ -87,7 +87,7 @@ class RejectedMove(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def name_nodes(names: Sequence[str]) -> str:
-    """Return nodes as people read them."""
+    """Return the names of nodes, as text for people."""
     return f"{len(names)} nodes" if len(names) > 1 else f"node {names[0]}"
 
 

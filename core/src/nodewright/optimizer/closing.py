@@ -245,7 +245,7 @@ class _ClosingSearch:
         return left, placed
 
     def _change(self, shares: Floats) -> None:
-        """Close or keep one or a few nodes more or less. Sets that are a little worse are gone on from, less and less so."""
+        """Change the set by one or a few nodes, again and again. Worse sets are accepted, too, by less and less (annealing)."""
         problem, random = self._problem, self._random
         may = np.flatnonzero(problem.may_close)
         chance = np.clip(shares[may], 0.02, 0.98)

@@ -30,7 +30,7 @@ class Filler:
         self.replaced_by, self.replaces = _replacements(problem)
         self._free: list[list[int]] = problem.free.astype(np.int64).tolist()
         requests = problem.requests.astype(np.int64)
-        # What most of a node is used of first: most classes that do not fit lack that.
+        # The resource that is used most comes first: most classes that do not fit lack it.
         shares = np.array(problem.pods) @ problem.requests / np.maximum(problem.free.max(axis=0), 1.0)
         resources = np.argsort(-shares, kind="stable").tolist()
         self._wanted = [[(r, row[r]) for r in resources if row[r] > 0] for row in requests.tolist()]
@@ -217,7 +217,7 @@ class GreedyMix:
 
 
 def _replacements(problem: Problem) -> tuple[list[list[int]], list[list[int]]]:
-    """Return for each kind those of which one node does for one of it at no higher price, and those for which it does."""
+    """Return for each kind the kinds that replace it node for node at no higher price, and the kinds that it replaces."""
     prices = problem.prices
     better = (problem.times <= 1.0) & (prices[None, :] <= prices[:, None])
     np.fill_diagonal(better, False)

@@ -267,7 +267,7 @@ def _removal(
 
 
 def _find_at_risk(state: ClusterState) -> frozenset[GroupRef]:
-    """Return the groups in the scope of notices of late. A recommendation that is not followed does not count."""
+    """Return the groups in the scope of recent notices. A recommendation that is not followed does not count."""
     groups = {ref: group.seen for ref, group in state.groups.items()}
     follows = any(notice.kind == InterruptionKind.REBALANCE for notice in state.interrupted.values())
     scopes = {

@@ -104,7 +104,7 @@ class Quota:
         return forked
 
     def take_over(self, other: "Quota") -> None:
-        """Leave what the other one leaves."""
+        """Set what is left to what ``other`` leaves."""
         self._left = [dict(room) for room in other._left]
 
     def consume(self, node: Node, count: int) -> None:

@@ -178,7 +178,7 @@ def _simulated(context: PlanningContext, move: Move, waiting: Sequence[str], hin
 
 
 def _is_held(state: ClusterState, move: Move, waiting: Iterable[str]) -> bool:
-    """Return whether an operator keeps all sources that wait from going now: by a pause, or by disruption budgets."""
+    """Return whether a pause or the operator's disruption budgets keep all sources that wait."""
     limits = DisruptionLimits(state)
     known = [name for name in waiting if name in state.group_of_node]
     return bool(state.paused) or all(limits.find_obstacle(name, move.reason) is not None for name in known)

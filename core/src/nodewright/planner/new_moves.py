@@ -83,7 +83,7 @@ def next_search(held: MoveMemory) -> float:
 
 
 def _fingerprint(context: PlanningContext, settled: Mapping[str, str], most_nodes: int | None) -> int:
-    """Return a number that tells apart what a search for moves looks at; pods' annotations and filters are not compared.
+    """Return a hash of what a search for moves reads; pods' annotations and filters are not compared.
 
     ``most_nodes``: how many nodes may go together.
     """

@@ -106,7 +106,7 @@ class Api(Protocol):
         """Delete the messages that were read with these receipts."""
 
     def hide_message(self, url: str, receipt: str, seconds: int) -> None:
-        """Let other readers not see the message for so long from now on."""
+        """Hide the message from other readers for ``seconds`` from now on."""
 
     def scheduled_events(self) -> Sequence[ScheduledEvent]:
         """Return the scheduled events of all instances."""

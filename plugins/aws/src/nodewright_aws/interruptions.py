@@ -58,7 +58,7 @@ class Notices:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def wait(self, timeout: float) -> bool:
-        """Wait at most so long for a message; return whether there is a notice that was not known."""
+        """Wait at most ``timeout`` seconds for a message; return whether there is a new notice."""
         longest = min(timeout, _LONGEST_POLL, max(0.0, self.options.read_timeout - 5.0))
         return self._receive(int(longest))
 

@@ -268,7 +268,7 @@ class FakeCloud:
         return waiting[0].id
 
     def begin_now(self, group_id: str) -> str:
-        """Let one requested machine be created, without an end, and return its id; raise LookupError if none is requested."""
+        """Let the creation of one requested machine hang, and return the machine's id; raise LookupError if none is requested."""
         self._life.catch_up()
         waiting = self.group(group_id).in_phase(Phase.REQUESTED)
         if not waiting:

@@ -28,7 +28,7 @@ class OldReads:
         return min((self._built + _next_turn(rule, now - self._built) for rule in self._rules), default=float("inf"))
 
     def note(self, view: GroupView, now: float) -> Sequence[tuple[float, GroupView]]:
-        """Remember that the group was so at ``now``; return its history."""
+        """Record the group as it is at ``now``; return its history."""
         history = self._history.setdefault(view.group.id, [])
         if not history or history[-1][1] is not view:
             history.append((now, view))

@@ -38,7 +38,7 @@ class Preemptions:
             self._problem = answer if isinstance(answer, ProviderError) else None
 
     def wait(self, timeout: float) -> bool:
-        """Look again and again, for at most so long; return whether there is a notice that was not known."""
+        """Look again and again, for at most ``timeout`` seconds; return whether there is a new notice."""
         end = self.clock.now() + timeout
         while not self._read():
             left = end - self.clock.now()

@@ -247,7 +247,7 @@ BOUND_INTERVAL = 60.0
 
 
 class CostMetrics(Collector):
-    """Of one engine; ``observe`` each loop. What is not known is absent. It registers itself."""
+    """Metrics of the costs that one engine sees: call ``observe`` in each loop. Unknown costs are absent. It registers itself."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._costs: Mapping[str, float] = {}

@@ -97,7 +97,7 @@ class HookCaller:
         self._clock = clock
         self._settings = settings
         self._gate = gate
-        # So many seconds after a write the cloud's listings may not show it yet: it is read no sooner.
+        # For this many seconds after a write the cloud's listings may lack it: the cloud is not read before.
         self.settles_after = 0.0
         self._settled_at = 0.0
         self._stats: dict[str, HookStats] = {}

@@ -322,7 +322,7 @@ class NoticeWatch:
             threading.Thread(target=self._watch, args=(provider,), name=name, daemon=True).start()
 
     def stop(self) -> None:
-        """Let the threads end with their calls at hand."""
+        """Let each thread end after its present call."""
         self._stopped.set()
 
     def _watch(self, provider: WaitsForNotices) -> None:

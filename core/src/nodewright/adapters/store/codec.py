@@ -286,7 +286,7 @@ def _sketch(seen: GroupSeen | None, *, in_flight: bool) -> dict[str, Any]:
     """Return the group as it was last observed, with its machines only if memory refers to them."""
     if seen is None:
         return {}
-    # What schedules change is worked out again.
+    # Changes by schedules are computed again.
     group, options = seen.stated or (seen.group, seen.options)
     flight = SavedInstances(instances=seen.instances or (), failed=seen.failed, template=seen.template)
     return {

@@ -95,7 +95,7 @@ def _findings(level: FindingLevel, groups: Iterable[GroupSeen], now: float) -> I
 
 
 def _message(held: GroupSeen, now: float) -> str:
-    """Return what is worth telling of a group's price; empty: nothing."""
+    """Return a remark about a group's price; empty: there is none."""
     price = held.price
     if held.price_problem:
         return held.price_problem

@@ -41,7 +41,7 @@ _NO_TURN = "PodDisruptionBudgets let its pods go only after those of other nodes
 
 @dataclass(frozen=True, kw_only=True)
 class Proposal:
-    """A move that pays. ``sources``: the nodes that go. ``places``: the node of each of their pods that goes to a node there is.
+    """A move that pays. ``sources``: the nodes that go. ``places``: the node of each of their pods that goes to an existing node.
 
     ``new_nodes`` are bought, with the pods that they are for. ``savings`` in USD an hour, ``disruption`` in evictions of ordinary
     pods, ``score``: the share of the savings over that of the disruption. ``evictions`` counts pods. ``reason``: why the

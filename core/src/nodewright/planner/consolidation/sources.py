@@ -53,12 +53,12 @@ class NodePool:
     held_until: float = math.inf
 
     def only_empty(self) -> "NodePool":
-        """Return the same with all nodes held that have pods to move."""
+        """Return a copy in which all nodes with pods to move are held."""
         held = (replace(node, held=node.held or _NOT_EMPTY, classes={}) if node.moving else node for node in self.nodes)
         return replace(self, nodes=tuple(held))
 
     def without(self, names: Collection[str], why: str) -> "NodePool":
-        """Return the same with the named nodes held."""
+        """Return a copy in which the named nodes are held."""
         held = (replace(node, held=why, classes={}) if node.name in names else node for node in self.nodes)
         return replace(self, nodes=tuple(held))
 
@@ -98,7 +98,7 @@ def find_sources(context: PlanningContext, consolidate_after: float, settled: Ma
 
 
 class _Holding:
-    """The rules by which nodes stay."""
+    """The rules that keep nodes in place."""
 
     def __init__(self, context: PlanningContext, consolidate_after: float, settled: Mapping[str, str]) -> None:
         state, snapshot, policy = context.state, context.snapshot, context.settings.policy

@@ -152,11 +152,11 @@ class ContractWorld(ABC):
         raise self._lacking("node_of", machine)
 
     def lag(self, seconds: float) -> None:
-        """Let the cloud's listings show what was so many seconds ago, from now on."""
+        """From now on let the cloud's listings show the state of ``seconds`` ago."""
         raise self._lacking("lag", seconds)
 
     def slow(self, seconds: float) -> None:
-        """Let the cloud take so many seconds for every answer, from now on."""
+        """From now on let the cloud take ``seconds`` for every answer."""
         raise self._lacking("slow", seconds)
 
     def set_minimum(self, group_id: str, size: int) -> None:
