@@ -302,6 +302,15 @@ def test_what_is_left_of_a_broken_one_is_remembered_until_it_is_taken_back() -> 
     assert state.memory.provisioning.reservations == {}
 
 
+def test_a_withdrawal_without_effect_rests_as_one_that_failed() -> None:
+    cloud = under_way(3)
+    cloud.targets["g"] = 2
+    cloud.look()
+    action = DecreaseTargetSize(group=G, expected_target=2, target=0, reason="taken back")
+    cloud.look(Done(action=action, started=cloud.world.now, accepted=0))
+    assert cloud.reservation.parts[0].withdrawn_at == cloud.world.now - 10
+
+
 def test_what_is_left_of_a_broken_one_is_given_up_after_an_hour() -> None:
     cloud = under_way(3)
     cloud.targets["g"], cloud.machines["g"], cloud.ready = 2, ["i-1", "i-2"], {"i-1", "i-2"}
