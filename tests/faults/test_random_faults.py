@@ -24,7 +24,7 @@ from nodewright.planner import make_plan
 from nodewright_simulator.journal import What
 from nodewright_simulator.scenario_file import load_scenario, read_scenario
 
-SCHEDULES, PARTS, QUICK = 1000, 4, 60
+SCHEDULES, PARTS, QUICK = 1000, 4, 24
 MIXED = 120
 
 

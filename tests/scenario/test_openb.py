@@ -134,6 +134,7 @@ def test_harder_readings_of_the_same_facts(audit: MakeAudit, options: dict[str, 
     check(replay(**options), CUT, audit)
 
 
+@pytest.mark.slow
 def test_compression_divides_all_times() -> None:
     assert replay(compression=100.0).end < replay().end / 50
 
