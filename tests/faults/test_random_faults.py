@@ -115,7 +115,11 @@ def test_schedules_are_the_same_each_time_and_have_little_in_common() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shows", "world"), list(idle_crowds()), ids=lambda value: value if isinstance(value, str) else ""
+    ("shows", "world"),
+    [
+        pytest.param(shows, world, id=shows or "right", marks=() if shows in ("", "stale_nodes") else pytest.mark.slow)
+        for shows, world in idle_crowds()
+    ],
 )
 def test_500_idle_nodes_go_within_five_minutes_and_none_with_pods(shows: str, world: Schedule) -> None:
     facts = Facts(Witness(read_scenario(json.dumps(world), "idle crowd"), Planning()).watch())
