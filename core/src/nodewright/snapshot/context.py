@@ -103,6 +103,7 @@ def _resources_of(classes: Iterable[DeviceClass]) -> dict[str, DeviceClass]:
         found[CLASS_RESOURCE_PREFIX + one.name] = one
     return found
 
+
 Controller = ReplicaSet | ReplicationController | StatefulSet | Job | DaemonSet
 
 
