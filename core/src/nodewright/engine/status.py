@@ -23,6 +23,7 @@ from nodewright.clusterstate.memory import (
 from nodewright.model.capability import Capability
 from nodewright.model.group import GroupRef
 from nodewright.model.move import Move
+from nodewright.model.plan import OutdatedNode
 from nodewright.model.removal import Removing
 from nodewright.planner.explain import BufferFacts, RequestFacts
 from nodewright.snapshot.observation import GroupSeen
@@ -97,6 +98,7 @@ class StatusReport:
     when nodes, by name, have been unneeded. ``removing``: nodes that are being removed. ``unhealthy``: why the cluster is
     unhealthy (None: it is healthy). ``capacity``: ProvisioningRequests, ``buffers``: CapacityBuffers (None: not read).
     ``notices``: machines that clouds are about to take, the earliest deadline first. ``moves``: those under way.
+    ``outdated``: nodes that are to be replaced for their age or drift (None: no plan is at hand).
     """
 
     now: float = 0.0
@@ -111,6 +113,7 @@ class StatusReport:
     unhealthy: UnhealthyCluster | None = None
     notices: tuple[tuple[GroupRef, HeldNotice], ...] = ()
     moves: tuple[Move, ...] = ()
+    outdated: tuple[OutdatedNode, ...] | None = None
 
 
 def make_status(

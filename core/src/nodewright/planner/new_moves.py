@@ -95,7 +95,6 @@ def _fingerprint(context: PlanningContext, settled: Mapping[str, str], most_node
             group.seen.group,
             group.seen.hourly_price,
             group.seen.consolidates,
-            group.readiness.ready,
             skip_reason(context, ref) is None,
         )
         for ref, group in state.groups.items()
@@ -103,7 +102,8 @@ def _fingerprint(context: PlanningContext, settled: Mapping[str, str], most_node
     budgets = [(budget.key, budget.status.disruptions_allowed) for budget in state.observation.workloads.budgets]
     disabled = snapshot.column("scale_down_disabled", disabled_nodes)
     rows = snapshot.alive.tobytes(), snapshot.free.tobytes(), disabled.tobytes()
-    return hash((*rows, repr(growing), tuple(budgets), frozenset(settled), state.left_out, most_nodes))
+    ready = tuple(group.readiness.ready for group in state.groups.values())
+    return hash((*rows, ready, repr(growing), tuple(budgets), frozenset(settled), state.left_out, most_nodes))
 
 
 def _held_by_budgets(state: ClusterState) -> dict[str, str]:

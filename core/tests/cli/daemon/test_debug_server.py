@@ -11,6 +11,9 @@ from nodewright.adapters.web import Page
 from nodewright.cli.daemon.debug_server import DebugServer
 from nodewright.engine.daemon import BatchWindow, Scope
 from nodewright.engine.report import LoopReport
+from nodewright.model.disruption import DisruptionReason
+from nodewright.model.group import GroupRef
+from nodewright.model.plan import OutdatedNode
 from nodewright.model.settings import Settings
 from nodewright.planner import make_plan
 from nodewright.testkit import FakeClock, build_pod
@@ -65,6 +68,21 @@ def test_tables_for_people_are_as_wide_as_they_say() -> None:
     assert page.body.startswith(b"Node a-0")
     assert max(map(len, page.body.decode().splitlines())) <= 60
     assert b"Node groups" in ask(server, "/status", output="table", width="x").body
+
+
+def test_status_lists_the_nodes_that_are_to_be_replaced() -> None:
+    report = make_report(make_world())
+    assert report.plan is not None
+    old = OutdatedNode(
+        node="a-0", group=GroupRef("cloud", "a"), reason=DisruptionReason.EXPIRED, why="it is 2d old", held="pods wait"
+    )
+    server = DebugServer(FakeClock(NOW + 5))
+    server.publish(replace(report, plan=replace(report.plan, outdated=(old,))), Settings(), None)
+    assert read(ask(server, "/status"))["outdated"] == [
+        {"node": "a-0", "group": "cloud/a", "reason": "expired", "why": "it is 2d old", "held": "pods wait"}
+    ]
+    table = ask(server, "/status", output="table", width="100").body.decode()
+    assert "1 node to be replaced: a-0 (it is 2d old; not now: pods wait)." in table
 
 
 def test_what_cannot_be_answered_says_so() -> None:

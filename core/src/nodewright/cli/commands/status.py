@@ -17,6 +17,7 @@ from nodewright.clusterstate.readiness import describe_unhealthy
 from nodewright.engine.status import BudgetStatus, Detection, GroupStatus, StatusReport, make_status
 from nodewright.model.duration import format_duration, format_moment
 from nodewright.model.errors import ConfigError
+from nodewright.model.plan import OutdatedNode
 from nodewright.model.removal import Removing
 from nodewright.model.settings import ServingSettings
 
@@ -91,17 +92,7 @@ def print_status(console: Console, report: StatusReport) -> None:
     )
     if of_empty.used:
         console.print(safe(f"Empty nodes have a budget of their own: {_used(of_empty)}."))
-    if report.unneeded:
-        named = name_some([f"{node} for {_since(at, report)}" for node, at in sorted(report.unneeded.items())])
-        console.print(safe(f"{count(len(report.unneeded), 'node')} not needed: {named}."))
-    if report.removing:
-        named = name_some([_on_its_way(held, report) for held in report.removing], most=10)
-        console.print(safe(f"{count(len(report.removing), 'node')} on the way out: {named}."))
-    if report.notices:
-        named = name_some([_notice(notice) for _, notice in report.notices], most=10)
-        console.print(safe(f"{count(len(report.notices), 'machine')} about to be taken by a cloud: {named}."))
-    for move in report.moves:
-        console.print(safe(f"{move.describe()}; for {_since(move.started, report)} now."))
+    _print_nodes(console, report)
     print_requests(console, report.capacity or (), report.now)
     print_buffers(console, report.buffers or ())
     if not report.groups:
@@ -119,6 +110,28 @@ def print_status(console: Console, report: StatusReport) -> None:
 def _notice(notice: HeldNotice) -> str:
     when = f"at {format_moment(notice.deadline)}" if notice.deadline is not None else "without a deadline"
     return f"{notice.instance_id} ({notice.kind}, {when})"
+
+
+def _print_nodes(console: Console, report: StatusReport) -> None:
+    """Print the nodes that go or may go, and the moves."""
+    if report.unneeded:
+        named = name_some([f"{node} for {_since(at, report)}" for node, at in sorted(report.unneeded.items())])
+        console.print(safe(f"{count(len(report.unneeded), 'node')} not needed: {named}."))
+    if report.removing:
+        named = name_some([_on_its_way(held, report) for held in report.removing], most=10)
+        console.print(safe(f"{count(len(report.removing), 'node')} on the way out: {named}."))
+    if report.notices:
+        named = name_some([_notice(notice) for _, notice in report.notices], most=10)
+        console.print(safe(f"{count(len(report.notices), 'machine')} about to be taken by a cloud: {named}."))
+    for move in report.moves:
+        console.print(safe(f"{move.describe()}; for {_since(move.started, report)} now."))
+    if report.outdated:
+        named = name_some([_outdated(one) for one in report.outdated], most=10)
+        console.print(safe(f"{count(len(report.outdated), 'node')} to be replaced: {named}."))
+
+
+def _outdated(one: OutdatedNode) -> str:
+    return f"{one.node} ({one.why}{f'; not now: {one.held}' if one.held else ''})"
 
 
 def _names(group: GroupStatus) -> Iterator[Text]:
@@ -162,6 +175,18 @@ def as_json(report: StatusReport) -> dict[str, Any]:
                 "score": move.score,
             }
             for move in report.moves
+        ],
+        "outdated": None
+        if report.outdated is None
+        else [
+            {
+                "node": one.node,
+                "group": str(one.group),
+                "reason": one.reason.value,
+                "why": one.why,
+                "held": one.held or None,
+            }
+            for one in report.outdated
         ],
         "groups": [_group(group, report.now) for group in report.groups],
         "capacity_requests": None if report.capacity is None else [request_json(one) for one in report.capacity],

@@ -127,7 +127,9 @@ class DebugServer:
             removing=report.removing,
             capacity=requests_seen(state, report.plan),
         )
-        return replace(status, buffers=buffers_planned(report.plan) if report.plan is not None else ())
+        if report.plan is None:
+            return replace(status, buffers=())
+        return replace(status, buffers=buffers_planned(report.plan), outdated=report.plan.outdated)
 
     @contextmanager
     def _last(self) -> Iterator[LoopReport | None]:
