@@ -13,7 +13,7 @@ from nodewright.model.group import FailureScope
 from nodewright.model.interruption import Interruption, InterruptionKind, parse_signals
 from nodewright.model.removal import NodeRemoval, RemovalReason
 from nodewright.model.settings import DrainSettings
-from nodewright.planner.interruptions import drain_at, find_interruptions, plan_drains
+from nodewright.planner.interruptions import TURN_SECONDS, drain_at, find_interruptions, plan_drains
 from nodewright.planner.scale_up.pending_pods import Hints
 from nodewright.testkit import build_pod
 from nodewright.testkit.world import NOW, PROVIDER, World, grown, ref, settings_with
@@ -92,20 +92,29 @@ def test_pods_that_no_controller_creates_again_run_until_the_last_moment() -> No
     assert [removal.node for removal in removals(made)] == ["spot-0"]
 
 
-def test_only_nodes_that_can_be_drained_take_a_place_of_a_budget() -> None:
-    def held(made: World, nodes: int) -> frozenset[str]:
-        state = made.state()
-        budgets = DisruptionConfig(disruption=(Budget(nodes=nodes, reasons=(DisruptionReason.INTERRUPTED,)),))
-        state = replace(state, observation=replace(state.observation, disruption=budgets))
-        return find_interruptions(state, settings_with().pods).held
+def held_by_budget(made: World, nodes: int, now: float = 3 * TURN_SECONDS) -> frozenset[str]:
+    made.now = now
+    state = made.state()
+    budgets = DisruptionConfig(disruption=(Budget(nodes=nodes, reasons=(DisruptionReason.INTERRUPTED,)),))
+    state = replace(state, observation=replace(state.observation, disruption=budgets))
+    return find_interruptions(state, settings_with().pods).held
 
+
+def test_a_node_whose_pods_never_get_room_does_not_keep_its_place_of_a_budget() -> None:
     broken = [notice(n, kind=InterruptionKind.UNHEALTHY, deadline=None) for n in range(3)]
-    assert held(world(*broken), nodes=1) == {"spot-1", "spot-2"}
+    made, names = world(*broken), {f"spot-{n}" for n in range(3)}
+    turns = [names - held_by_budget(made, 1, (3 + turn) * TURN_SECONDS) for turn in range(4)]
+    assert turns == [{"spot-0"}, {"spot-1"}, {"spot-2"}, {"spot-0"}]
+
+
+def test_only_nodes_that_can_be_drained_take_a_place_of_a_budget() -> None:
+    broken = [notice(n, kind=InterruptionKind.UNHEALTHY, deadline=None) for n in range(3)]
+    assert held_by_budget(world(*broken), nodes=1) == {"spot-1", "spot-2"}
     # After spot-0 the group is at its minimum.
-    assert held(world(*broken, min_size=2), nodes=2) == frozenset()
+    assert held_by_budget(world(*broken, min_size=2), nodes=2) == frozenset()
     made = world(*broken)
     made.running[0] = build_pod("bare", "1", node_name="spot-0", owner=None)
-    assert held(made, nodes=1) == {"spot-2"}
+    assert held_by_budget(made, nodes=1) == {"spot-2"}
 
 
 @pytest.mark.parametrize(

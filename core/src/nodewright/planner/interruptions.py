@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from itertools import islice
 
 from msgspec.structs import replace
 
@@ -35,6 +36,8 @@ from nodewright.snapshot.snapshot import Snapshot
 AT_ONCE_SECONDS = 60.0
 # Seconds after a notice for which other groups than those of its scope are preferred.
 SCOPE_SECONDS = 300.0
+# Seconds after which another node is the first to take a place of a budget.
+TURN_SECONDS = 1800.0
 _AT_RISK = SkipReason(code=SkipCode.BACKOFF, message="the cloud recommends to leave machines of its kind")
 
 
@@ -175,12 +178,14 @@ def plan_drains(
 def _find_held(state: ClusterState, pods: Mapping[str, Sequence[Pod]]) -> Iterator[str]:
     """Yield the nodes that budgets for ``interrupted`` keep now, if those before them go, where they can be drained.
 
-    A node with a deadline is not held: the cloud takes its machine anyway.
+    A node with a deadline is not held: the cloud takes its machine anyway. Another node is the first from time to time: one
+    whose pods never get room does not keep its place.
     """
     limits, under_way = DisruptionLimits(state), state.observation.removing
     leaving = Counter(removing.removal.group for removing in under_way.values())
-    for name, on_node in pods.items():
-        ref, notice = state.group_of_node[name], state.interrupted[name]
+    first = int(state.now // TURN_SECONDS) % max(1, len(pods))
+    for name in (*islice(pods, first, None), *islice(pods, first)):
+        ref, notice, on_node = state.group_of_node[name], state.interrupted[name], pods[name]
         if notice.deadline is not None or name in under_way:
             continue
         if limits.find_obstacle(name, DisruptionReason.INTERRUPTED) is not None:
