@@ -246,3 +246,14 @@ def test_growth_for_a_replacement_is_no_flapping() -> None:
         "expired",
     ]
     assert removed[1][1] < HOUR + 600
+
+
+def test_replacements_that_are_smaller_than_told_come_to_rest_and_it_is_said() -> None:
+    narrow = {"group": "web", "start": "10m", "offers": {"cpu": "500m"}}
+    told = story(pods=1, minutes=12 * 60, settings={"scan-interval": "1m"}, small_machines=[narrow])
+    first, *replacements = told.writes("increase")
+    assert first[0] < HOUR
+    assert len(replacements) <= 3
+    assert len(told.events("AddedNodeDoesNotFit")) == len(replacements)
+    assert ("web-0", "expired") not in gone(told)
+    assert any("a node that was added for such pods did not take them" in why for why in holds(told))
