@@ -1,4 +1,4 @@
-"""How much of a node is asked for: rows 1 to 11 of the edge cases (docs/behaviour/edge-cases.md); 8 and 9 are about DRA."""
+"""How much of a node is asked for: rows 1 to 11 of the edge cases (docs/behaviour/edge-cases.md)."""
 
 from collections.abc import Sequence
 from math import inf, isnan, nan
@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from core.tests.predicates.dra.devices import DRIVER, allocated, asks, claim, context, gpu, slice_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -65,6 +66,20 @@ def daemon(cpu: str = "0", memory: str = "0", **extras: Any) -> Pod:
 def without(node: Node, *names: str) -> Node:
     left = {name: amount for name, amount in node.status.allocatable.items() if name not in names}
     return msgspec.structs.replace(node, status=msgspec.structs.replace(node.status, allocatable=left))
+
+
+def test_8_a_node_with_devices_is_measured_by_the_pool_that_claims_use_most() -> None:
+    slices = [slice_of("n", gpu("a"), gpu("b"), gpu("c"), gpu("d")), slice_of("n", gpu("a"), gpu("b"), pool="other")]
+    snapshot = make_snapshot(build_node("n"), [build_pod("p", cpu="4")])
+    snapshot.add_node(build_node("plain"))
+    for used, ratio in (([], 0.0), (["a"], 0.25), (["a", "b", "c"], 0.75)):
+        snapshot.context = context(slices, claims=[claim("c", asks(1), allocated("n", *used))])
+        assert utilization_of(snapshot, 0, OURS) == Utilization(ratio, DRIVER)
+        assert at(snapshot, OURS, ignore=False) == Utilization(ratio, DRIVER)
+        assert utilizations(snapshot, np.array([0, 1]), OURS, np.array([False, False])).has_gpu.tolist() == [
+            True,
+            False,
+        ]
 
 
 NODE = build_node("n", cpu="4", memory="8Gi")

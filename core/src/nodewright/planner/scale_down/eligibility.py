@@ -153,7 +153,9 @@ class _EligibilityCheck:
     def __init__(self, context: PlanningContext, names: Sequence[str], rows: Ids) -> None:
         self._snapshot, self._names, self._rows = context.snapshot, names, rows
         self._state, self._settings = context.state, context.settings
-        self._accelerators = Accelerators.of(context.state.observation.providers.values())
+        members = context.state.memory.members
+        providers = context.state.observation.providers.values()
+        self._accelerators = members.accelerators if members is not None else Accelerators.of(providers)
         self._reasons: NDArray[np.object_] = np.full(len(names), None, dtype=object)
         self._open = np.ones(len(names), dtype=np.bool_)
 

@@ -1,7 +1,8 @@
 """The utilization of nodes: requested by allocatable.
 
 The ratio is what the counted pods request, of what remains after the ignored pods: for a GPU node the GPUs alone, for
-every other node the larger of cpu and memory. Devices of dynamic resource allocation (ResourceSlices) do not count.
+every other node the larger of cpu and memory. A node with devices of dynamic resource allocation (ResourceSlices) is
+measured by the pool of which claims hold the largest share, as a GPU node; whose pods hold them does not matter.
 
 Ignored pods may leave nothing, or less. CA divides all the same, and so does ``--profile=ca``: x/0 is +inf, an
 over-committed node has a negative ratio, and of 0/0 (NaN) for cpu the result is memory's ratio, while NaN for memory
@@ -29,6 +30,7 @@ from nodewright.model.policy import Policy
 from nodewright.model.quantity import NANO, Quantity
 from nodewright.model.settings import ScaleDownSettings
 from nodewright.planner.scale_down.drainability import is_long_terminating
+from nodewright.predicates.dra.utilization import device_utilization
 from nodewright.snapshot.column import Ids, Mask
 from nodewright.snapshot.node_table import NodeTable
 from nodewright.snapshot.pod_class import PodClass, PodClasses, per_class
@@ -72,6 +74,9 @@ class Utilization(NamedTuple):
 
 def utilization_of(snapshot: Snapshot, row: int, measure: Measure, *, ignore_daemonsets: bool = False) -> Utilization:
     """Measure one node, pod by pod."""
+    shared = device_utilization(snapshot, snapshot.name(row)) if snapshot.context.resource_slices else None
+    if shared is not None:
+        return Utilization(*shared)
     node = snapshot.template(row)
     device = device_of(node, measure.accelerators)
     if device == NO_DEVICE:
@@ -199,7 +204,21 @@ def utilizations(snapshot: Snapshot, rows: Ids, measure: Measure, ignore_daemons
         found.ratios[index] = one.ratio
         found.resource_ids[index] = found.resources.index(one.resource) if one.resource else 0
         found.problem_ids[index] = PROBLEMS.index(one.problem)
-    return found
+    return _with_devices(snapshot, rows, found) if snapshot.context.resource_slices else found
+
+
+def _with_devices(snapshot: Snapshot, rows: Ids, found: Utilizations) -> Utilizations:
+    """Return the utilizations with nodes that have devices measured by these."""
+    resources = list(found.resources)
+    for index, row in enumerate(rows.tolist()):
+        shared = device_utilization(snapshot, snapshot.name(row))
+        if shared is not None:
+            ratio, driver = shared
+            if driver not in resources:
+                resources.append(driver)
+            found.ratios[index], found.resource_ids[index] = ratio, resources.index(driver)
+            found.problem_ids[index], found.has_gpu[index] = 0, True
+    return found._replace(resources=tuple(resources))
 
 
 def _column_ratios(
