@@ -1,5 +1,6 @@
 """The search: what it finds, and how it ends. The conformance kind ``dra`` compares it with the real allocator."""
 
+from random import Random
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from msgspec.structs import replace
 
 from nodewright.model.decode import convert_object
 from nodewright.model.devices import ResourcePool, ResourceSlice
-from nodewright.predicates.dra.allocator import InUse, Question, Refusal, RefusalCode, allocate
+from nodewright.predicates.dra.allocator import InUse, Question, Refusal, RefusalCode, _DeviceSearch, allocate
 from nodewright.predicates.dra.pools import SliceIndex
 from nodewright.predicates.dra.selectors import Selectors
 
@@ -74,6 +75,44 @@ def test_a_search_that_takes_too_many_steps_is_undecided() -> None:
     assert code(found) is RefusalCode.UNDECIDED
     assert isinstance(found, Refusal)
     assert found.text.startswith("undecided")
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_passing_over_equal_devices_changes_no_result(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    chance = Random(seed)
+    devices = [_random_device(chance, index) for index in range(chance.randint(2, 6))]
+    specs = [_random_claim(chance) for _ in range(chance.randint(1, 2))]
+    found = search([slice_of("n", *devices)], *specs, max_steps=10**6)
+    monkeypatch.setattr(_DeviceSearch, "_kind", lambda *_: object())
+    assert found == search([slice_of("n", *devices)], *specs, max_steps=10**6)
+
+
+def _random_device(chance: Random, index: int) -> dict[str, Any]:
+    attributes = {"model": {"string": chance.choice("ab")}, "root": {"int": chance.randint(0, 1)}}
+    capacity = {"memory": {"value": f"{chance.choice([10, 20])}Gi", "requestPolicy": {"default": "5Gi"}}}
+    return {
+        "name": f"g{index}",
+        "attributes": attributes,
+        "capacity": capacity if chance.random() < 0.3 else {},
+        "allowMultipleAllocations": chance.random() < 0.3,
+    }
+
+
+def _random_claim(chance: Random) -> dict[str, Any]:
+    requests = list[dict[str, Any]]()
+    for index in range(chance.randint(1, 3)):
+        wanted: dict[str, Any] = {"deviceClassName": "gpu", "count": chance.randint(1, 2)}
+        if chance.random() < 0.5:
+            wanted["selectors"] = [_model(chance.choice("ab"))]
+        if chance.random() < 0.15:
+            wanted |= {"allocationMode": "All", "count": 0}
+        if chance.random() < 0.2:
+            other = {"name": "y", "deviceClassName": "gpu"}
+            requests.append({"name": f"r{index}", "firstAvailable": [{"name": "x", **wanted}, other]})
+        else:
+            requests.append({"name": f"r{index}", "exactly": wanted})
+    kind, name = chance.choice(["matchAttribute", "distinctAttribute"]), chance.choice(["model", "root"])
+    return asks(*requests, constraints=[{kind: f"gpu.example.com/{name}"}] if chance.random() < 0.5 else [])
 
 
 @pytest.mark.parametrize(("count", "fits"), [(2, True), (3, False)])

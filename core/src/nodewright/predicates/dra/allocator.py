@@ -141,6 +141,7 @@ class _DeviceSearch:
         self._used: dict[PoolId, dict[tuple[str, str], int]] = {}
         self._available: dict[PoolId, dict[tuple[str, str], int]] = {}
         self._kinds: dict[int, object] = {}
+        self._takes_all = False
         self._attributes = sorted({one.attribute for held in self._constraints for one in held})
 
     def run(self) -> bool:
@@ -173,6 +174,7 @@ class _DeviceSearch:
                 raise SearchError(RefusalCode.CLASS_MISSING, text, is_error=False)
             ask = _Ask(parent, name, one, device_class)
             if ask.takes_all:
+                self._takes_all = True
                 ask.all = list(self._all(ask))
                 ask.count = len(ask.all)
             asks.append(ask)
@@ -374,6 +376,8 @@ class _DeviceSearch:
 
     def _compute_kind(self, candidate: Candidate) -> object:
         device = candidate.device
+        if self._takes_all:  # takes devices in a fixed order, so that equal ones may end it differently
+            return candidate.id
         if self._is_shared(candidate.id) or any(candidate.id in layer.devices for layer in self._in_use):
             return candidate.id
         try:
