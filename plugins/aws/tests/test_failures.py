@@ -1,12 +1,16 @@
 """Launches that fail: what is reported, for how long, and what happens without the permission."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 
 from awscloud import AwsCloud
 from nodewright.spec import Capability, ErrorClass, FailureScope
+from nodewright_aws.failures import Ledger, update_ledger
+from nodewright_aws.shapes import Activity, AvailabilityZoneDistribution, Group
 
 Attach = Callable[..., Any]
 _FAST = Capability.FAST_FAILURE_DETECTION
@@ -165,3 +169,85 @@ def test_one_group_whose_activities_do_not_answer_harms_no_other(cloud: AwsCloud
     assert sorted(len(stage.client.failed_instances(name)) for name in names) == [0, 1]
     stage.later(5, *names)
     assert [len(stage.client.failed_instances(name)) for name in names] == [1, 1]
+
+
+_ZONES = ["us-east-1a", "us-east-1b"]
+
+
+def test_a_zone_without_capacity_does_not_condemn_a_group_that_aws_goes_on_filling(
+    cloud: AwsCloud, attach: Attach
+) -> None:
+    name = cloud.add_group(AvailabilityZones=_ZONES)
+    cloud.hold(name)
+    stage = attach(f"0:10:{name}")
+    stage.client.increase_size(name, 0, 2)
+    for _ in range(2):
+        cloud.fail(name, zone="us-east-1a")
+        stage.later(5, name)
+    assert stage.client.failed_instances(name) == ()
+    cloud.fail(name, zone="us-east-1b")
+    stage.later(5, name)
+    [failure] = stage.client.failed_instances(name)
+    assert (failure.count, failure.scope, failure.code) == (2, FailureScope.GROUP, "InsufficientInstanceCapacity")
+
+
+@pytest.mark.parametrize(
+    "message", ["Your quota allows for 0 more running instance(s).", "The image id '[ami-1]' does not exist."]
+)
+def test_what_another_zone_does_not_help_is_a_failure_at_once(cloud: AwsCloud, attach: Attach, message: str) -> None:
+    name = cloud.add_group(AvailabilityZones=_ZONES)
+    cloud.hold(name)
+    stage = attach(f"0:10:{name}")
+    stage.client.increase_size(name, 0, 1)
+    cloud.fail(name, message, zone="us-east-1a")
+    stage.later(5, name)
+    assert [failure.count for failure in stage.client.failed_instances(name)] == [1]
+
+
+def test_the_oldest_activity_names_the_failure_in_whatever_order_they_are_listed() -> None:
+    early, late = _activity("early", 10), _activity("late", 20)
+    for listed in ([late, early], [early, late]):
+        found = update_ledger(_group(), listed, Ledger(), since=0.0).reported
+        assert found is not None
+        assert (found.failure_id, found.message) == ("workers/early", "We do not have sufficient capacity: late")
+
+
+@pytest.mark.parametrize(
+    ("details", "strategy", "fails"),
+    [
+        ('{"Subnet ID":"subnet-1","Availability Zone":"us-east-1a"}', None, False),
+        ('{"Subnet ID":"subnet-1","Availability Zone":"us-east-1a"}', "balanced-best-effort", False),
+        ('{"Subnet ID":"subnet-1","Availability Zone":"us-east-1a"}', "balanced-only", True),
+        ("details", None, True),
+        ("", None, True),
+        ("{}", None, True),
+        ('{"Availability Zone":7}', None, True),
+    ],
+)
+def test_a_launch_counts_at_once_where_no_other_zone_may_follow(
+    details: str, strategy: str | None, *, fails: bool
+) -> None:
+    spread = None if strategy is None else AvailabilityZoneDistribution(capacity_distribution_strategy=strategy)
+    group = msgspec.structs.replace(_group(), availability_zones=tuple(_ZONES), availability_zone_distribution=spread)
+    found = update_ledger(group, [_activity("one", 10, details)], Ledger(), since=0.0).reported
+    assert (found is not None) is fails
+
+
+def _group() -> Group:
+    return Group(
+        auto_scaling_group_name="workers",
+        min_size=0,
+        max_size=10,
+        desired_capacity=1,
+        availability_zones=("us-east-1a",),
+    )
+
+
+def _activity(name: str, at: float, details: str = '{"Availability Zone":"us-east-1a"}') -> Activity:
+    return Activity(
+        activity_id=name,
+        status_code="Failed",
+        start_time=datetime.fromtimestamp(at, UTC),
+        status_message=f"We do not have sufficient capacity: {name}",
+        details=details,
+    )

@@ -166,8 +166,9 @@ class AwsCloud:
         """An instance is gone, and AWS starts another in its place."""
         self.ec2.terminate_instances(InstanceIds=[machine.rpartition("/")[2]])
 
-    def fail(self, group: str, message: str = STOCK_OUT) -> None:
-        """A launch fails; AWS goes on trying, so the capacity stays asked for."""
+    def fail(self, group: str, message: str = STOCK_OUT, zone: str = "") -> None:
+        """A launch fails in a zone (the first one); AWS goes on trying, so the capacity stays asked for."""
+        zone = zone or self.group(group)["AvailabilityZones"][0]
         said = f"{message} Launching EC2 instance failed."
         activity = {
             "ActivityId": str(uuid4()),
@@ -179,7 +180,7 @@ class AwsCloud:
             "StatusCode": "Failed",
             "StatusMessage": said,
             "Progress": "100",
-            "Details": "{}",
+            "Details": json.dumps({"Subnet ID": f"subnet-{zone}", "Availability Zone": zone}),
         }
         self._activities.setdefault(group, []).insert(0, activity)
 

@@ -4,6 +4,9 @@ AWS names no machine for a failed launch: the group has a desired capacity above
 activities. So one failure of the contract stands for all the unfilled capacity of a group. Its id is that of the
 first failed activity, and stays while AWS keeps trying. A failure after a deletion gets a new id.
 
+AWS launches in another zone of the group when a zone has no capacity. So a lack of capacity is a failure of the group
+only when it was found in every zone.
+
 All times are of AWS's clock: the start of an activity is compared with the time that AWS returned for our last write.
 """
 
@@ -11,7 +14,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from nodewright.spec import FailedInstance
+from nodewright.spec import ErrorClass, FailedInstance
 from nodewright_aws.errors import classify_launch
 from nodewright_aws.shapes import Activity, Group
 
@@ -44,10 +47,11 @@ def update_ledger(group: Group, activities: Sequence[Activity], ledger: Ledger, 
     """
     start = since if ledger.clear_at is None else ledger.clear_at
     failed = [one for one in activities if _counts(one, start) and one.activity_id not in ledger.settled]
+    failed.sort(key=lambda one: one.start_time, reverse=True)  # AWS promises no order
     # An activity that AWS does not list any more does not come back: it need not be remembered.
     settled = ledger.settled & {one.activity_id for one in activities}
     reported = ledger.reported
-    if reported is None and failed:
+    if reported is None and _gives_up(group, failed):
         reported = _failure(group, failed)
     if reported is not None:
         reported = msgspec.structs.replace(reported, count=group.unfilled)
@@ -60,9 +64,22 @@ def _counts(activity: Activity, start: float) -> bool:
     return activity.status_code == _FAILED and activity.start_time.timestamp() >= int(start)
 
 
+def _gives_up(group: Group, failed: Sequence[Activity]) -> bool:
+    """Return whether no zone of the group is left where AWS may still launch what is missing."""
+    if group.stays_in_zone:
+        return bool(failed)
+    short = set()
+    for one in failed:
+        error_class, _, _ = classify_launch(_text_of(one))
+        if error_class != ErrorClass.OUT_OF_RESOURCES or not one.zone:
+            return True
+        short.add(one.zone)
+    return bool(short) and short >= set(group.availability_zones)
+
+
 def _failure(group: Group, failed: Sequence[Activity]) -> FailedInstance:
     """Return the failure: its id from the oldest activity, its text from the newest."""
-    said = failed[0].status_message or failed[0].description
+    said = _text_of(failed[0])
     error_class, scope, code = classify_launch(said)
     return FailedInstance(
         failure_id=f"{group.name}/{failed[-1].activity_id}",
@@ -72,3 +89,7 @@ def _failure(group: Group, failed: Sequence[Activity]) -> FailedInstance:
         code=code,
         message=said[:_MAX_MESSAGE],
     )
+
+
+def _text_of(activity: Activity) -> str:
+    return activity.status_message or activity.description

@@ -101,6 +101,12 @@ class SuspendedProcess(Shape, frozen=True, kw_only=True):
     process_name: str
 
 
+class AvailabilityZoneDistribution(Shape, frozen=True, kw_only=True):
+    """How AWS spreads the launches of a group over its zones."""
+
+    capacity_distribution_strategy: str = ""
+
+
 class Group(Shape, frozen=True, kw_only=True):
     """One Auto Scaling group."""
 
@@ -109,6 +115,7 @@ class Group(Shape, frozen=True, kw_only=True):
     max_size: int
     desired_capacity: int
     availability_zones: tuple[str, ...] = ()
+    availability_zone_distribution: AvailabilityZoneDistribution | None = None
     instances: tuple[GroupInstance, ...] = ()
     tags: tuple[Tag, ...] = ()
     launch_configuration_name: str | None = None
@@ -141,6 +148,12 @@ class Group(Shape, frozen=True, kw_only=True):
         return tuple(one.instance_id for one in ours if not one.protected_from_scale_in)
 
     @property
+    def stays_in_zone(self) -> bool:
+        """Whether AWS tries the same zone again after a failed launch, and no other zone."""
+        spread = self.availability_zone_distribution
+        return spread is not None and spread.capacity_distribution_strategy == "balanced-only"
+
+    @property
     def unfilled(self) -> int:
         """The number of requested machines that have no instance."""
         return max(0, self.desired_capacity - len(self.living))
@@ -161,6 +174,10 @@ class NewGroup(msgspec.Struct, frozen=True, kw_only=True):
     tags: tuple[Tag, ...] = ()
 
 
+class _ActivityDetails(msgspec.Struct, frozen=True):
+    zone: str = field(default="", name="Availability Zone")
+
+
 class Activity(Shape, frozen=True, kw_only=True):
     """One thing that AWS did, or tried to do, to a group."""
 
@@ -169,6 +186,15 @@ class Activity(Shape, frozen=True, kw_only=True):
     start_time: datetime
     status_message: str = ""
     description: str = ""
+    details: str = ""
+
+    @property
+    def zone(self) -> str:
+        """The zone of the launch, or "" if the details do not tell it: AWS documents no schema for them."""
+        try:
+            return msgspec.json.decode(self.details, type=_ActivityDetails).zone
+        except msgspec.DecodeError:
+            return ""
 
 
 class LaunchConfiguration(Shape, frozen=True, kw_only=True):
