@@ -65,6 +65,23 @@ def test_what_else_moves_a_group(cloud: AwsCloud, attach: Attach) -> None:
     assert "--nodes: --nodes names this group, but there is no such Auto Scaling group" in lines
 
 
+def test_what_aws_does_to_a_group_by_itself(cloud: AwsCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=1, **_SAFE)
+    stage = attach(f"0:10:{name}")
+    for member, text in (
+        ("CapacityRebalance", "true"),
+        ("WarmPoolConfiguration", ""),
+        ("DesiredCapacityType", "vcpu"),
+    ):
+        cloud.set_member(name, member, text)
+    stage.later(5, name)
+    wrong = bad(stage.client.diagnose())
+    assert wrong["CapacityRebalance"].level is FindingLevel.WARNING
+    assert wrong["warm pool"].level is FindingLevel.WARNING
+    assert wrong["desired capacity"].level is FindingLevel.PROBLEM
+    assert "counts vcpu, not machines" in wrong["desired capacity"].message
+
+
 def test_what_was_never_looked_for_is_not_said_to_be_missing(attach: Attach) -> None:
     assert "--nodes" not in bad(attach("0:3:gone", read=False).client.diagnose())
 

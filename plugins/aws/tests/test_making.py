@@ -249,7 +249,7 @@ def test_an_unknown_instance_type_is_told(attach: Attach[AwsCloud], model: str) 
 
 def test_a_group_that_aws_is_deleting_is_gone(stage: Stage[AwsCloud]) -> None:
     stage.client.create_node_group(SPEC)
-    stage.cloud.set_status(NAME, "Delete in progress")
+    stage.cloud.set_member(NAME, "Status", "Delete in progress")
     stage.later(120)
     assert NAME not in listed(stage)
     with pytest.raises(ProviderError, match="still deleting"):

@@ -236,3 +236,37 @@ def test_an_instance_that_leaves_service_at_the_last_moment_is_left_out(cloud: A
     cloud.refuse_once("SetInstanceProtection", "ValidationError", said)
     assert client.decrease_target_size(name, 4, 2) == 2
     assert cloud.group(name)["DesiredCapacity"] == 2
+
+
+@pytest.mark.parametrize("counted", ["WeightedCapacity", "vcpu", "memory-mib"])
+def test_a_size_that_counts_no_machines_is_never_written(cloud: AwsCloud, attach: Attach, counted: str) -> None:
+    weight = {"WeightedCapacity": "2"} if counted == "WeightedCapacity" else {}
+    name = cloud.add_group(size=2, MixedInstancesPolicy=_policy(cloud, weight))
+    if not weight:
+        cloud.set_member(name, "DesiredCapacityType", counted)
+    client = attach(f"0:10:{name}").client
+    size = cloud.group(name)["DesiredCapacity"]
+    [machine, *_] = client.instances(name)
+    writes: tuple[Callable[[], object], ...] = (
+        lambda: client.increase_size(name, size, size + 1),
+        lambda: client.decrease_target_size(name, size, size - 1),
+        lambda: client.delete_instances(name, [machine.id], size),
+    )
+    before = cloud.machines(name)
+    for write in writes:
+        with pytest.raises(ProviderError, match=f"counts {counted}, not machines") as refused:
+            write()
+        assert refused.value.code == "sizeCountsNoMachines"
+    assert (cloud.group(name)["DesiredCapacity"], cloud.machines(name)) == (size, before)
+
+
+def test_a_size_in_units_without_weights_counts_machines(cloud: AwsCloud, attach: Attach) -> None:
+    name = cloud.add_group(MixedInstancesPolicy=_policy(cloud, {"WeightedCapacity": "1"}))
+    cloud.set_member(name, "DesiredCapacityType", "units")
+    assert attach(f"0:10:{name}").client.increase_size(name, 0, 1) == 1
+
+
+def _policy(cloud: AwsCloud, weight: dict[str, str]) -> dict[str, Any]:
+    template = {"LaunchTemplateName": cloud.add_template(), "Version": "$Latest"}
+    overrides = [{"InstanceType": "m5.large", **weight}]
+    return {"LaunchTemplate": {"LaunchTemplateSpecification": template, "Overrides": overrides}}

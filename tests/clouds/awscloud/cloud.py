@@ -43,7 +43,7 @@ class AwsCloud:
         self._room: dict[str, int] = {}
         self._activities: dict[str, list[dict[str, str]]] = {}
         self._states: dict[str, str] = {}
-        self._statuses: dict[str, str] = {}
+        self._members: dict[str, dict[str, str]] = {}
         self._hidden = ""
         self._denied: set[str] = set()
         # What the price list has by instance type, as text; spot prices by instance type and zone.
@@ -188,9 +188,9 @@ class AwsCloud:
         """The instance is listed in this lifecycle state."""
         self._states[instance_id] = lifecycle
 
-    def set_status(self, group: str, status: str) -> None:
-        """The group is listed with this status."""
-        self._statuses[group] = status
+    def set_member(self, group: str, name: str, text: str) -> None:
+        """The group is listed with this member, as DesiredCapacityType, which moto does not know."""
+        self._members.setdefault(group, {})[name] = text
 
     def hide_once(self, group: str) -> None:
         """The next read shows it as it was when it was empty."""
@@ -272,7 +272,7 @@ class AwsCloud:
         answer = self.proxy.forward(request)
         if answer.status != 200:
             return answer
-        body = rewrite_groups(answer.body, self._asked.get, self._states.get, self._statuses.get)
+        body = rewrite_groups(answer.body, self._asked.get, self._states.get, self._members.get)
         if request.form.get("AutoScalingGroupNames.member.1") == self._hidden:
             self._hidden, body = "", without_instances(body)
         return Answer(200, body, {"Content-Type": "text/xml"})

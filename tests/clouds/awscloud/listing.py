@@ -1,7 +1,7 @@
 """Rewrites moto's listings: the desired capacity that was asked for, and instances that are still on their way."""
 
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 NAMESPACE = "http://autoscaling.amazonaws.com/doc/2011-01-01/"
@@ -14,17 +14,17 @@ def rewrite_groups(
     body: bytes,
     desired: Callable[[str], int | None],
     state: Callable[[str], str | None],
-    status: Callable[[str], str | None],
+    members: Callable[[str], Mapping[str, str] | None],
 ) -> bytes:
-    """``desired`` and ``status`` by group and ``state`` by instance; None leaves what moto says."""
+    """``desired`` and other ``members`` by group and ``state`` by instance; None leaves what moto says."""
     root = ET.fromstring(body)  # noqa: S314 - moto's own answer
     for group in root.iterfind(f".//{_IN}AutoScalingGroups/{_IN}member"):
         name = group.findtext(f"{_IN}AutoScalingGroupName", "")
-        wanted, going = desired(name), status(name)
+        wanted = desired(name)
         if wanted is not None:
             _set(group, "DesiredCapacity", str(wanted))
-        if going is not None:
-            _set(group, "Status", going)
+        for member, text in (members(name) or {}).items():
+            _set(group, member, text)
         for instance in group.iterfind(f"{_IN}Instances/{_IN}member"):
             lifecycle = state(instance.findtext(f"{_IN}InstanceId", ""))
             if lifecycle is not None:

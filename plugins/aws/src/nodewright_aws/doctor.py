@@ -178,14 +178,28 @@ def _examine_settings(group: Group) -> Iterator[Finding]:
             remedy="switch it on in the group's own configuration",
             group_id=group.name,
         )
-    policy = group.mixed_instances_policy
-    weights = {one.weighted_capacity for one in policy.launch_template.overrides} if policy is not None else set()
-    if weights - {None, "1"}:
+    if group.counts_other:
         yield Finding(
             level=_PROBLEM,
-            subject="WeightedCapacity",
-            message="the size counts weights, not machines",
-            remedy="remove the weights from the overrides",
+            subject="desired capacity",
+            message=f"the size counts {group.counts_other}, not machines: nodewright does not change it",
+            remedy="remove the weights from the overrides, and let DesiredCapacityType be units",
+            group_id=group.name,
+        )
+    if group.capacity_rebalance:
+        yield Finding(
+            level=_WARNING,
+            subject="CapacityRebalance",
+            message="AWS replaces spot instances at risk by itself, and may terminate them before their pods have moved",
+            remedy="switch it off, and let nodewright read AWS's notices (interruption_queue)",
+            group_id=group.name,
+        )
+    if group.warm_pool_configuration is not None:
+        yield Finding(
+            level=_WARNING,
+            subject="warm pool",
+            message="the machines that wait in it cost money that nodewright does not count",
+            remedy="use a capacity buffer in its place",
             group_id=group.name,
         )
 

@@ -125,6 +125,9 @@ class Group(Shape, frozen=True, kw_only=True):
     new_instances_protected_from_scale_in: bool = False
     vpc_zone_identifier: str = field(default="", name="VPCZoneIdentifier")
     status: str = ""
+    desired_capacity_type: str = ""
+    capacity_rebalance: bool = False
+    warm_pool_configuration: Raw | None = None
     auto_scaling_group_arn: str = field(default="", name="AutoScalingGroupARN")
 
     @property
@@ -146,6 +149,15 @@ class Group(Shape, frozen=True, kw_only=True):
         """The ids of instances without protection from scale-in that AWS lets us protect."""
         ours = (one for one in self.instances if one.lifecycle_state in _PROTECTABLE)
         return tuple(one.instance_id for one in ours if not one.protected_from_scale_in)
+
+    @property
+    def counts_other(self) -> str:
+        """What the size counts, if it does not count machines; otherwise ""."""
+        if self.desired_capacity_type not in ("", "units"):
+            return self.desired_capacity_type
+        policy = self.mixed_instances_policy
+        weights = {one.weighted_capacity for one in policy.launch_template.overrides} if policy is not None else set()
+        return "WeightedCapacity" if weights - {None, "1"} else ""
 
     @property
     def stays_in_zone(self) -> bool:

@@ -18,6 +18,7 @@ from nodewright_aws.fleet import Fleet, without
 from nodewright_aws.shapes import Group
 
 _ATTEMPTS = 5
+_NOT_MACHINES = "sizeCountsNoMachines"
 
 
 class Writer:
@@ -61,8 +62,13 @@ class Writer:
         return tuple(one for one in ids if one in accepted)
 
     def _expect(self, group_id: str, expected_target: int) -> Group:
-        """Read and return the group; raise TargetChanged if its size is not the expected one."""
+        """Read and return the group; raise an error if its size counts no machines or is not the expected one."""
         group = self._fleet.reread(group_id)
+        if group.counts_other:
+            raise ProviderError(
+                f"the size of {group_id} counts {group.counts_other}, not machines: nodewright does not change it",
+                code=_NOT_MACHINES,
+            )
         if group.desired_capacity != expected_target:
             raise TargetChanged(actual=group.desired_capacity, group_id=group_id)
         return group
