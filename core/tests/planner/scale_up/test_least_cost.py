@@ -108,6 +108,20 @@ def test_under_a_limit_on_nodes_dear_nodes_that_take_more_pods_are_bought() -> N
     assert grown(world.plan(max_nodes_total=1)) == {"large": (0, 1)}
 
 
+def test_under_a_limit_on_nodes_dear_nodes_of_several_groups_are_bought() -> None:
+    world = World()
+    for kind, cpu, memory in (("c", 1, 1), ("m", 0.25, 4)):
+        world.add_group(f"small-{kind}", cpu=str(4 * cpu), memory=f"{4 * memory}Gi", hourly_price=0.1)
+        world.add_group(f"large-{kind}", cpu=str(16 * cpu), memory=f"{16 * memory}Gi", hourly_price=2.0)
+    add_pods(world, "c", 12, "1", "500Mi")
+    add_pods(world, "m", 12, "100m", "4Gi")
+    assert {group.partition("-")[0] for group in grown(world.plan())} == {"small"}
+    plan = world.plan(max_nodes_total=2)
+    assert grown(plan) == {"large-c": (0, 1), "large-m": (0, 1)}
+    assert len(plan.scale_up.triggered) == 24
+    assert plan.scale_up.expander == "least-cost"
+
+
 def test_a_mix_is_cut_to_a_quota_of_some_nodes() -> None:
     world = two_kinds()
     labelled = build_node("template-cpu", "8", "8Gi", labels={"pool": "c"})
