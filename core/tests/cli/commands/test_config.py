@@ -92,6 +92,26 @@ def test_a_bad_file_ends_with_2_and_names_the_key(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("flag", "text", "said"),
+    [
+        ("prices", "prices: [{type: m5.large, per_hour: -1}]", "the price of type m5.large is -1, not a finite number"),
+        ("disruption-config", "disruptions: []", "unknown key disruptions"),
+    ],
+)
+def test_files_that_the_settings_name_are_checked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flag: str, text: str, said: str
+) -> None:
+    named, file = tmp_path / "named.yaml", tmp_path / "settings.yaml"
+    named.write_text(text + "\n")
+    file.write_text(f"{flag}: {named}\n")
+    assert run(["config", "check", str(file)]) == 2
+    assert f"{named}: {said}" in capsys.readouterr().err
+    named.unlink()
+    assert run(["config", "check", str(file)]) == 2
+    assert f"--{flag}: {named} cannot be read" in capsys.readouterr().err
+
+
 def test_a_running_process_takes_over_what_is_safe(file: Path) -> None:
     source = SettingsSource({"expander": "random"}, str(file))
     reloader = watch_settings(source, source.load().settings)

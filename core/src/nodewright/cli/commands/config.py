@@ -6,7 +6,7 @@ from typing import Any
 import click
 import msgspec
 
-from nodewright.adapters.operator_files import DisruptionFile
+from nodewright.adapters.operator_files import DisruptionFile, PricesFile
 from nodewright.cli.daemon.reload import is_safe
 from nodewright.cli.screen import count, make_console, make_table, output_option, safe, write_json
 from nodewright.cli.settings.checks import check_daemon
@@ -37,11 +37,14 @@ def command() -> None:
 def check(source: SettingsSource, file: str, output: str) -> None:
     """Check a file of settings, together with NODEWRIGHT_* variables and flags if there are any, and show what it sets.
 
+    The files that --disruption-config and --prices name are checked, too.
+
     Exit codes: 0 it can be used; 2 it cannot: the key and what is wrong with it are named.
     """
     loaded = SettingsSource(source.flags, file, "FILE").load()
     check_daemon(loaded.settings)
     DisruptionFile(lambda: loaded.settings.safety).check()
+    PricesFile(lambda: loaded.settings.scale_up).check()
     if output == "json":
         write_json(as_json(loaded))
         return
