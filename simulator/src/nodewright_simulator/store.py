@@ -87,4 +87,4 @@ class MemoryStore:
 def _damaged(document: dict[str, Any], how: str) -> dict[str, Any]:
     if how == "newer":
         return {**document, "schema": document["schema"] + 1}
-    return {**document, "groups": [{**group, "id": f"elsewhere-{group['id']}"} for group in document["groups"]]}
+    return {**document, "groups": [{**group, "id": f"elsewhere-{group['id']}"} for group in document.get("groups", ())]}
