@@ -138,10 +138,10 @@ def _follow(
         move = changed(move, removed=gone, deadline=state.now + DRAIN_SECONDS)
     if not move.left:
         return changed(move, stage=MoveStage.DONE)
-    waiting = [name for name in move.left if name not in state.observation.removing]
+    waiting = [name for name in move.left if name not in state.observation.removing and not _is_deleted(state, name)]
     is_draining = bool(move.removed) or len(waiting) < len(move.left)
     if not waiting:
-        return changed(move, stage=MoveStage.DRAINING)
+        return _leaving(move, state)
     if move.stage in (MoveStage.READY, MoveStage.DRAINING) and _is_held(state, move, waiting):
         move = changed(move, deadline=max(move.deadline, state.now + DRAIN_SECONDS / 2))
     why = _obstacle(context, move, waiting)
@@ -157,6 +157,19 @@ def _follow(
     if not is_draining and (may_come or any(not is_stable(node, state.now) for node in fresh)):
         return changed(move, stage=MoveStage.LAUNCHING)
     return changed(move, stage=MoveStage.ABANDONED, why=f"{simulated}{_failures(move, state)}")
+
+
+def _leaving(move: Move, state: ClusterState) -> Move:
+    """Return the move of which every source is being removed."""
+    if state.now > move.deadline and not any(name in state.observation.removing for name in move.left):
+        return changed(move, stage=MoveStage.ABANDONED, why="machines that are being deleted keep their nodes")
+    return changed(move, stage=MoveStage.DRAINING)
+
+
+def _is_deleted(state: ClusterState, name: str) -> bool:
+    """Return whether the node's machine is gone or being deleted, as after a call whose answer was lost."""
+    group = state.group_of_node.get(name)
+    return group is not None and name in state.groups[group].readiness.deleted
 
 
 def _simulated(context: PlanningContext, move: Move, waiting: Sequence[str], hints: PodDestinations) -> _Ready | str:
