@@ -168,7 +168,8 @@ class AwsCloud:
 
     def fail(self, group: str, message: str = STOCK_OUT, zone: str = "") -> None:
         """A launch fails in a zone (the first one); AWS goes on trying, so the capacity stays asked for."""
-        zone = zone or self.group(group)["AvailabilityZones"][0]
+        found = self._find(group) or {"AvailabilityZones": [""]}
+        zone = zone or found["AvailabilityZones"][0]
         said = f"{message} Launching EC2 instance failed."
         activity = {
             "ActivityId": str(uuid4()),
