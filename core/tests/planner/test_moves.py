@@ -18,7 +18,7 @@ from nodewright.adapters.store.codec import decode_memory, encode_memory
 from nodewright.clusterstate.memory import MoveMemory, ScaleDownMemory
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, IncreaseSize
 from nodewright.model.disruption import Budget, DisruptionConfig, DisruptionReason
-from nodewright.model.group import Instance
+from nodewright.model.group import Instance, InstanceState
 from nodewright.model.move import Move, MoveStage
 from nodewright.model.plan import Plan
 from nodewright.model.removal import RemovalReason
@@ -120,6 +120,22 @@ def test_nodes_of_a_move_go_before_others() -> None:
     assert [removal.node for removal in look(world).scale_down.removals] == ["large-0"]
     world.memory = replace(world.memory, moves=MoveMemory(), scale_down=scale_down)
     assert [removal.node for removal in look(world).scale_down.removals] == ["idle-0"]
+
+
+def test_a_source_whose_machine_is_being_deleted_is_not_removed_again() -> None:
+    world = World()
+    going = Instance(id="cloud:///large/0", state=InstanceState.DELETING)
+    world.add_group("large", 1, cpu="8", memory="32Gi", hourly_price=0.8, instances=(going,))
+    world.add_group("small", 1, cpu="2", memory="4Gi", hourly_price=0.1)
+    move = Move(
+        id="m", reason=DisruptionReason.REPLACED, sources=("large-0",), added=(), started=NOW - 60, deadline=NOW + 600
+    )
+    world.memory = replace(world.memory, moves=MoveMemory(under_way={"m": move}))
+    assert look(world).scale_down.removals == ()
+    assert held(world).under_way["m"].stage == MoveStage.DRAINING
+    world.now += 700
+    [ended] = look(world).moves
+    assert (ended.stage, ended.why) == (MoveStage.ABANDONED, "machines that are being deleted keep their nodes")
 
 
 def test_a_search_in_vain_is_made_again_after_a_quarter_of_an_hour() -> None:
