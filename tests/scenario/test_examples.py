@@ -135,7 +135,7 @@ def test_nodes_go_one_after_the_other_and_the_engine_goes_along() -> None:
     assert told["removed"] == {"underutilized": 5}
     assert {over["result"] for over in told["removals"]} == {"Ok", "FailedToEvictPods", "Interrupted"}
     assert sum(len(over["evicted"]) for over in told["removals"]) == told["evicted"]
-    assert scale_down_in_words(result).startswith("5 nodes removed (5 underutilized), 16 pods evicted; given back: ")
+    assert scale_down_in_words(result).startswith("5 nodes removed (5 underutilized), 16 pods evicted; not removed: ")
 
 
 def test_spare_capacity_is_found_at_once_and_made_again() -> None:

@@ -1,4 +1,4 @@
-"""How nodes go once that is decided: marked, emptied, deleted, or given back (docs/behaviour/scale-down.md#carrying-out-removals)."""
+"""How nodes go once that is decided: marked, emptied, deleted, or used again (docs/behaviour/scale-down.md#carrying-out-removals)."""
 
 from typing import Any
 
@@ -142,7 +142,7 @@ def test_row_117_expendable_pods_go_with_their_node() -> None:
     assert story.facts(What.POD_EVICTED) == []
 
 
-# Being given back
+# Removals that fail
 
 
 def test_row_74_pods_that_came_meanwhile_keep_an_empty_node() -> None:

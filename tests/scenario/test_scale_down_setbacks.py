@@ -1,4 +1,4 @@
-"""A node that cannot be emptied is tried again after ever longer pauses, and says why it was given back."""
+"""A node that cannot be emptied is tried again after ever longer pauses, and says why it was not removed."""
 
 from itertools import pairwise
 from typing import Any

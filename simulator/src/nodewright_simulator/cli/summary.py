@@ -18,14 +18,14 @@ from nodewright_simulator.result import OTHER_TROUBLES, SCALE_UP_FAILURES, Decis
 
 
 def scale_down_in_words(result: SimulationResult) -> str:
-    """Return ``4 nodes removed (3 empty, 1 underutilized), 5 pods evicted; 1 given back: FailedToEvictPods``."""
+    """Return ``4 nodes removed (3 empty, 1 underutilized), 5 pods evicted; not removed: 1 FailedToEvictPods``."""
     removed = [over for over in result.removals if over.result == RemovalResult.OK]
     reasons = ", ".join(f"{number} {reason}" for reason, number in _reasons(removed).items())
     said = f"{count(len(removed), 'node')} removed{f' ({reasons})' if reasons else ''}, "
     said += f"{count(_evictions(result), 'pod')} evicted"
     failed = Counter(str(over.result) for over in result.removals if over.result != RemovalResult.OK)
     listed = ", ".join(f"{number} {what}" for what, number in sorted(failed.items()))
-    return f"{said}; given back: {listed}" if listed else said
+    return f"{said}; not removed: {listed}" if listed else said
 
 
 def scale_down_json(result: SimulationResult) -> dict[str, Any]:

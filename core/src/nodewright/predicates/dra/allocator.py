@@ -46,7 +46,7 @@ class RefusalCode(StrEnum):
 
 
 class Refusal(NamedTuple):
-    """``is_error``: kube-scheduler then gives the whole attempt up, whatever other nodes say."""
+    """``is_error``: kube-scheduler then gives the whole attempt up, even if other nodes have room."""
 
     code: RefusalCode
     text: str
