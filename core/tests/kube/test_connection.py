@@ -1,6 +1,8 @@
 """Which parts of a call are sent, checked on a server that records requests."""
 
 import json
+import socket
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -53,7 +55,7 @@ class Notes(BaseHTTPRequestHandler):
         """Nothing is said of it."""
 
 
-MakeConnection = Callable[[dict[str, Any]], Connection]
+MakeConnection = Callable[..., Connection]
 
 
 @pytest.fixture
@@ -64,8 +66,8 @@ def connect_as(tmp_path: Path) -> Iterator[MakeConnection]:
     with HTTPServer(("127.0.0.1", 0), Notes) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
 
-        def make(user: dict[str, Any]) -> Connection:
-            named = {"name": "here", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}
+        def make(user: dict[str, Any], port: int = server.server_port) -> Connection:
+            named = {"name": "here", "cluster": {"server": f"http://127.0.0.1:{port}"}}
             config = {
                 "current-context": "here",
                 "clusters": [named],
@@ -218,3 +220,32 @@ def test_a_pod_that_is_not_told_everything_is_none(tmp_path: Path, missing: str)
     (tmp_path / missing).unlink(missing_ok=True)
     with pytest.raises(ConfigException):
         load_pod(PodEnvironment(tmp_path, environ))
+
+
+def test_a_watch_that_has_ended_can_be_abandoned(connection: Connection) -> None:
+    with connection.follow(Request(method="GET", path="/api/v1/pods")) as lines:
+        assert list(lines) == []  # to its end: the connection is in the pool again
+        lines.abandon()
+    lines.abandon()
+
+
+def test_a_watch_that_the_api_server_cut_can_be_abandoned(connect_as: MakeConnection) -> None:
+    is_read = threading.Event()
+
+    def cut(server: socket.socket) -> None:
+        """Begin an answer, and reset the connection."""
+        peer, _ = server.accept()
+        with peer:
+            peer.recv(4096)
+            peer.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+            is_read.wait(10)
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        cutting = threading.Thread(target=cut, args=(server,))
+        cutting.start()
+        connection = connect_as({"token": "secret"}, server.getsockname()[1])
+        with connection.follow(Request(method="GET", path="/api/v1/pods")) as lines:
+            is_read.set()
+            cutting.join()
+            lines.abandon()

@@ -130,7 +130,7 @@ def test_only_groups_with_a_write_under_way_are_held() -> None:
     assert after[0][0] < 25
     # The two that waited for the held group get their machines once the call cannot arrive any more.
     assert pair.world.bought == 5
-    assert HELD - START_SECONDS < after[1][0] < HELD + 15
+    assert HELD - START_SECONDS < after[1][0] < HELD + 3
 
 
 def test_a_held_group_stays_held_when_the_leader_that_holds_it_says_good_bye() -> None:
@@ -152,7 +152,7 @@ def test_a_held_group_stays_held_when_the_leader_that_holds_it_says_good_bye() -
     assert pair.other.problems == []
     [_, (asked, who, _)] = pair.calm.wrote_at
     assert who == "three"
-    assert HELD - START_SECONDS < asked - died < HELD + 15
+    assert HELD - START_SECONDS < asked - died < HELD + 3
 
 
 @pytest.mark.parametrize(("make", "is_caught"), [(Prompt, False), (mutants.TakesMissingLeases, True)])

@@ -103,8 +103,9 @@ class Daemon:
     def _rest(self, report: LoopReport, until: float) -> Scope:
         """Wait until the next loop is due; take the steps of removals that fall due meanwhile. Return that loop's scope.
 
-        A notice of an interruption makes it due at once. Arriving pods open a batch: the loop is then due when arrivals pause, also where the scan interval ends before. A loop that
-        is due at once (``until`` is over) does not wait for a batch, and neither does one when a deadline passes.
+        A notice of an interruption makes it due at once. Arriving pods open a batch: the loop is then due when arrivals
+        pause, also where the scan interval ends before. A loop that is due at once (``until`` is over) does not wait for a
+        batch, and neither does one when a deadline passes.
 
         When a group grew, a loop is due at once and another after the idle time of a batch, since many clouds report within a
         second that they have no machines. If a batch is open then, that loop leaves the new pods to the loop that ends the

@@ -6,7 +6,7 @@ The official client's typed models, which cost seconds and hundreds of MiB on a 
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -345,7 +345,9 @@ class _Stream:
     def abandon(self) -> None:
         shutdown = getattr(self._reply, "shutdown", None)
         if shutdown is not None:
-            shutdown()
+            # The watch has ended by itself: cut by the API server, closed, or its connection is in the pool again.
+            with suppress(OSError, ValueError, RuntimeError):
+                shutdown()
 
 
 def _check(request: Request, reply: urllib3.BaseHTTPResponse, body: bytes) -> None:
