@@ -66,7 +66,8 @@ def test_tables_for_people_are_as_wide_as_they_say() -> None:
     server = make_server(make_world())
     page = ask(server, "/explain", kind="node", name="a-0", output="table", width="60")
     assert page.body.startswith(b"Node a-0")
-    assert max(map(len, page.body.decode().splitlines())) <= 60
+    _, *table = page.body.decode().splitlines()  # the first sentence is one line: a terminal breaks it
+    assert max(map(len, table)) <= 60
     assert b"Node groups" in ask(server, "/status", output="table", width="x").body
 
 
