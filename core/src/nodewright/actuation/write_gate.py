@@ -11,8 +11,8 @@ from functools import cached_property
 
 import msgspec
 
-from nodewright.actuation import NodeReader
 from nodewright.actuation.drain import as_deletion
+from nodewright.actuation.ports import NodeReader
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.action import Action, DeleteInstances
 from nodewright.model.clock import Clock
@@ -25,10 +25,9 @@ from nodewright.model.removal import NodeRemoval, RemovalReason
 from nodewright.model.settings import SafetySettings
 from nodewright.validate import NodesOfMachines
 
-_ALWAYS = 10
-_SHARE = 0.05
-_ALWAYS_EMPTY = 50
-_SHARE_EMPTY = 0.25
+# The default budgets of deletions in a window: a share of the registered nodes, and at least so many machines.
+_LEAST_BUDGET, _BUDGET_SHARE = 10, 0.05
+_LEAST_EMPTY_BUDGET, _EMPTY_BUDGET_SHARE = 50, 0.25
 _EXHAUSTED = "DeletionBudgetExhausted"
 SECOND_LOOK = "nodewright has just started; it deletes a machine for its age only after a second look at the cluster"
 
@@ -207,7 +206,7 @@ def _empty_cluster_limit(state: ClusterState, settings: SafetySettings) -> int |
     if not settings.empty_deletion_window:
         return None
     nodes = max(_nodes(state), state.memory.scale_down.most_nodes.nodes)
-    return settings.max_empty_deletions_per_window or max(_ALWAYS_EMPTY, int(_SHARE_EMPTY * nodes))
+    return settings.max_empty_deletions_per_window or max(_LEAST_EMPTY_BUDGET, int(_EMPTY_BUDGET_SHARE * nodes))
 
 
 def _nodes(state: ClusterState) -> int:
@@ -215,7 +214,7 @@ def _nodes(state: ClusterState) -> int:
 
 
 def _default(nodes: int) -> int:
-    return max(_ALWAYS, int(_SHARE * nodes))
+    return max(_LEAST_BUDGET, int(_BUDGET_SHARE * nodes))
 
 
 @dataclass(frozen=True, kw_only=True)

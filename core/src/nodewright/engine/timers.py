@@ -1,4 +1,4 @@
-"""When the next loop starts before the scan interval ends.
+"""Compute when the next loop starts before the scan interval ends.
 
 A loop starts where a deadline passes that pods wait for, and where machines came that pods waited for: kube-scheduler may place
 pods otherwise than was planned, so that one of them is left without room. Where no time alone may change a decision, an
@@ -23,8 +23,9 @@ from nodewright.model.reason import ScaleUpResult
 from nodewright.model.settings import Settings
 from nodewright.planner.growth import YOUNG_SECONDS
 from nodewright.planner.interruptions import SCOPE_SECONDS
-from nodewright.planner.late_machines import registration_deadlines, silence_deadlines, startup_deadlines
+from nodewright.planner.late_machines import registration_deadlines, startup_deadlines
 from nodewright.planner.scale_up.pending_pods import DELAY_ANNOTATION
+from nodewright.planner.silent_groups import silence_deadlines
 
 # A deadline has passed when the time is greater. These seconds later it is, however clocks round.
 _AFTER = 0.01
@@ -156,7 +157,7 @@ def _pod_moments(waiting: Iterable[Pod], shortest: float) -> Iterator[float]:
 
 
 class WakeUps:
-    """Starts a loop right after each deadline, and never turns fast where deadlines remain due.
+    """Starts a loop right after each deadline, at most one a second.
 
     Loops that deadlines start one right after the other are at least a second apart. Where such a loop does nothing, the
     pause after it is twice as long as the last one, up to the scan interval, until a deadline is further away.
@@ -224,7 +225,7 @@ class NodesReadyAlarm:
 
 
 class PlacementLooks:
-    """When further loops look whether kube-scheduler leaves a pod, after all machines that pods waited for came.
+    """Schedules further loops that look whether kube-scheduler leaves a pod unplaced, after all awaited machines came.
 
     The pauses between them double up to the scan interval: pods that kube-scheduler never binds start four loops at most.
     """

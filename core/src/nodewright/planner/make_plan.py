@@ -24,7 +24,6 @@ from nodewright.planner.capacity_buffers.controller import CapacityBufferState, 
 from nodewright.planner.context import PlanningContext
 from nodewright.planner.growth import Growth, count_ready_nodes, grow, grow_as_ca, grow_fairly, plan_min_sizes
 from nodewright.planner.interruptions import Interruptions, bar_own_pools, drop_leaving, find_interruptions, plan_drains
-from nodewright.planner.late_machines import find_silent
 from nodewright.planner.limits import NodeQuota, Quota, ReadQuota, read_quotas, with_status
 from nodewright.planner.moves import follow_moves, plan_removals
 from nodewright.planner.new_moves import SEARCH_SECONDS, NewMoves, begin_moves, next_search, propose_moves
@@ -71,6 +70,7 @@ from nodewright.planner.scale_up.pending_pods import (
 )
 from nodewright.planner.scale_up.planned_nodes import note_planned
 from nodewright.planner.scale_up.templates import add_upcoming, make_templates
+from nodewright.planner.silent_groups import find_silent
 from nodewright.snapshot.observation import GroupSeen
 
 ALL_NEW = "all pods that wait are very new, and more may come"

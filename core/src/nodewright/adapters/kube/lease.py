@@ -108,12 +108,12 @@ class Leadership:
 
     @property
     def is_lost(self) -> bool:
-        """Whether we led, and do no longer: there is no way back for this process."""
+        """Return whether this process led and has lost the lease for good."""
         return self._lost.is_set()
 
     @property
     def holder(self) -> str:
-        """Who leads, as far as was last seen."""
+        """Return the leader that was seen last; empty: unknown."""
         return (self._seen.spec.holder_identity or "") if self._seen is not None else ""
 
     def acquire(self) -> bool:

@@ -1,4 +1,4 @@
-"""Metrics that are measured over several loops: taints of nodes, how long nodes were unneeded, and what machines cost."""
+"""Metrics of nodes, groups, costs, and calls of the API server and of providers."""
 
 import math
 from collections import Counter

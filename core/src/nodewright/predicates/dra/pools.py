@@ -109,17 +109,6 @@ class SliceIndex:
         slices = sorted(slices, key=lambda one: one.name)
         return _build_pool(id_, slices, rest, node)
 
-    def incomplete_drivers(self, name: str) -> frozenset[str]:
-        """Return the drivers of which a pool of a node lacks slices."""
-        found: dict[PoolId, list[ResourceSlice]] = {}
-        for one in self.of_node(name):
-            _add_slice(found, one)
-        return frozenset(
-            driver
-            for (driver, pool), slices in found.items()
-            if len(self._newest((driver, pool))) != slices[0].spec.pool.resource_slice_count
-        )
-
     def _newest(self, id_: PoolId) -> list[ResourceSlice]:
         known = self._of_pool[id_]
         newest = max(one.spec.pool.generation for one in known)
