@@ -18,7 +18,12 @@ PAGES = (README, ROOT / "core/README.md", ROOT / "docs/commands.md")
 ACME = ROOT / "docs/examples/acme/src/nodewright_acme/provider.py"
 DUMP = ROOT / "docs/examples/plan/dump.json"
 
-_KINDS = {"similar": "similar groups", "runonce": "whole loops", "provreq": "ProvisioningRequests"}
+_KINDS = {
+    "dra": "devices (DRA)",
+    "similar": "similar groups",
+    "runonce": "whole loops",
+    "provreq": "ProvisioningRequests",
+}
 _BLOCK = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```", re.MULTILINE | re.DOTALL)
 
 
