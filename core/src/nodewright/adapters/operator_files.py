@@ -5,6 +5,7 @@ They are read before each loop, and parsed again if they have changed.
 
 import difflib
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -66,22 +67,15 @@ class ReloadedFile(Generic[T]):
             raise ConfigError(self.problem)
 
 
-def read_mapping(text: bytes, name: str, holding: str) -> dict[str, Any]:
-    """Return the one mapping of a YAML text, empty if it has none. Raise ConfigError; ``holding`` says what it should hold."""
-    documents = [part for part in load_yaml(text, name, string_keys=True) if part is not None]
-    if len(documents) > 1 or not all(isinstance(part, dict) for part in documents):
-        raise ConfigError(f"{name}: must hold one mapping, with {holding}")
-    found: dict[str, Any] = documents[0] if documents else {}
-    return found
+class OperatorFile(ABC, Generic[T]):
+    """Gives the engine the content of a file that a setting names."""
 
+    def __init__(self, file: ReloadedFile[T]) -> None:
+        self._file = file
 
-class PricesFile:
-    """Gives the engine the prices of ``--prices``."""
-
-    def __init__(self, settings: Callable[[], ScaleUpSettings]) -> None:
-        self._settings = settings
-        self._file = ReloadedFile("prices", read_prices, PriceBook())
-        self._content = self._book = PriceBook()
+    @abstractmethod
+    def read(self) -> T:
+        """Return the content as it is now."""
 
     @property
     def problem(self) -> str:
@@ -92,6 +86,24 @@ class PricesFile:
         """Raise ConfigError if the file cannot be used."""
         self.read()
         self._file.demand()
+
+
+def read_mapping(text: bytes, name: str, holding: str) -> dict[str, Any]:
+    """Return the one mapping of a YAML text, empty if it has none. Raise ConfigError; ``holding`` says what it should hold."""
+    documents = [part for part in load_yaml(text, name, string_keys=True) if part is not None]
+    if len(documents) > 1 or not all(isinstance(part, dict) for part in documents):
+        raise ConfigError(f"{name}: must hold one mapping, with {holding}")
+    found: dict[str, Any] = documents[0] if documents else {}
+    return found
+
+
+class PricesFile(OperatorFile[PriceBook]):
+    """Gives the engine the prices of ``--prices``."""
+
+    def __init__(self, settings: Callable[[], ScaleUpSettings]) -> None:
+        super().__init__(ReloadedFile("prices", read_prices, PriceBook()))
+        self._settings = settings
+        self._content = self._book = PriceBook()
 
     def read(self) -> PriceBook:
         """Return the prices as they are now; the same object as long as nothing has changed."""
@@ -172,22 +184,12 @@ def _what(group: object, kind: object, zone: object) -> str:
 _CRON_FIELDS = 5
 
 
-class DisruptionFile:
+class DisruptionFile(OperatorFile[DisruptionConfig]):
     """Gives the engine the content of ``--disruption-config``."""
 
     def __init__(self, settings: Callable[[], SafetySettings]) -> None:
+        super().__init__(ReloadedFile("disruption-config", read_disruption, NO_DISRUPTION_CONFIG))
         self._settings = settings
-        self._file = ReloadedFile("disruption-config", read_disruption, NO_DISRUPTION_CONFIG)
-
-    @property
-    def problem(self) -> str:
-        """Return what is wrong with the file; empty: nothing."""
-        return self._file.problem
-
-    def check(self) -> None:
-        """Raise ConfigError if the file cannot be used."""
-        self.read()
-        self._file.demand()
 
     def read(self) -> DisruptionConfig:
         """Return the budgets and schedules as they are now."""
