@@ -73,6 +73,15 @@ def test_a_part_is_not_taken_for_the_whole(site: Site) -> None:
         site.cluster.read(NOW)
 
 
+def test_a_role_from_before_devices_stops_nothing(site: Site) -> None:
+    for plural in ("deviceclasses", "devicetaintrules", "resourceclaims", "resourceclaimtemplates", "resourceslices"):
+        site.server.refusals[f"/apis/resource.k8s.io/v1/{plural}"] = ApiError(f"{plural} is forbidden", status=403)
+    site.server.put(f"{PODS}/off", pod("off"))
+    seen = open_site(site).cluster.read(NOW)
+    assert [held.metadata.name for held in seen.pending] == ["off"]
+    assert seen.problem == ""
+
+
 def test_what_is_read(site: Site) -> None:
     site.server.put(f"{NODES}/a", {"metadata": {"name": "a"}, "status": {"allocatable": {"cpu": "4", "pods": "9"}}})
     site.server.put(f"{PODS}/on", pod("on", node="a", condition=False))

@@ -14,24 +14,29 @@ from nodewright.adapters.clocks import VirtualClock
 from nodewright.adapters.kube.api import ApiError
 from nodewright.adapters.kube.reflector import ObjectCache, Reflector
 from nodewright.adapters.kube.resources import PAGE, Resource
-from nodewright.model.node import Node
+from nodewright.model.meta import Object
 
 NODES = "/api/v1/nodes"
 
 
 class Follower:
-    """A cache and the thread that feeds it; ``told`` are the changes in the order in which they came."""
+    """A cache and the thread that feeds it; ``told`` are the changes in the order in which they came.
 
-    def __init__(self, server: ApiServer) -> None:
+    ``sentences`` are what was said about being forbidden to list the kind.
+    """
+
+    def __init__(self, server: ApiServer, kind: str = "Node") -> None:
         self.told: list[str] = []
+        self.sentences: list[str] = []
         self.clock = VirtualClock(1000.0)
         self._news = threading.Condition()
-        self.cache: ObjectCache[Node] = ObjectCache(self._see)
-        self.reflector: Reflector[Node] = Reflector(server, Resource("Node"), self.cache, self.clock, _NoWait())
+        self.cache: ObjectCache[Object] = ObjectCache(self._see)
+        resource = Resource[Object](kind)
+        self.reflector = Reflector(server, resource, self.cache, self.clock, _NoWait(), self.sentences.append)
 
-    def _see(self, _: Node | None, node: Node) -> None:
+    def _see(self, _: Object | None, held: Object) -> None:
         with self._news:
-            self.told.append(node.name)
+            self.told.append(held.metadata.name)
             self._news.notify_all()
 
     @contextmanager
@@ -54,7 +59,7 @@ class Follower:
         pytest.fail("it did not come to pass")
 
     def names(self) -> list[str]:
-        return sorted(node.name for node in self.cache.all())
+        return sorted(held.metadata.name for held in self.cache.all())
 
 
 class _NoWait(Random):
@@ -215,22 +220,57 @@ def test_a_watch_that_ends_at_once_is_no_success(server: ApiServer, follower: Fo
 
 @pytest.mark.parametrize("kind", ["CapacityBuffer", "ResourceClaim"])
 def test_a_kind_that_the_api_server_does_not_know_is_empty_until_it_does(server: ApiServer, kind: str) -> None:
-    clock = VirtualClock(1000.0)
-    came = threading.Event()
-    cache: ObjectCache[Any] = ObjectCache(lambda _, __: came.set())
-    resource = Resource[Any](kind)
-    reflector = Reflector(server, resource, cache, clock, _NoWait())
-    collection = resource.path
+    follower = Follower(server, kind)
+    collection = follower.reflector.resource.path
     server.refusals[collection] = ApiError("no such kind", status=404)
-    thread = threading.Thread(target=reflector.run, daemon=True)
-    thread.start()
-    try:
-        assert cache.wait_synced(5)
-        assert (cache.all(), cache.heard_at) == ((), 1000.0)
+    with follower.running():
+        follower.wait(lambda: follower.cache.is_synced)
+        assert (follower.names(), follower.cache.heard_at) == ([], 1000.0)
         server.put(f"{collection}/spare", {"metadata": {"name": "spare", "namespace": "shop"}, "spec": {}})
         del server.refusals[collection]
-        assert came.wait(5)
-        assert [held.key for held in cache.all()] == ["shop/spare"]
-    finally:
-        reflector.stop()
-        thread.join(5)
+        follower.wait(lambda: follower.told == ["spare"])
+    assert not any(follower.sentences)
+
+
+FORBIDDEN = ApiError("User u cannot list it", status=403)
+DEVICES = ["ResourceSlice", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "DeviceTaintRule"]
+
+
+@pytest.mark.parametrize("kind", [*DEVICES, "ProvisioningRequest", "CapacityBuffer"])
+def test_a_kind_that_an_older_role_does_not_name_is_empty_until_the_role_does(server: ApiServer, kind: str) -> None:
+    follower = Follower(server, kind)
+    resource = follower.reflector.resource
+    server.put(f"{resource.path}/spare", {"metadata": {"name": "spare"}, "spec": {}})
+    server.refusals[resource.path] = FORBIDDEN
+    with follower.running():
+        follower.wait(lambda: follower.cache.is_synced)
+        assert (follower.names(), follower.cache.heard_at) == ([], 1000.0)
+        del server.refusals[resource.path]
+        follower.wait(lambda: follower.told == ["spare"])
+        follower.wait(lambda: follower.sentences[-1] == "")
+    for part in ("list and watch", resource.plural, resource.api_group, "ClusterRole", "User u cannot"):
+        assert part in follower.sentences[0]
+
+
+@pytest.mark.parametrize("kind", ["Pod", "PodDisruptionBudget", "CapacityQuota", "ProvisioningClass", "PodTemplate"])
+def test_a_kind_that_is_essential_or_a_limit_is_not_taken_as_absent(server: ApiServer, kind: str) -> None:
+    follower = Follower(server, kind)
+    server.refusals[follower.reflector.resource.path] = FORBIDDEN
+    with follower.running():
+        follower.wait(lambda: "cannot list" in follower.cache.problem)
+        assert not follower.cache.is_synced
+    assert not follower.sentences
+
+
+def test_known_objects_do_not_vanish_when_their_kind_is_forbidden(server: ApiServer) -> None:
+    """An API server that has just started refuses what it allows later; the devices of forgotten claims would look free."""
+    follower = Follower(server, "ResourceClaim")
+    collection = follower.reflector.resource.path
+    server.put(f"{collection}/held", {"metadata": {"name": "held"}, "spec": {}})
+    with follower.running():
+        follower.wait(lambda: server.watches)
+        server.refusals[collection] = FORBIDDEN
+        server.say(collection, "ERROR", {"kind": "Status", "code": 410, "message": "too old resource version"})
+        follower.wait(lambda: "cannot list" in follower.cache.problem)
+        assert follower.names() == ["held"]
+    assert not any(follower.sentences)

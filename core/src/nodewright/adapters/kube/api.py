@@ -36,6 +36,11 @@ class ApiError(KubeApiError):
         return self.status == 404
 
     @property
+    def is_forbidden(self) -> bool:
+        """Return whether the user has no right to what was asked for."""
+        return self.status == 403
+
+    @property
     def is_conflict(self) -> bool:
         """Return whether another writer was faster, or the object exists already."""
         return self.status == 409

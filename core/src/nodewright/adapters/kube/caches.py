@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -51,11 +52,13 @@ class Listeners:
     """What is called, in the thread of a watch, when something happens that may start a loop.
 
     ``on_unschedulable``: the scheduler has just found no place for a pod. ``on_node``: a node came or changed; it is called
-    with what was known of it (None: nothing), and with the node.
+    with what was known of it (None: nothing), and with the node. ``on_forbidden``: a kind is taken to be absent because the
+    API server refuses to list it; it is called with the kind and a sentence, and with "" when that is over.
     """
 
     on_unschedulable: Callable[[], None] = lambda: None
     on_node: Callable[[Node | None, Node], None] = lambda _, __: None
+    on_forbidden: Callable[[str, str], None] = lambda _, __: None
 
 
 def optional_kinds(settings: Settings) -> frozenset[str]:
@@ -101,7 +104,8 @@ class Caches:
             listener = hear.get(resource.kind)
             cache: ObjectCache[Any] = ObjectCache(listener) if listener is not None else ObjectCache()
             chance = Random(random.random())
-            self._reflectors[_name(resource)] = Reflector(api, resource, cache, clock, chance)
+            forbidden = partial(self._listeners.on_forbidden, resource.kind)
+            self._reflectors[_name(resource)] = Reflector(api, resource, cache, clock, chance, forbidden)
         self._threads: list[threading.Thread] = []
 
     def of(self, kind: str) -> ObjectCache[Any]:

@@ -4,7 +4,7 @@ import math
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from random import Random
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -121,7 +121,8 @@ _EVENT = msgspec.json.Decoder(_WatchEvent)
 class Reflector(Generic[T]):
     """Keep a cache current: ``run`` in a thread of its own until ``stop``.
 
-    A failure is stored in the cache and tried again, after a random wait that grows to 30 s.
+    A failure is stored in the cache and tried again, after a random wait that grows to 30 s. ``on_forbidden`` is called with
+    a sentence when the kind is taken to be absent because the API server refuses to list it, and with "" when that is over.
     """
 
     def __init__(
@@ -131,6 +132,7 @@ class Reflector(Generic[T]):
         cache: ObjectCache[T],
         clock: Clock,
         random: Random,
+        on_forbidden: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.resource = resource
         self.cache = cache
@@ -138,6 +140,7 @@ class Reflector(Generic[T]):
         self._api = api
         self._clock = clock
         self._random = random
+        self._on_forbidden = on_forbidden
         self._stop = threading.Event()
         self._lines: Lines | None = None
         self._version = ""
@@ -190,7 +193,9 @@ class Reflector(Generic[T]):
             found, version = self._pages()
         except ApiError as error:
             if error.is_missing and self.resource.may_be_absent:
-                self._is_unknown()
+                self._take_as_absent("")
+            elif error.is_forbidden and self.resource.may_be_forbidden and not self.cache.all():
+                self._take_as_absent(_describe_forbidden(self.resource, error))
             if not error.is_expired:
                 raise
             found, version = self._pages(0)  # the pages went stale while they were read
@@ -198,11 +203,13 @@ class Reflector(Generic[T]):
         self._version = version
         self.cache.replace(found)
         self.cache.heard(self._clock.now())
+        self._on_forbidden("")
 
-    def _is_unknown(self) -> None:
-        """Empty the cache: the API server does not know the kind (yet)."""
+    def _take_as_absent(self, forbidden: str) -> None:
+        """Empty the cache: the API server does not know the kind (yet), or does not list it for this user (yet)."""
         self.cache.replace(())
         self.cache.heard(self._clock.now())
+        self._on_forbidden(forbidden)
 
     def _pages(self, limit: int = PAGE) -> tuple[list[T], str]:
         """Return all objects, and the resource version of the list."""
@@ -256,6 +263,14 @@ class Reflector(Generic[T]):
             case _:
                 raise read_status(event.object, f"the watch of {self.resource}", 0)
         self.cache.heard(self._clock.now())
+
+
+def _describe_forbidden(resource: Resource[Any], error: ApiError) -> str:
+    return (
+        f"nodewright may not list it, and plans as if there were none; allow the verbs list and watch of {resource} "
+        f"(API group {resource.api_group}) in the ClusterRole of its service account, and it is read within "
+        f"{_LONGEST_WAIT:g} s, without a restart ({error})"
+    )
 
 
 def _decode_event(line: bytes) -> _WatchEvent:

@@ -20,6 +20,7 @@ T = TypeVar("T", bound=Object)
 PAGE = 500
 _LIST_SECONDS = 60.0
 
+_LIMITING_KINDS = frozenset({"CapacityQuota", "ProvisioningClass"})
 _PLURALS = {
     "PodDisruptionBudget": "poddisruptionbudgets",
     "StorageClass": "storageclasses",
@@ -40,6 +41,9 @@ class Resource(Generic[T]):
         self.query = dict(query or {})
         # A cluster need not know the kind: it comes with a CustomResourceDefinition, or with a newer Kubernetes.
         self.may_be_absent = known.api_group in (API_GROUP, DEVICE_API_GROUP)
+        # An older ClusterRole does not name the kind. Without the kinds that limit purchases, too much would be bought.
+        self.may_be_forbidden = self.may_be_absent and kind not in _LIMITING_KINDS
+        self.api_group = known.api_group
         self._type: type[Any] = known.type
         self._object: msgspec.json.Decoder[Any] = msgspec.json.Decoder(known.type, dec_hook=decode_amount)
         self._share: Any = Sharing().pod if kind == "Pod" else _as_it_is

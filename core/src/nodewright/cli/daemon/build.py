@@ -216,7 +216,10 @@ def _make_caches(
         if is_ready(node, templates) and (known is None or not is_ready(known, templates)):
             new_nodes.see_ready()
 
-    listeners = Listeners(on_unschedulable=see_unschedulable, on_node=see_node)
+    def see_forbidden(kind: str, problem: str) -> None:
+        process.conditions.see(f"kind {kind}", problem)
+
+    listeners = Listeners(on_unschedulable=see_unschedulable, on_node=see_node, on_forbidden=see_forbidden)
     return Caches(api, process.boot, process.random, followed, listeners, wall=process.wall)
 
 

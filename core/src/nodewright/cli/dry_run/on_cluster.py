@@ -2,8 +2,10 @@
 
 from random import Random
 
+import click
+
 from nodewright.adapters.clocks import BootClock, SystemClock
-from nodewright.adapters.kube.caches import CacheOptions, Caches, optional_kinds
+from nodewright.adapters.kube.caches import CacheOptions, Caches, Listeners, optional_kinds
 from nodewright.adapters.kube.cluster import DryCluster
 from nodewright.adapters.kube.connection import connect
 from nodewright.adapters.server_time import ServerTime
@@ -33,11 +35,15 @@ def plan_cluster(settings: Settings, seed: int) -> DryRun:
         config_maps=(CONFIG_MAP,),
         optional=optional_kinds(settings),
     )
-    caches = Caches(api, clock, random, followed, wall=wall)
+    forbidden: dict[str, str] = {}
+    caches = Caches(api, clock, random, followed, Listeners(on_forbidden=forbidden.__setitem__), wall=wall)
     caches.start()
     try:
         if not caches.wait_synced(_SYNC_SECONDS):
             raise KubeApiError(caches.describe_missing(), retryable=True)
+        for kind, problem in forbidden.items():
+            if problem:
+                click.echo(f"kind {kind}: {problem}", err=True)
         providers = Connector(clock=wall, seed=seed).connect_all(settings.providers)
         reader = DryCluster(api, caches, max_age=cluster.max_cache_age)
         return plan_once(reader, providers, settings, random, wall.now(), Planning.timed(boot.now))
