@@ -6,8 +6,6 @@ from typing import Any
 
 from failover_scenarios import MODES, Mode
 from failover_stage import CASES, END, MINUTE, measure
-from nodewright.cli.settings.load import load_settings
-from nodewright.model.settings import Settings
 
 PAGE = Path(__file__).parents[1] / "docs" / "failover-clouds.md"
 # The groups are new: nothing can be learned from their arrivals.
@@ -76,10 +74,7 @@ def write_page(rows: Sequence[Row]) -> str:
 
 
 def _fields(provider: str, name: str, mode: Mode) -> Row:
-    found = measure(provider, name, _settings(mode), tells=mode.tells)
+    found = measure(
+        provider, name, {"expander": "price", "scale-down-enabled": False, **mode.settings}, tells=mode.tells
+    )
     return {field: getattr(found, field) for field in found.__dataclass_fields__}
-
-
-def _settings(mode: Mode) -> Settings:
-    flags = {"expander": "price", "scale-down-enabled": "false"}
-    return load_settings({**flags, **{flag: str(value) for flag, value in mode.settings.items()}}, {})

@@ -5,13 +5,11 @@ import pytest
 from failover import PROVIDERS
 from failover_clouds import COLUMNS, PAGE, SHOWN, Row, broken_promises
 from failover_stage import CASES, measure
-from nodewright.model.settings import ScaleUpSettings, Settings
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_who_is_told_of_a_stock_out_leaves_in_the_next_loop(provider: str) -> None:
-    settings = Settings(scale_up=ScaleUpSettings(expander="price"))
-    found = measure(provider, "stock-out", settings, tells=True)
+    found = measure(provider, "stock-out", {"expander": "price"}, tells=True)
     assert found.minutes_to_next_group is not None
     assert found.minutes_to_next_group < 0.5
     assert found.minutes_to_all_running is not None

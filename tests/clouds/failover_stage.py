@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Protocol
+from typing import Any, Protocol
 
 from engine_play import CHEAP, DEAR, PODS_AT, EnginePlay
-from nodewright.model.settings import Settings
 from nodewright_simulator.journal import What
 from nodewright_simulator.result import SimulationResult
 
@@ -31,7 +30,7 @@ class Stage:
 
 
 class OpenStage(Protocol):
-    def __call__(self, settings: Settings, *, tells: bool) -> AbstractContextManager[Stage]:
+    def __call__(self, settings: Mapping[str, Any], *, tells: bool) -> AbstractContextManager[Stage]:
         """``tells``: the plugin may find out what failed."""
 
 
@@ -59,7 +58,7 @@ def open_stage(vendor: str) -> OpenStage:
     return found
 
 
-def measure(vendor: str, case: str, settings: Settings, *, tells: bool) -> Measured:
+def measure(vendor: str, case: str, settings: Mapping[str, Any], *, tells: bool) -> Measured:
     """One case on a cloud of its own."""
     with open_stage(vendor)(settings, tells=tells) as stage:
         CASES[case][1](stage)

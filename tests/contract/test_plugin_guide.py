@@ -20,6 +20,7 @@ HELPERS = ("options", "meter", "cache", "group_options")
 SHOWN = {
     "provider.py": ACME / "src/nodewright_acme/provider.py",
     "test_acme.py": ACME / "tests/test_acme.py",
+    "test_play.py": ACME / "tests/test_play.py",
     "pyproject.toml": ACME / "pyproject.toml",
 }
 

@@ -59,6 +59,18 @@ def test_a_clean_install_runs_the_demo(install: Install, run: Run, tmp_path: Pat
 
 
 @pytest.mark.slow
+def test_a_new_plugin_passes_its_tests_from_wheels(install: Install, run: Run, tmp_path: Path) -> None:
+    bin_folder = install("nodewright[simulator]", "pytest", "hatchling", "pip")
+    made = tmp_path / "nodewright-blue-sky"
+    run(bin_folder / "nodewright", "provider", "new", "blue-sky", cwd=tmp_path)
+    run(bin_folder / "pip", "install", "--no-deps", "--no-build-isolation", made)
+    said = run(bin_folder / "pytest", "-q", cwd=made)
+    assert "TestBlueSky: " in said
+    assert " 0 failed" in said
+    assert "test_play" not in said  # only failures are named
+
+
+@pytest.mark.slow
 def test_the_lower_bounds_are_real(install: Install, run: Run, tmp_path: Path) -> None:
     """Exactly the oldest versions that the manifests allow: they install together, and the demo runs."""
     oldest = {found.name: found for found in _requirements() if found.name not in OWN}

@@ -1,4 +1,4 @@
-"""The template of a plugin package: what it makes is the guide's example, passes its tests, and can be installed."""
+"""``nodewright provider new``: what it makes is the guide's example, passes its tests, and can be installed."""
 
 import json
 import os
@@ -24,27 +24,24 @@ def python(*args: object, path: Path, cwd: Path) -> Finished:
 
 @pytest.fixture
 def render(tmp_path: Path) -> Render:
-    """``render(name="acme")``: the folder that the template makes of these answers."""
+    """``render("acme")``: the folder that the command makes."""
 
-    def copy(**answers: str) -> Path:
+    def new(name: str, *options: str) -> Path:
         made = tmp_path / "made"
-        data = [part for name, answer in answers.items() for part in ("--data", f"{name}={answer}")]
-        done = python(
-            "copier", "copy", "--defaults", *data, ROOT / "plugins/template", made, path=tmp_path, cwd=tmp_path
-        )
+        done = python("nodewright", "provider", "new", name, *options, "--folder", made, path=tmp_path, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         return made
 
-    return copy
+    return new
 
 
 def test_the_guides_example_is_what_the_template_makes(render: Render) -> None:
-    made = render(name="acme")
+    made = render("acme")
     assert files(made) == files(ACME)
 
 
 def test_a_new_plugin_passes_its_tests_at_once(render: Render) -> None:
-    made = render(name="blue-sky", title="Blue Sky")
+    made = render("blue-sky", "--title", "Blue Sky")
     done = python(
         "pytest", "-q", "-p", "no:cacheprovider", "-c", "pyproject.toml", "tests", path=made / "src", cwd=made
     )
@@ -54,7 +51,7 @@ def test_a_new_plugin_passes_its_tests_at_once(render: Render) -> None:
 
 
 def test_a_new_plugin_can_be_installed_and_is_listed(render: Render, tmp_path: Path) -> None:
-    made, site = render(name="blue-sky", title="Blue Sky"), tmp_path / "site"
+    made, site = render("blue-sky", "--title", "Blue Sky"), tmp_path / "site"
     install = ("install", "--no-deps", "--no-build-isolation", "--no-index", "--target", site, made)
     done = python("pip", *install, path=tmp_path, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -63,12 +60,28 @@ def test_a_new_plugin_can_be_installed_and_is_listed(render: Render, tmp_path: P
     assert (found["blue-sky"]["distribution"], found["blue-sky"]["problem"]) == ("nodewright-blue-sky", None)
 
 
-@pytest.mark.parametrize("name", ["Acme", "two words", "", "-dash"])
-def test_a_name_that_cannot_be_is_refused(tmp_path: Path, name: str) -> None:
-    answers = ("--defaults", "--data", f"name={name}")
-    done = python("copier", "copy", *answers, ROOT / "plugins/template", tmp_path / "made", path=tmp_path, cwd=tmp_path)
-    assert done.returncode != 0
-    assert "lower case, digits and dashes" in done.stderr
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("Acme",), "NAME: Acme must be lower case letters, digits and dashes, and begin with a letter"),
+        (("two words",), "NAME: two words must be"),
+        (("",), "must be lower case letters"),
+        (("../up",), "NAME: ../up must be"),
+        (("fake",), "NAME: the package nodewright-fake offers a provider fake already"),
+        (("acme", "--title", 'The "best"'), "--title: "),
+        (("acme", "--title", " "), "--title: "),
+        (("acme", "--folder", "full"), "--folder: full is not empty"),
+        (("acme", "--folder", "full/file"), "full/file"),
+    ],
+)
+def test_bad_input_is_refused_and_nothing_is_written(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    done = python("nodewright", "provider", "new", *arguments, path=tmp_path, cwd=tmp_path)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert files(tmp_path) == {"full/file": ""}
 
 
 def files(folder: Path) -> dict[str, str]:

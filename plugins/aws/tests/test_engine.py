@@ -8,7 +8,6 @@ import pytest
 from awscloud import AwsCloud, MotoServer
 from awscloud.play import QUOTA, AwsPlay
 from engine_play import CHEAP, DEAR, told
-from nodewright.model.settings import AutoprovisioningSettings, ScaleUpSettings, Settings
 from nodewright.testkit import FakeClock
 
 
@@ -114,8 +113,7 @@ def test_a_group_is_made_where_no_other_has_machines(moto: MotoServer) -> None:
     cloud = AwsCloud(moto.port, clock.now)
     making = {"like": cloud.add_group(), "instance_types": ["m5.xlarge"]}
     options = {"cluster": "engine", "autoprovisioning": making, "prices_per_hour": {"m5.large": 0.1, "m5.xlarge": 0.4}}
-    autoprovisioning = AutoprovisioningSettings(node_autoprovisioning_enabled=True)
-    settings = Settings(scale_up=ScaleUpSettings(expander="price"), autoprovisioning=autoprovisioning)
+    settings = {"expander": "price", "node-autoprovisioning-enabled": True}
     play = AwsPlay(cloud, clock, options, settings=settings)
     for name in play.names.values():
         cloud.limit(name, 0)

@@ -1,7 +1,7 @@
 """From a scenario to a simulation that is ready to run."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -65,7 +65,7 @@ class LoadProvider(Protocol):
 class BuildOptions:
     """``every_tick``, ``meters_costs``: see RunOptions. ``folder`` is where a trace's relative folder is looked for.
 
-    ``load`` finds each provider by its name, by default among what is installed.
+    ``load`` finds each provider by its name, by default among what is installed. ``clock`` stands at 0.
     """
 
     every_tick: bool = False
@@ -73,13 +73,14 @@ class BuildOptions:
     planning: Planning | None = None
     folder: Path | None = None
     load: LoadProvider = load_provider
+    clock: VirtualClock = field(default_factory=VirtualClock)
 
 
 def build_simulation(scenario: Scenario, options: BuildOptions | None = None) -> Simulation:
     """Build the scenario, ready to ``run``; raise ConfigError or PluginError."""
     options = options or BuildOptions()
     source = f"scenario {scenario.name}"
-    clock = VirtualClock()
+    clock = options.clock
     trace = _load_trace(scenario, options)
     settings = read_flat_settings(scenario.settings, source)
     providers = []

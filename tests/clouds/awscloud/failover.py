@@ -1,7 +1,8 @@
 """AWS for the failover table."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from awscloud.cloud import ENVIRONMENT, AwsCloud
 from awscloud.moto_server import MotoServer
@@ -9,12 +10,11 @@ from awscloud.play import QUOTA, AwsPlay
 from engine_play import CHEAP
 from environment import only_variables
 from failover_stage import END, Stage
-from nodewright.model.settings import Settings
 from nodewright.testkit import FakeClock
 
 
 @contextmanager
-def open_stage(settings: Settings, *, tells: bool) -> Iterator[Stage]:
+def open_stage(settings: Mapping[str, Any], *, tells: bool) -> Iterator[Stage]:
     """A moto server of its own; a quota is told by a failed launch, as AWS does."""
     clock = FakeClock()
     with only_variables(("AWS_",), ENVIRONMENT), MotoServer() as server:

@@ -1,30 +1,14 @@
 """The engine on AWS, with kubelets played for the instances that moto lists."""
 
-from collections.abc import Mapping
-from random import Random
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from awscloud.cloud import AwsCloud
-from engine_play import CHEAP, DEAR, EnginePlay, PlayedKubelets, with_simulation
-from nodewright.spec import NewNodeGroup, NodeGroup, ProviderContext, ProviderInfo, hookimpl
+from engine_play import CHEAP, DEAR, EnginePlay
 from nodewright.testkit import FakeClock
 from nodewright_aws.provider import AwsProvider
 
 QUOTA = "You have requested more vCPU capacity than your current vCPU limit of 8 allows for the instance bucket."
-
-
-class PlayedAws(PlayedKubelets, AwsProvider):
-    """The plugin as it is; kubelets are played for the instances that moto lists."""
-
-    @hookimpl
-    def provider_info(self) -> ProviderInfo:
-        return with_simulation(super().provider_info())
-
-    @hookimpl
-    def create_node_group(self, spec: NewNodeGroup) -> NodeGroup:
-        made = super().create_node_group(spec)
-        self._played_groups = tuple(dict.fromkeys((*self._played_groups, made.id)))
-        return made
 
 
 class AwsPlay(EnginePlay):
@@ -40,15 +24,13 @@ class AwsPlay(EnginePlay):
             for role, kind in kinds.items()
         }
         prices = {"m5.large": 0.1, "c5.large": 0.2}
-        context = ProviderContext(
-            clock=clock,
-            random=Random(1),
-            options={**cloud.options, "prices_per_hour": prices, **(options or {})},
-            node_group_specs=tuple(f"0:10:{name}" for name in names.values()),
-        )
-        plugin = PlayedAws(context)
-        plugin.play_kubelets(clock, cloud.machines, tuple(names.values()))
-        super().__init__("aws", plugin, clock, names, **play)
+        options = {**cloud.options, "prices_per_hour": prices, **(options or {})}
+        super().__init__("aws", AwsProvider, cloud, clock, names, options, **play)
+
+    def groups(self) -> Iterable[str]:
+        listed = self.cloud.asg.describe_auto_scaling_groups()["AutoScalingGroups"]
+        made = (group["AutoScalingGroupName"] for group in listed)
+        return (*self.names.values(), *(name for name in made if name.startswith("nap-")))
 
     def sizes(self) -> dict[str, int]:
         return {role: self.cloud.group(name)["DesiredCapacity"] for role, name in self.names.items()}

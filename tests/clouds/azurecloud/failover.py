@@ -1,9 +1,10 @@
 """Azure for the failover table."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from azurecloud.certificates import Authority
 from azurecloud.cloud import SECRET
@@ -11,11 +12,10 @@ from azurecloud.play import QUOTA, AzurePlay
 from engine_play import CHEAP
 from environment import only_variables
 from failover_stage import END, Stage
-from nodewright.model.settings import Settings
 
 
 @contextmanager
-def open_stage(settings: Settings, *, tells: bool) -> Iterator[Stage]:
+def open_stage(settings: Mapping[str, Any], *, tells: bool) -> Iterator[Stage]:
     """A resource group of its own, behind TLS; what cannot be had leaves failed machines."""
     with TemporaryDirectory() as folder, only_variables(("ARM_", "AZURE_"), {"ARM_CLIENT_SECRET": SECRET}):
         play = AzurePlay(Authority(Path(folder)), {"detect_failures": tells}, end=END, settings=settings)

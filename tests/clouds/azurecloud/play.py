@@ -1,7 +1,6 @@
 """The engine on Azure, with kubelets played."""
 
 from collections.abc import Mapping
-from random import Random
 from typing import Any
 
 from msgspec.structs import replace
@@ -9,8 +8,8 @@ from msgspec.structs import replace
 from azurecloud.certificates import Authority
 from azurecloud.cloud import AzureCloud
 from azurecloud.sets import Trouble
-from engine_play import CHEAP, DEAR, EnginePlay, PlayedKubelets, with_simulation
-from nodewright.spec import ProviderContext, ProviderInfo, hookimpl
+from engine_play import CHEAP, DEAR, EnginePlay
+from nodewright.spec import hookimpl
 from nodewright.testkit import FakeClock
 from nodewright_azure.fleet import MachineList
 from nodewright_azure.provider import AzureProvider
@@ -21,15 +20,7 @@ QUOTA = Trouble(
 )
 
 
-class PlayedAzure(PlayedKubelets, AzureProvider):
-    """The plugin as it is; kubelets are played."""
-
-    @hookimpl
-    def provider_info(self) -> ProviderInfo:
-        return with_simulation(super().provider_info())
-
-
-class ForgetfulAzure(PlayedAzure):
+class ForgetfulAzure(AzureProvider):
     """As if the plugin had just started before every look: it knows of no machine what it was."""
 
     @hookimpl
@@ -55,19 +46,13 @@ class AzurePlay(EnginePlay):
         self.cloud = AzureCloud(authority, clock.now)
         add = self._add_pool if cheap_pool else self.cloud.add_set
         names = {CHEAP: add(CHEAP, size="Standard_D2s_v3"), DEAR: self.cloud.add_set(DEAR, size="Standard_F2")}
-        context = ProviderContext(
-            clock=clock,
-            random=Random(1),
-            options={
-                **(self.cloud.pool_options if cheap_pool else self.cloud.options),
-                "prices_per_hour": {"Standard_D2s_v3": 0.1, "Standard_F2": 0.2},
-                **(options or {}),
-            },
-            node_group_specs=tuple(f"0:10:{name}" for name in names.values()),
-        )
-        plugin = (ForgetfulAzure if forgetful else PlayedAzure)(context)
-        plugin.play_kubelets(clock, self.cloud.machines, tuple(names.values()))
-        super().__init__("azure", plugin, clock, names, **play)
+        options = {
+            **(self.cloud.pool_options if cheap_pool else self.cloud.options),
+            "prices_per_hour": {"Standard_D2s_v3": 0.1, "Standard_F2": 0.2},
+            **(options or {}),
+        }
+        plugin_class = ForgetfulAzure if forgetful else AzureProvider
+        super().__init__("azure", plugin_class, self.cloud, clock, names, options, **play)
 
     def _add_pool(self, name: str, size: str) -> str:
         return self.cloud.add_pool(name, {size: 0})

@@ -1,21 +1,21 @@
 """Compute Engine for the failover table."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from engine_play import CHEAP
 from environment import only_variables
 from failover_stage import END, Stage
 from gcecloud.cloud import GceCloud
 from gcecloud.play import QUOTA, GcePlay
-from nodewright.model.settings import Settings
 from nodewright.testkit import FakeClock
 
 
 @contextmanager
-def open_stage(settings: Settings, *, tells: bool) -> Iterator[Stage]:
+def open_stage(settings: Mapping[str, Any], *, tells: bool) -> Iterator[Stage]:
     """A server of its own; a key that the SDK's chain finds."""
     clock = FakeClock()
     cloud = GceCloud(clock.now)

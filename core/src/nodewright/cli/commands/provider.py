@@ -8,6 +8,7 @@ import msgspec
 
 from nodewright.adapters.clocks import SystemClock, VirtualClock
 from nodewright.adapters.provider import InlineRunner, ProviderClient, installed_providers
+from nodewright.cli.commands.provider_new import new
 from nodewright.cli.connect import Connector
 from nodewright.cli.screen import count, make_console, make_table, name_some, output_option, safe, write_json
 from nodewright.cli.settings.flags import SettingsSource
@@ -62,6 +63,9 @@ def command() -> None:
 
     Exit codes: 0 done, 2 bad input; the help of each command lists further ones.
     """
+
+
+command.add_command(new)
 
 
 @command.command("check")
