@@ -84,7 +84,7 @@ class Market:
             self._now += _SCAN_INTERVAL
             plan = self._loop.turn(self._look())
             self.loops += 1
-            bound = self._bind(plan.fitting, {})
+            bound = self._bind(plan.fitting, self._loop.memory.scale_down.pending_hints)
             planned = self._buy(plan)
             bound += self._bind([pod for report in _growth(plan) for pod in report.triggered], planned)
             if not (bound or plan.actions):

@@ -69,6 +69,7 @@ from nodewright.planner.scale_up.pending_pods import (
     unhelped_namespaces,
 )
 from nodewright.planner.scale_up.planned_nodes import note_planned
+from nodewright.planner.scale_up.running_nodes import make_chooser
 from nodewright.planner.scale_up.templates import add_upcoming, make_templates
 from nodewright.planner.silent_groups import find_silent
 from nodewright.snapshot.observation import GroupSeen
@@ -138,7 +139,7 @@ class _Growing(_Draft):
     """The draft while growth and removals are planned.
 
     ``context`` is the cluster to plan in. Pods in ``left`` fit neither on existing nor on upcoming nodes. Pods
-    of ``uncertain`` rely on machines that may not come. ``hints``: where pods were placed (None: scale-down is off).
+    of ``uncertain`` rely on machines that may not come. ``hints``: where pods were placed (None: that is not remembered).
     """
 
     context: PlanningContext
@@ -274,7 +275,8 @@ def _begin_growing(start: _Start, quotas: Sequence[NodeQuota], random: Random) -
     silent = find_silent(state, settings.failures, policy)
     doubtful = sum(silence.machines for silence in silent.values())
     awaits = policy.awaits_corrections
-    remembers = settings.scale_down.scale_down_enabled or bool(start.interruptions.notices)
+    # A choice of the pods for nodes that are there is kept until they are bound: tight room is not found again by dealing.
+    remembers = settings.scale_down.scale_down_enabled or policy.mixes_groups or bool(start.interruptions.notices)
     hints = Hints(before=state.memory.scale_down.pending_hints) if remembers else None
     context = PlanningContext(
         state=state,
@@ -317,7 +319,8 @@ def _place_fitting_pods(draft: _Growing) -> _Growing:
         by_class = context.snapshot.vocabulary.classes.sort(others)
         requests = requests.apply(keep_room(context.snapshot, context.state, requests))
     rows = uncertain_rows(context)
-    fitting, left = take_fitting_classes(context.snapshot, by_class, draft.hints, find_bought(context, by_class))
+    bought, choose = find_bought(context, by_class), make_chooser(context) if by_class else None
+    fitting, left = take_fitting_classes(context.snapshot, by_class, draft.hints, bought, choose)
     uncertain, daemons = find_uncertain_placements(context, rows), draft.waiting.daemons
     left = [pod for pod in left if id(pod) not in daemons] if daemons else left
     plan = replace(draft.plan, fitting=tuple(fitting))
@@ -424,8 +427,11 @@ def _note_purchases(draft: _Growing) -> _Growing:
 def _remove_nodes(draft: _Growing) -> _Growing:
     """Plan removals, in the snapshot with the pods that fit. Groups that grow for pods now have just grown."""
     hints, growth = draft.hints, draft.growth
-    if hints is None or not draft.context.settings.scale_down.scale_down_enabled:
+    if hints is None:
         return draft
+    if not draft.context.settings.scale_down.scale_down_enabled:
+        kept = replace(draft.memory.scale_down, pending_hints=hints.fresh)
+        return replace(draft, memory=replace(draft.memory, scale_down=kept))
     grown = {expansion.group for report in draft.reports for expansion in report.expansions}
     context = _after_finding(growth.context) if growth.finds_room else growth.context
     _remove_deleted(context, draft.actions)

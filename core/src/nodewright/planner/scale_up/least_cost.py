@@ -75,7 +75,7 @@ class MixTerms:
 
 
 @dataclass(eq=False)
-class _Demand:
+class Demand:
     """Pods that are planned alike: those of one class that go to ``groups``, at most ``per_node`` on one node."""
 
     pod_class: PodClass
@@ -92,6 +92,14 @@ class _NodeKind(NamedTuple):
     room: int
 
 
+class MixProblem(NamedTuple):
+    """The pods that are planned for, the kinds of nodes for them, and the problem with a row for each of both."""
+
+    demands: list[Demand]
+    kinds: list[_NodeKind]
+    problem: Problem
+
+
 def plan_mix(
     context: PlanningContext,
     pod_groups: Sequence[PodGroup],
@@ -104,11 +112,10 @@ def plan_mix(
 
     Every group in ``may_grow`` has a price; a zero-or-max group is among them only if it is bought as a whole.
     """
-    demands = list(_demands(context, pod_groups, fit, may_grow, probation))
-    kinds = _kinds(context, fit, demands, may_grow, probation, terms)
-    if not kinds:
+    made = make_mix_problem(context, pod_groups, fit, may_grow, probation, terms)
+    if made is None:
         return None
-    problem = _problem(fit, demands, kinds)
+    demands, kinds, problem = made
     values = find_values(problem)
     began, elapsed = context.state.elapsed(), context.state.elapsed
     budget = 0.0 if terms.is_quick else context.settings.scale_up.least_cost_budget
@@ -143,13 +150,27 @@ def _price_of(context: PlanningContext, expansions: Sequence[Expansion]) -> floa
 # The problem
 
 
+def make_mix_problem(
+    context: PlanningContext,
+    pod_groups: Sequence[PodGroup],
+    fit: NodeGroupFit,
+    may_grow: Sequence[GroupRef],
+    probation: Probation,
+    terms: MixTerms,
+) -> MixProblem | None:
+    """Return the problem of the pods for which one of the groups may grow; None if there are none."""
+    demands = list(_demands(context, pod_groups, fit, may_grow, probation))
+    kinds = _kinds(context, fit, demands, may_grow, probation, terms)
+    return MixProblem(demands, kinds, _problem(fit, demands, kinds)) if kinds else None
+
+
 def _demands(
     context: PlanningContext,
     pod_groups: Sequence[PodGroup],
     fit: NodeGroupFit,
     may_grow: Sequence[GroupRef],
     probation: Probation,
-) -> Iterator[_Demand]:
+) -> Iterator[Demand]:
     # Most classes fit the same groups: these share one set, whose hash is computed once.
     by_class, shared = dict[PodClass, list[Pod]](), dict[frozenset[GroupRef], frozenset[GroupRef]]()
     for group in pod_groups:
@@ -167,7 +188,7 @@ def _demands(
         if spread:
             yield from _by_domain(context, pod_class, pods, groups, per_node, spread[0])
         else:
-            yield _Demand(pod_class, groups, per_node, pods)
+            yield Demand(pod_class, groups, per_node, pods)
 
 
 def most_per_node(snapshot: Snapshot, pod_class: PodClass) -> int:
@@ -192,7 +213,7 @@ def _by_domain(
     groups: frozenset[GroupRef],
     per_node: int,
     constraint: TopologySpreadConstraint,
-) -> Iterator[_Demand]:
+) -> Iterator[Demand]:
     """Yield the pods of each topology domain: they go in turn to the domain with the fewest pods."""
     domains: dict[str, set[GroupRef]] = {}
     for ref in groups:
@@ -200,7 +221,7 @@ def _by_domain(
         if value is not None:
             domains.setdefault(value, set()).add(ref)
     counts = pods_in_domains(context.snapshot, pod_class, constraint.topology_key, sorted(domains))
-    found = {value: _Demand(pod_class, frozenset(domains[value]), per_node) for value in counts}
+    found = {value: Demand(pod_class, frozenset(domains[value]), per_node) for value in counts}
     for pod in pods if counts else ():
         value = min(counts, key=lambda one: (counts[one], one))
         counts[value] += 1
@@ -211,7 +232,7 @@ def _by_domain(
 def _kinds(
     context: PlanningContext,
     fit: NodeGroupFit,
-    demands: Sequence[_Demand],
+    demands: Sequence[Demand],
     may_grow: Sequence[GroupRef],
     probation: Probation,
     terms: MixTerms,
@@ -250,7 +271,7 @@ def _kinds(
     return kinds
 
 
-def _problem(fit: NodeGroupFit, demands: Sequence[_Demand], kinds: Sequence[_NodeKind]) -> Problem:
+def _problem(fit: NodeGroupFit, demands: Sequence[Demand], kinds: Sequence[_NodeKind]) -> Problem:
     names = list(dict.fromkeys((PODS, *(name for demand in demands for name in demand.pod_class.requests))))
     free = [dict(fit.free(kind.refs[0])) for kind in kinds]
     sets = {demand.groups for demand in demands}
@@ -273,7 +294,7 @@ def _problem(fit: NodeGroupFit, demands: Sequence[_Demand], kinds: Sequence[_Nod
 
 
 def _nodes(
-    context: PlanningContext, demands: Sequence[_Demand], kinds: Sequence[_NodeKind], mix: Mix
+    context: PlanningContext, demands: Sequence[Demand], kinds: Sequence[_NodeKind], mix: Mix
 ) -> Iterator[PlannedNode]:
     """Yield the nodes of the mix with their pods; nodes of one kind are distributed over its groups."""
     wanted = Counter[int]()
@@ -321,7 +342,7 @@ def _turns(context: PlanningContext, refs: Sequence[GroupRef], count: int) -> It
 
 
 def _without_misplaced(
-    context: PlanningContext, demands: Iterable[_Demand], nodes: Sequence[PlannedNode]
+    context: PlanningContext, demands: Iterable[Demand], nodes: Sequence[PlannedNode]
 ) -> tuple[Sequence[PlannedNode], Snapshot | None]:
     """Return the nodes without pods that a predicate keeps off their place, and without nodes that have no pods then.
 

@@ -78,7 +78,7 @@ class ScaleUp:
         self._context = context
         self._barred = dict(barred or {})
         self._mixes = mixes
-        self._expanders = _expanders(context)
+        self._expanders = expanders_in_force(context)
         self._random = random
         self._groups = group_pods(pods, context.snapshot)
         reasons = {ref: skip_reason(context, ref) for ref in context.state.groups}
@@ -404,7 +404,7 @@ def increases_of(report: ScaleUpReport) -> list[IncreaseSize]:
     return found
 
 
-def _expanders(context: PlanningContext) -> list[str]:
+def expanders_in_force(context: PlanningContext) -> list[str]:
     """Return the chain of expanders in force."""
     named = context.settings.scale_up.expander
     default = f"{LEAST_COST},least-waste" if context.settings.policy.mixes_groups else "least-waste"

@@ -52,6 +52,10 @@ def hint_key(pod: Pod) -> str:
 ByClass = dict[PodClass, list[Pod]]
 
 
+# Returns how many pods of each class go first to which rows, of the classes of one priority whose pods still wait.
+Choose = Callable[[Snapshot, Sequence[tuple[PodClass, list[Pod]]]], Mapping[PodClass, Mapping[int, int]]]
+
+
 @dataclass(frozen=True)
 class Bought:
     """What upcoming nodes were bought for.
@@ -250,18 +254,22 @@ def take_fitting(snapshot: Snapshot, pods: Iterable[Pod], hints: Hints | None = 
 
 
 def take_fitting_classes(
-    snapshot: Snapshot, by_class: ByClass, hints: Hints | None, bought: Bought | None = None
+    snapshot: Snapshot,
+    by_class: ByClass,
+    hints: Hints | None,
+    bought: Bought | None = None,
+    choose: Choose | None = None,
 ) -> tuple[list[Pod], list[Pod]]:
     """Return pods that fit now, and the others; place the first in the snapshot.
 
     Higher priorities go first, then pods that fit where ``hints`` say. Pods of one class go together, in the order of
     classes. With ``bought``, pods go first to rows that were bought for them, and pods that depend on others are tried
-    once more after those. CA does neither.
+    once more after those. ``choose`` says which pods go first on the room that is left then. CA does none of this.
     """
-    fitting, left = _take_fitting_once(snapshot, by_class, hints, bought)
+    fitting, left = _take_fitting_once(snapshot, by_class, hints, bought, choose)
     while bought is not None:
         again = {held: alike for held, alike in snapshot.vocabulary.classes.sort(left).items() if not held.is_plain}
-        more, _ = _take_fitting_once(snapshot, again, hints, bought) if again else ([], [])
+        more, _ = _take_fitting_once(snapshot, again, hints, bought, None) if again else ([], [])
         if not more:
             break
         placed = {id(pod) for pod in more}
@@ -270,7 +278,7 @@ def take_fitting_classes(
 
 
 def _take_fitting_once(
-    snapshot: Snapshot, by_class: ByClass, hints: Hints | None, bought: Bought | None
+    snapshot: Snapshot, by_class: ByClass, hints: Hints | None, bought: Bought | None, choose: Choose | None
 ) -> tuple[list[Pod], list[Pod]]:
     fitting: list[Pod] = []
     left: list[Pod] = []
@@ -281,12 +289,19 @@ def _take_fitting_once(
             open_classes = [(held, _follow(snapshot, held, alike, hints, fitting)) for held, alike in open_classes]
         if bought is not None:
             open_classes = [
-                (held, _fill_planned(snapshot, held, alike, bought, fitting)) for held, alike in open_classes
+                (held, _fill_planned(snapshot, held, alike, bought.planned(held) if alike else {}, fitting, None))
+                for held, alike in open_classes
             ]
             open_classes = _fill_bought(snapshot, open_classes, bought, fitting)
+        chosen = choose(snapshot, open_classes) if choose is not None else {}
+        if chosen:
+            open_classes = [
+                (held, _fill_planned(snapshot, held, alike, chosen.get(held, {}), fitting, hints))
+                for held, alike in open_classes
+            ]
         for pod_class, alike in open_classes:
             if is_countable(snapshot, pod_class):
-                rows, cursor = _deal(snapshot, pod_class, alike, cursor)
+                rows, cursor = deal(snapshot, pod_class, alike, cursor)
             else:
                 own = bought.rows(pod_class) if bought is not None else None
                 rows, cursor = _place_in_turn(snapshot, pod_class, alike, cursor, own)
@@ -342,10 +357,14 @@ def _remember(snapshot: Snapshot, pods: Iterable[Pod], rows: Iterable[int], hint
 
 
 def _fill_planned(
-    snapshot: Snapshot, pod_class: PodClass, pods: list[Pod], bought: Bought, fitting: list[Pod]
+    snapshot: Snapshot,
+    pod_class: PodClass,
+    pods: list[Pod],
+    planned: Mapping[int, int],
+    fitting: list[Pod],
+    hints: Hints | None,
 ) -> list[Pod]:
-    """Place pods of a class on the rows that were planned for them, and add them to ``fitting``; return the others."""
-    planned = bought.planned(pod_class) if pods else {}
+    """Place pods of a class on the rows that are planned for them, and add them to ``fitting``; return the others."""
     countable = not planned or is_countable(snapshot, pod_class)
     taken = 0
     for row, wanted in planned.items():
@@ -355,7 +374,10 @@ def _fill_planned(
                 min(most, _room_at(snapshot, pod_class, row, countable=countable)) if snapshot.schedulable[row] else 0
             )
             if count > 0:
-                _place_on(snapshot, pod_class, pods[taken : taken + count], [row] * count)
+                arrived = pods[taken : taken + count]
+                _place_on(snapshot, pod_class, arrived, [row] * count)
+                if hints is not None:
+                    _remember(snapshot, arrived, [row] * count, hints)
                 taken += count
     fitting += pods[:taken]
     return pods[taken:]
@@ -385,7 +407,7 @@ def _fill_bought(
     return [(held, pods[held]) for held, _ in classes]
 
 
-def _deal(snapshot: Snapshot, pod_class: PodClass, pods: Sequence[Pod], cursor: int) -> tuple[list[int], int]:
+def deal(snapshot: Snapshot, pod_class: PodClass, pods: Sequence[Pod], cursor: int) -> tuple[list[int], int]:
     """Place pods of plain requests in closed form; return the rows of those with room, and where the scan ended."""
     if not len(snapshot) or not pods:
         return [], cursor
