@@ -68,6 +68,10 @@ BROKEN = {
         "provider odd of nodewright-odd cannot be imported: ModuleNotFoundError: No module named",
     ),
     "exits on import": ("raise SystemExit(3)\n", "provider odd of nodewright-odd cannot be imported: SystemExit: 3"),
+    "is interrupted on import": (
+        "raise KeyboardInterrupt\n",
+        "provider odd of nodewright-odd cannot be imported: KeyboardInterrupt",
+    ),
     "is no syntax": ("def\n", "provider odd of nodewright-odd cannot be imported: SyntaxError"),
     "names nothing": ("", "provider odd of nodewright-odd cannot be imported: AttributeError"),
     "raises when built": (
@@ -112,6 +116,23 @@ def test_all_broken_plugins_are_listed_and_hide_no_other(command: Command, add_p
         assert plugins.pop(name)["problem"].startswith("its options "), "it lacks an option that it cannot do without"
     assert len(plugins) == len(BROKEN)
     assert all(plugin["problem"] and plugin["capabilities"] is None for plugin in plugins.values())
+
+
+def test_one_that_ends_the_process_hides_no_other(command: Command, add_plugin: AddPlugin) -> None:
+    add_plugin("odd", "import os\nos.write(1, b'{')\nos._exit(0)\n")
+    ended = command("providers", "--output", "json")
+    assert ended.returncode == 0
+    found = {plugin["name"]: plugin["problem"] for plugin in json.loads(ended.stdout)["providers"]}
+    assert found["odd"] == "it ended its process when it was imported or built, with exit code 0"
+    assert found["fake"] is None
+
+
+def test_limits_other_than_those_of_nodes_are_refused(command: Command, add_plugin: AddPlugin) -> None:
+    add_plugin("odd", whole(groups="[spec.NodeGroup(id='a', min_size=0, max_size=9)]"))
+    ended = command("plan", "-", "--cloud-provider", "odd", "--nodes", "0:5:a", stdin=DUMP)
+    assert ended.returncode == 2
+    assert "group a with the limits 0 to 9, while --nodes says 0 to 5" in ended.stderr
+    assert command("plan", "-", "--cloud-provider", "odd", "--nodes", "0:9:a", stdin=DUMP).returncode == 0
 
 
 def test_a_missing_plugin_says_how_to_get_it(command: Command) -> None:

@@ -98,7 +98,15 @@ def test_a_broken_import_keeps_its_cause() -> None:
     assert isinstance(caught.value.__cause__, ModuleNotFoundError)
 
 
-@pytest.mark.parametrize("error", [ValueError("no\nendpoint"), SystemExit(4)])
+def test_one_that_takes_too_long_to_build_is_named() -> None:
+    clock = VirtualClock()
+    slow = Entry(name="scripted", load=lambda: lambda context: context.clock.sleep(61))
+    with pytest.raises(PluginError, match=r"scripted of acme\.provider was not imported and built within 60 s"):
+        load_provider("scripted", ProviderContext(clock=clock), runner=InlineRunner(clock), entries=[slow])
+    assert clock.now() == 60
+
+
+@pytest.mark.parametrize("error", [ValueError("no\nendpoint"), SystemExit(4), KeyboardInterrupt()])
 def test_a_broken_constructor_is_one_sentence(error: BaseException) -> None:
     assert "scripted of acme.provider cannot be built" in refused(Entry(name="scripted", load=lambda: raising(error)))
 

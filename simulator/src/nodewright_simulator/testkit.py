@@ -128,9 +128,5 @@ class _PlayedKubelets:
         ]
 
     @hookimpl
-    def node_start(self, instance_id: str) -> NodeStart:
-        return next(start for start in self.running_machines() if start.instance_id == instance_id)
-
-    @hookimpl
     def next_change(self) -> float:
         return self._played_cloud.next_change()

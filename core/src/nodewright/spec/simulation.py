@@ -34,12 +34,8 @@ class SimulationHooks(Protocol):
     """SIMULATION: the cloud can run together with a simulated cluster."""
 
     @hookspec(firstresult=True)
-    def node_start(self, instance_id: str) -> NodeStart:
-        """Return how this running machine becomes a node. Raise ProviderError if the machine does not run."""
-
-    @hookspec(firstresult=True)
     def running_machines(self) -> Sequence[NodeStart]:
-        """Return ``node_start`` of every machine that runs now. A machine that is missing has been stopped."""
+        """Return how every machine that runs now becomes a node. A machine that is missing has been stopped."""
 
     @hookspec(firstresult=True)
     def next_change(self) -> float:

@@ -240,13 +240,6 @@ class FakeProvider:
         return self._calls.made()
 
     @hookimpl
-    def node_start(self, instance_id: str) -> spec.NodeStart:
-        for start in self.cloud.running_machines():
-            if start.instance_id == instance_id:
-                return start
-        raise spec.ProviderError(f"no machine {instance_id} runs in the fake cloud", code="instanceNotFound")
-
-    @hookimpl
     def running_machines(self) -> Sequence[spec.NodeStart]:
         return self.cloud.running_machines()
 

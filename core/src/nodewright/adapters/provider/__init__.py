@@ -3,6 +3,7 @@
 from nodewright.adapters.provider.calls import CallSettings, HookStats
 from nodewright.adapters.provider.client import ProviderClient, WithheldWrite
 from nodewright.adapters.provider.loader import (
+    BUILD_SECONDS,
     InstalledProvider,
     connect_provider,
     installed_providers,
@@ -11,6 +12,7 @@ from nodewright.adapters.provider.loader import (
 from nodewright.adapters.provider.runner import CallRunner, CallTimedOut, InlineRunner, ThreadRunner
 
 __all__ = [
+    "BUILD_SECONDS",
     "CallRunner",
     "CallSettings",
     "CallTimedOut",

@@ -24,6 +24,7 @@ from nodewright.model.group import (
     Price,
 )
 from nodewright.model.interruption import Interruption, InterruptionKind
+from nodewright.model.limits import NodeGroupFlag
 from nodewright.model.quantity import ZERO, Quantity
 from nodewright.spec.hooks import ProvisioningVerdict
 
@@ -169,10 +170,20 @@ def instant(answer: Any) -> float:
     return float(answer)
 
 
-def node_groups(answer: Any) -> tuple[NodeGroup, ...]:
-    groups = tuple(node_group(group) for group in several(NodeGroup)(answer))
-    _demand_unique((group.id for group in groups), "the group id")
-    return groups
+def node_groups(limits: Mapping[str, NodeGroupFlag]) -> Callable[[Any], tuple[NodeGroup, ...]]:
+    """Return a check of node groups. Those that ``limits`` names must have these."""
+
+    def check(answer: Any) -> tuple[NodeGroup, ...]:
+        groups = tuple(node_group(group) for group in several(NodeGroup)(answer))
+        _demand_unique((group.id for group in groups), "the group id")
+        for group in groups:
+            asked = limits.get(group.id)
+            if asked is not None and (asked.min_size, asked.max_size) != (group.min_size, group.max_size):
+                found = f"group {group.id} with the limits {group.min_size} to {group.max_size}"
+                raise Unfit(f"{found}, while --nodes says {asked.min_size} to {asked.max_size}")
+        return groups
+
+    return check
 
 
 def node_group(answer: Any) -> NodeGroup:

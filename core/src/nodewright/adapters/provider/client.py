@@ -23,6 +23,7 @@ from nodewright.model.group import (
     ProviderInfo,
 )
 from nodewright.model.interruption import Interruption
+from nodewright.model.limits import NodeGroupFlag, parse_node_group_flag
 from nodewright.spec.diagnosis import ApiCalls, Finding
 from nodewright.spec.hooks import CloudProvisioningClass, CloudProvisioningRequest, ProvisioningVerdict
 from nodewright.spec.simulation import NodeStart
@@ -66,6 +67,7 @@ class ProviderClient:
         )
         self._check_instances = checks.instances(ignores_case=info.ignores_id_case)
         self._switched_off: Mapping[str, frozenset[Capability]] = {}
+        self._limits: Mapping[str, NodeGroupFlag] = {}
         self._withheld: list[WithheldWrite] = []
 
     def __repr__(self) -> str:
@@ -80,6 +82,10 @@ class ProviderClient:
     def supports(self, capability: Capability, group_id: str = "") -> bool:
         """Return whether the capability holds, for the group if one is named (as of the last ``node_groups``)."""
         return capability in self.info.capabilities and capability not in self._switched_off.get(group_id, ())
+
+    def demand_limits(self, node_groups: Iterable[str]) -> None:
+        """From now on refuse a listing that gives other limits to a group of ``--nodes`` than the flag (``min:max:name``)."""
+        self._limits = {flag.name: flag for flag in map(parse_node_group_flag, node_groups)}
 
     def stats(self) -> Mapping[str, HookStats]:
         """Return calls, errors and seconds per hook since the start."""
@@ -97,7 +103,7 @@ class ProviderClient:
         self._calls.read("refresh", checks.done, wanted=wanted)
 
     def node_groups(self) -> tuple[NodeGroup, ...]:
-        groups = self._calls.read("node_groups", checks.node_groups)
+        groups = self._calls.read("node_groups", checks.node_groups(self._limits))
         self._switched_off = {group.id: frozenset(group.switched_off) for group in groups if group.switched_off}
         return groups
 
@@ -242,13 +248,8 @@ class ProviderClient:
 
     # For the simulated cluster only
 
-    def node_start(self, instance_id: str) -> NodeStart:
-        """Return how the kubelet of a running machine behaves now."""
-        self._require(Capability.SIMULATION)
-        return self._calls.once("node_start", checks.a(NodeStart), instance_id=instance_id)
-
     def running_machines(self) -> tuple[NodeStart, ...]:
-        """Return ``node_start`` of every running machine of all groups."""
+        """Return how every running machine of all groups becomes a node."""
         self._require(Capability.SIMULATION)
         return self._calls.once("running_machines", _NODE_STARTS)
 

@@ -15,7 +15,7 @@ import pluggy
 from nodewright.adapters.provider import checks
 from nodewright.adapters.provider.calls import CallSettings, HookCaller
 from nodewright.adapters.provider.client import ProviderClient
-from nodewright.adapters.provider.runner import CallRunner, ThreadRunner
+from nodewright.adapters.provider.runner import CallRunner, CallTimedOut, ThreadRunner
 from nodewright.model.capability import Capability
 from nodewright.model.clock import Clock
 from nodewright.model.errors import ConfigError, ContractViolation, PluginError, PluginNotFound, ProviderError
@@ -31,6 +31,8 @@ from nodewright.spec.hooks import (
 )
 from nodewright.spec.markers import PROJECT
 
+# For so long the import and the construction of a plugin may take, in seconds.
+BUILD_SECONDS = 60.0
 # For so long a loop may wait before it reads a cloud that it has just written to.
 LONGEST_SETTLING = 60.0
 # The providers that this project publishes itself.
@@ -61,15 +63,17 @@ def register(name: str, plugin: object) -> pluggy.PluginManager:
     return manager
 
 
-def check_info(manager: pluggy.PluginManager, name: str, info: ProviderInfo) -> None:
-    """Check what the plugin says about itself; raise ContractViolation."""
+def check_info(
+    manager: pluggy.PluginManager, name: str, info: ProviderInfo, speaks: tuple[int, int] = SPEC_VERSION
+) -> None:
+    """Check what the plugin says about itself, for a core that speaks that contract version; raise ContractViolation."""
     if info.name != name:
         raise ContractViolation(f"plugin {name}: provider_info names it {info.name!r}, its entry point {name!r}")
     if not _is_version(info.spec_version):
         raise ContractViolation(f"plugin {name}: provider_info gives {info.spec_version!r} as contract version")
     major, minor = info.spec_version
-    if major != SPEC_VERSION[0] or minor > SPEC_VERSION[1]:
-        ours = "{}.{}".format(*SPEC_VERSION)
+    if major != speaks[0] or minor > speaks[1]:
+        ours = "{}.{}".format(*speaks)
         raise ContractViolation(f"plugin {name}: it needs contract {major}.{minor}, this nodewright speaks {ours}")
     settles: object = info.settles_after
     if isinstance(settles, bool) or not isinstance(settles, (int, float)) or not 0 <= settles <= LONGEST_SETTLING:
@@ -169,18 +173,26 @@ def load_provider(
 ) -> ProviderClient:
     """Load the provider of that name and build it from ``context``.
 
-    Raise PluginNotFound, PluginError (it cannot be imported or built), ContractViolation, or the plugin's
-    own ConfigError. ``runner`` makes the calls, by default threads of its own, and ``gate`` is asked before each
-    write; ``entries`` replaces what is installed.
+    Raise PluginNotFound, PluginError (it cannot be imported or built, or takes more than BUILD_SECONDS), ContractViolation,
+    or the plugin's own ConfigError. ``runner`` builds it and makes the calls, by default threads of its own, and ``gate`` is
+    asked before each write; ``entries`` replaces what is installed.
     """
     entry = _find(name, list(_entries(entries)))
     if not _NAME.fullmatch(name):
         raise PluginError(
             f"provider {name} of {_package(entry)}: a name has lower case, digits and dashes, a letter first"
         )
+    hands = runner or ThreadRunner(f"{name}-build")
     with redirect_stdout(sys.stderr):  # what a plugin prints must not stand in a command's JSON
-        plugin = _build(entry, context)
-    return connect_provider(name, plugin, clock=context.clock, settings=settings, runner=runner, gate=gate)
+        try:
+            plugin = hands.run(lambda: _build(entry, context), BUILD_SECONDS)
+        except CallTimedOut as error:
+            raise PluginError(
+                f"provider {name} of {_package(entry)} was not imported and built within {BUILD_SECONDS:g} s"
+            ) from error
+    client = connect_provider(name, plugin, clock=context.clock, settings=settings, runner=runner, gate=gate)
+    client.demand_limits(context.node_group_specs)
+    return client
 
 
 def connect_provider(
@@ -246,7 +258,7 @@ def _build(entry: ProviderEntry, context: ProviderContext) -> object:
     package = _package(entry)
     try:
         factory = entry.load()
-    except (Exception, SystemExit) as error:
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
         raise PluginError(f"provider {entry.name} of {package} cannot be imported: {_reason(error)}") from error
     if not callable(factory):
         raise ContractViolation(f"plugin {entry.name}: its entry point {entry.value} cannot be called")
@@ -254,7 +266,7 @@ def _build(entry: ProviderEntry, context: ProviderContext) -> object:
         return factory(context)
     except ConfigError:
         raise
-    except (Exception, SystemExit) as error:
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
         raise PluginError(f"provider {entry.name} of {package} cannot be built: {_reason(error)}") from error
 
 

@@ -1,13 +1,17 @@
 """``nodewright providers``: the installed plugins."""
 
+import os
 from collections.abc import Iterable, Mapping
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
 from typing import Any
 
 import click
 import msgspec
 
 from nodewright.adapters.clocks import SystemClock
-from nodewright.adapters.provider import InstalledProvider, installed_providers
+from nodewright.adapters.provider import BUILD_SECONDS, InstalledProvider, installed_providers
 from nodewright.cli.connect import Connector
 from nodewright.cli.screen import make_console, make_table, output_option, safe, write_json
 from nodewright.cli.settings.flags import SettingsSource
@@ -18,6 +22,8 @@ from nodewright.model.settings import ProviderSettings
 from nodewright.spec.hooks import SPEC_VERSION
 
 SCHEMA = 1
+# Longer than the loader waits for a plugin.
+_LONGEST = BUILD_SECONDS + 10
 
 
 class Described(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,21 +49,14 @@ def command(config: str | None, output: str) -> None:
     """List the installed provider plugins and their capabilities.
 
     The command loads every plugin, with its options from the settings if there are any. A plugin that cannot be loaded
-    is listed with its problem. Exit code: 0, even if a plugin cannot be loaded.
+    is listed with its problem. Each is loaded in a process of its own. Exit code: 0, even if a plugin cannot be loaded.
     """
     settings = SettingsSource({}, config).load().settings
-    found = describe(installed_providers(), settings.providers, Connector(clock=SystemClock()))
+    found = _describe_all(installed_providers(), settings.providers)
     if output == "json":
         write_json(as_json(found))
     else:
         _print(found)
-
-
-def describe(
-    installed: Iterable[InstalledProvider], settings: Mapping[str, ProviderSettings], connector: Connector
-) -> tuple[Described, ...]:
-    """Describe each plugin on its own."""
-    return tuple(_describe(plugin, settings.get(plugin.name, ProviderSettings()), connector) for plugin in installed)
 
 
 def as_json(found: Iterable[Described]) -> dict[str, Any]:
@@ -65,16 +64,56 @@ def as_json(found: Iterable[Described]) -> dict[str, Any]:
     return {"schema": SCHEMA, "contract": _version(SPEC_VERSION), "providers": msgspec.to_builtins(list(found))}
 
 
-def _describe(plugin: InstalledProvider, settings: ProviderSettings, connector: Connector) -> Described:
-    known = Described(name=plugin.name, distribution=plugin.distribution, version=plugin.version)
+def _describe_all(
+    installed: Iterable[InstalledProvider], settings: Mapping[str, ProviderSettings]
+) -> tuple[Described, ...]:
+    """Describe each plugin in a process of its own, all at the same time: one that ends its process hides no other."""
+    spawning = get_context("spawn")
+    begun = []
+    for plugin in installed:
+        receiver, sender = spawning.Pipe(duplex=False)
+        known = settings.get(plugin.name, ProviderSettings())
+        process = spawning.Process(target=_describe_to, args=(sender, plugin, known), daemon=True)
+        process.start()
+        sender.close()
+        begun.append((plugin, process, receiver))
+    return tuple(_await(*one) for one in begun)
+
+
+def _await(plugin: InstalledProvider, process: SpawnProcess, receiver: Connection) -> Described:
     try:
-        info = connector.connect(plugin.name, settings).info
+        if receiver.poll(_LONGEST):
+            found: Described = receiver.recv()
+            return found
+        problem = f"it was not imported and built within {_LONGEST:g} s"
+    except EOFError:
+        process.join()
+        problem = f"it ended its process when it was imported or built, with exit code {process.exitcode}"
+    finally:
+        process.kill()
+        process.join()
+    return _begin(plugin, problem)
+
+
+def _describe_to(sender: Connection, plugin: InstalledProvider, settings: ProviderSettings) -> None:
+    """Describe the plugin, in a process of its own, whose output is kept out of the command's."""
+    os.dup2(2, 1)
+    sender.send(_describe(plugin, settings))
+
+
+def _begin(plugin: InstalledProvider, problem: str | None = None) -> Described:
+    return Described(name=plugin.name, distribution=plugin.distribution, version=plugin.version, problem=problem)
+
+
+def _describe(plugin: InstalledProvider, settings: ProviderSettings) -> Described:
+    try:
+        info = Connector(clock=SystemClock()).connect(plugin.name, settings).info
     except ConfigError as error:
-        return msgspec.structs.replace(known, problem=f"its options (providers.{plugin.name}.options): {error}")
+        return _begin(plugin, f"its options (providers.{plugin.name}.options): {error}")
     except NodewrightError as error:
-        return msgspec.structs.replace(known, problem=str(error))
+        return _begin(plugin, str(error))
     return msgspec.structs.replace(
-        known,
+        _begin(plugin),
         contract=_version(info.spec_version),
         capabilities={capability: capability in info.capabilities for capability in Capability},
     )
