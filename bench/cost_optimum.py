@@ -16,7 +16,7 @@ from nodewright.model.quantity import Quantity
 _ZONE, _TYPE = "topology.kubernetes.io/zone", "node.kubernetes.io/instance-type"
 
 
-class _Node(NamedTuple):
+class NodeToFill(NamedTuple):
     """A node to fill: what it offers, how many pods of each workload it takes at most, and its price."""
 
     free: tuple[float, ...]
@@ -30,15 +30,15 @@ def cheapest_price(case: Case) -> float:
         raise ValueError(f"{case.name}: maxima of types are not looked at")
     waiting = [workload for workload in case.workloads if workload.pending]
     names = sorted({"pods", *(name for workload in waiting for name in workload.requests)})
-    requests = np.array([[_amount({"pods": "1", **one.requests}, name) for name in names] for one in waiting])
+    requests = np.array([[amount({"pods": "1", **one.requests}, name) for name in names] for one in waiting])
     counts = np.indices([one.pending + 1 for one in waiting]).reshape(len(waiting), -1).T
     shape = [one.pending + 1 for one in waiting]
     prices = np.full(len(counts), math.inf)
-    for node in _new(case, waiting, names):
+    for node in new_nodes(case, waiting, names):
         possible = _possible(node, counts, requests)
         prices[possible] = np.minimum(prices[possible], node.price)
     found = _with_new_nodes(counts, shape, prices)
-    for node in _existing(case, waiting, names):
+    for node in existing_nodes(case, waiting, names):
         room = np.where(_possible(node, counts, requests), 0.0, math.inf)
         fillings = counts[_largest(room, shape)]
         found = np.min([found[_flat(np.maximum(0, counts - filling), shape)] for filling in fillings], axis=0)
@@ -75,39 +75,39 @@ def _flat(counts: NDArray[np.int_], shape: Sequence[int]) -> NDArray[np.intp]:
     return found
 
 
-def _possible(node: _Node, counts: NDArray[np.int_], requests: NDArray[np.float64]) -> NDArray[np.bool_]:
+def _possible(node: NodeToFill, counts: NDArray[np.int_], requests: NDArray[np.float64]) -> NDArray[np.bool_]:
     fits: NDArray[np.bool_] = np.all(counts @ requests <= np.array(node.free), axis=1)
     found: NDArray[np.bool_] = fits & np.all(counts <= np.array(node.most), axis=1)
     return found
 
 
-def _new(case: Case, waiting: Sequence[Workload], names: Sequence[str]) -> Iterator[_Node]:
+def new_nodes(case: Case, waiting: Sequence[Workload], names: Sequence[str]) -> Iterator[NodeToFill]:
     """Yield a node of each type in each zone; of nodes that are alike the cheapest."""
     cheapest: dict[tuple[tuple[float, ...], tuple[int, ...]], float] = {}
     for one in case.types:
         for offer in one.offers:
             labels = {**one.labels, _TYPE: one.name, _ZONE: offer.zone}
-            free = tuple(_amount(one.allocatable, name) for name in names)
+            free = tuple(amount(one.allocatable, name) for name in names)
             key = (free, tuple(_most(workload, labels) for workload in waiting))
             cheapest[key] = min(offer.price, cheapest.get(key, math.inf))
-    yield from (_Node(free, most, price) for (free, most), price in cheapest.items())
+    yield from (NodeToFill(free, most, price) for (free, most), price in cheapest.items())
 
 
-def _existing(case: Case, waiting: Sequence[Workload], names: Sequence[str]) -> Iterator[_Node]:
+def existing_nodes(case: Case, waiting: Sequence[Workload], names: Sequence[str]) -> Iterator[NodeToFill]:
     types = {one.name: one for one in case.types}
     for node in case.nodes:
         kind, placed = types[node.type], {one.name: one.placed.get(node.name, 0) for one in case.workloads}
         labels = {**kind.labels, _TYPE: kind.name, _ZONE: node.zone}
         used = [
-            sum(placed[one.name] * _amount({"pods": "1", **one.requests}, name) for one in case.workloads)
+            sum(placed[one.name] * amount({"pods": "1", **one.requests}, name) for one in case.workloads)
             for name in names
         ]
-        free = tuple(_amount(kind.allocatable, name) - taken for name, taken in zip(names, used, strict=True))
+        free = tuple(amount(kind.allocatable, name) - taken for name, taken in zip(names, used, strict=True))
         most = tuple(max(0, _most(one, labels) - placed[one.name] * _is_limited(one)) for one in waiting)
-        yield _Node(free, most, 0.0)
+        yield NodeToFill(free, most, 0.0)
 
 
-def _amount(texts: dict[str, str], name: str) -> float:
+def amount(texts: dict[str, str], name: str) -> float:
     return float(Quantity.of(texts[name]).nano) if name in texts else 0.0
 
 
