@@ -218,7 +218,9 @@ class ScaleUp:
             ),
             {expansion.group: expansion.target for expansion in mix.expansions},
         )
-        _, second = ScaleUp(grown, rest, self._random, self._barred, mixes=False).plan()
+        one = ScaleUp(grown, rest, self._random, self._barred, mixes=False)
+        is_full = grown.nodes_left is not None and grown.nodes_left <= 0
+        second = one.postpone(ScaleUpResult.NODE_LIMIT) if is_full else one.plan()[1]
         report = _with_rest(first, second)
         return increases_of(report), report
 
