@@ -80,6 +80,16 @@ def test_a_missing_or_old_price_is_told_and_a_warning_where_prices_decide(
     assert assumed.startswith("2 groups: no price is known: it is assumed from ")
 
 
+def test_a_price_for_a_group_that_does_not_exist_is_a_warning(
+    command: Command, config: Callable[..., Path], tmp_path: Path
+) -> None:
+    (tmp_path / "prices.yaml").write_text("prices: [{group: fake/a, per_hour: 1}, {group: b, per_hour: 1}]")
+    done = command("doctor", "--config", config(), "--output", "json", "--prices", tmp_path / "prices.yaml")
+    found = json.loads(done.stdout)["providers"][0]["findings"]
+    said = f"{tmp_path}/prices.yaml: there is a price for group b, and no group of that name"
+    assert [(one["level"], one["subject"]) for one in found if one["message"] == said] == [("warning", "price")]
+
+
 def test_a_bad_file_of_prices_is_refused(command: Command, config: Callable[..., Path], tmp_path: Path) -> None:
     (tmp_path / "prices.yaml").write_text("prices: [{type: m, per_hour: .inf}]")
     done = command("doctor", "--config", config(), "--prices", tmp_path / "prices.yaml")

@@ -83,3 +83,14 @@ def test_a_reservation_of_the_zone_goes_first_and_rows_add_up() -> None:
     assert BOOK.reservation("m5.large", "z2") == ReservedInstances("m5.large", 3)
     assert BOOK.reservation("m5.large", "") == ReservedInstances("m5.large", 3)
     assert BOOK.reservation("c5.large", "z1") is None
+
+
+def test_prices_for_groups_that_do_not_exist_are_told() -> None:
+    book = PriceBook(name="p.yaml", by_group=BOOK.by_group, by_type=BOOK.by_type)
+    special, by_id = GroupRef("aws", "special"), GroupRef("gce", "by-id")
+    assert not book.find_unknown([special, by_id, REF])
+    assert not PriceBook().find_unknown([])
+    assert book.find_unknown([by_id]) == "p.yaml: there is a price for group aws/special, and no group of that name"
+    assert book.find_unknown([GroupRef("gce", "special")]) == (
+        "p.yaml: there are prices for groups aws/special, by-id, and no groups of these names"
+    )

@@ -1,6 +1,6 @@
 """The operator's own prices: the file of ``--prices`` as it is written, and the values that planning reads of it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from fnmatch import fnmatchcase
@@ -106,6 +106,16 @@ class PriceBook:
         named = (self.by_group.get((name, "", False)) for name in (str(ref), ref.group_id))
         typed = (self.by_type.get((kind, place, spot)) for place in (zone, "")) if kind else ()
         return next((price for price in (*named, *typed) if price is not None), None)
+
+    def find_unknown(self, groups: Iterable[GroupRef]) -> str:
+        """Return a sentence about prices for node groups that are none of these; empty: there are none."""
+        known = {name for ref in groups for name in (str(ref), ref.group_id)}
+        unknown = sorted(name for name, _, _ in self.by_group if name not in known)
+        if not unknown:
+            return ""
+        if len(unknown) == 1:
+            return f"{self.name}: there is a price for group {unknown[0]}, and no group of that name"
+        return f"{self.name}: there are prices for groups {', '.join(unknown)}, and no groups of these names"
 
     def rate(self, currency: str) -> float | None:
         """Return what one unit of the currency is in USD; None: not known."""

@@ -38,13 +38,18 @@ def find_price_findings(settings: Settings, clients: Sequence[ProviderClient], n
     """
     file = PricesFile(lambda: settings.scale_up)
     file.check()
-    seen = {held.ref: held for client in clients for held in _read(client)}
+    listed = {client.name: _read(client) for client in clients}
+    seen = {held.ref: held for groups in listed.values() for held in groups or ()}
     priced = Pricing().price(seen, file.read())
     level = FindingLevel.WARNING if _do_prices_matter(settings, priced) else FindingLevel.OK
-    return {
+    found = {
         client.name: list(_findings(level, [held for ref, held in priced.items() if ref.provider == client.name], now))
         for client in clients
     }
+    unknown = file.read().find_unknown(seen) if None not in listed.values() else ""
+    if unknown and clients:
+        found[clients[0].name].append(_finding(FindingLevel.WARNING, unknown))
+    return found
 
 
 def _do_prices_matter(settings: Settings, groups: Mapping[GroupRef, GroupSeen]) -> bool:
@@ -53,14 +58,13 @@ def _do_prices_matter(settings: Settings, groups: Mapping[GroupRef, GroupSeen]) 
     return settings.policy.mixes_groups and len({held.price is None for held in groups.values()}) == 2
 
 
-def _read(client: ProviderClient) -> Iterator[GroupSeen]:
-    """Yield the groups as far as they can be read; what cannot is reported by other findings."""
+def _read(client: ProviderClient) -> list[GroupSeen] | None:
+    """Return the groups as far as they can be read, None if they cannot be listed; that is reported by other findings."""
     try:
         groups = client.node_groups()
     except ProviderError:
-        return
-    for group in groups:
-        yield _seen(client, group)
+        return None
+    return [_seen(client, group) for group in groups]
 
 
 def _seen(client: ProviderClient, group: NodeGroup) -> GroupSeen:
@@ -83,15 +87,21 @@ def _findings(level: FindingLevel, groups: Iterable[GroupSeen], now: float) -> I
     for held in groups:
         concerned.setdefault(_message(held, now), []).append(held.ref.group_id)
     for message, names in concerned.items():
-        if message:
-            yield Finding(
-                level=level,
-                subject="price",
-                message=message if len(names) == 1 else f"{len(names)} groups: {message}",
-                group_id=names[0] if len(names) == 1 else "",
-                capability=Capability.PRICING,
-                remedy="see docs/prices.md",
-            )
+        if message and len(names) == 1:
+            yield _finding(level, message, names[0])
+        elif message:
+            yield _finding(level, f"{len(names)} groups: {message}")
+
+
+def _finding(level: FindingLevel, message: str, group_id: str = "") -> Finding:
+    return Finding(
+        level=level,
+        subject="price",
+        message=message,
+        group_id=group_id,
+        capability=Capability.PRICING,
+        remedy="see docs/prices.md",
+    )
 
 
 def _message(held: GroupSeen, now: float) -> str:

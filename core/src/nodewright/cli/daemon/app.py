@@ -322,6 +322,7 @@ class DaemonApp:
         if report.state is not None:
             log_unreadable(self._process.conditions, report.state.observation)
             self._process.conditions.see("prices", self._process.prices.problem)
+            self._process.conditions.see("prices of groups", self._find_unpriceable(report.state.observation))
             self._process.conditions.see("disruption", self._process.disruption.problem)
         self.log.say(
             report.problem or "loop",
@@ -336,6 +337,12 @@ class DaemonApp:
         if self._engine.dry_run is not None:
             self._log_withheld(self._engine.dry_run, report)
         self._report.debug_server.publish(report, self._process.reloader.settings, self._pause())
+
+    def _find_unpriceable(self, seen: Observation) -> str:
+        """Return a sentence about prices for unknown groups; empty: there are none, or not all groups could be listed."""
+        if any(provider.problem for provider in seen.providers.values()):
+            return ""
+        return self._process.prices.read().find_unknown(seen.groups)
 
     def _log_withheld(self, planning: DryRunPlanning, report: LoopReport) -> None:
         plan, withheld = planning.take_withheld()
