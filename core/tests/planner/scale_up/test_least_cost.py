@@ -339,6 +339,26 @@ def test_pods_are_spread_over_zones(running_in_a: int, expected: dict[str, list[
     assert planned_pods(plan) == expected
 
 
+def test_no_node_is_bought_in_a_zone_that_has_room_until_another_zone_has_a_node() -> None:
+    """One pod each fits in a and b now. The others may follow once c has a node."""
+    world = World()
+    for zone in ("a", "b"):
+        world.add_group(zone, 1, cpu="8", memory="32Gi", zone=zone, hourly_price=1.0)
+    world.add_group("c", cpu="8", memory="32Gi", zone="c", hourly_price=1.0)
+    world.nodes.append(build_node("full", cpu="0", zone="c"))
+    spread = TopologySpreadConstraint(
+        topology_key=ZONE_LABEL,
+        max_skew=1,
+        when_unsatisfiable="DoNotSchedule",
+        label_selector=LabelSelector(match_labels={"app": "p"}),
+    )
+    add_pods(world, "p", 9, "2", "1Gi", labels={"app": "p"}, topology_spread_constraints=(spread,))
+    plan = world.plan()
+    assert len(plan.fitting) == 2
+    assert grown(plan) == {"c": (0, 1)}
+    assert len(plan.scale_up.triggered) == 7
+
+
 def test_pods_that_depend_on_others_are_packed_beside_the_mix() -> None:
     world = two_kinds()
     wanted = PodAffinityTerm(topology_key=ZONE_LABEL, label_selector=LabelSelector(match_labels={"app": "x"}))

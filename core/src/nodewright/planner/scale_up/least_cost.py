@@ -27,7 +27,7 @@ from nodewright.planner.scale_up.failover import Probation
 from nodewright.planner.scale_up.node_group_fit import NodeGroupFit
 from nodewright.planner.scale_up.options import paid_nodes
 from nodewright.planner.scale_up.planned_nodes import PlannedPod, add_planned, place_in_rounds
-from nodewright.predicates import is_countable
+from nodewright.predicates import amounts_room, is_countable, static_fit
 from nodewright.predicates.inter_pod_affinity import terms_of
 from nodewright.predicates.node_ports import host_ports
 from nodewright.predicates.pod_topology_spread import hard_constraints, pods_in_domains
@@ -173,6 +173,7 @@ def _demands(
 ) -> Iterator[Demand]:
     # Most classes fit the same groups: these share one set, whose hash is computed once.
     by_class, shared = dict[PodClass, list[Pod]](), dict[frozenset[GroupRef], frozenset[GroupRef]]()
+    spare: Snapshot | None = None
     for group in pod_groups:
         by_class.setdefault(group.pod_class, []).extend(group.pods)
     for pod_class, pods in by_class.items():
@@ -186,7 +187,13 @@ def _demands(
         if not per_node or not groups or len(spread) > 1:
             continue
         if spread:
-            yield from _by_domain(context, pod_class, pods, groups, per_node, spread[0])
+            # Pods for which nodes that are there have room in their domain go there once another domain has a node.
+            spare = spare or context.snapshot.fork()
+            key = spread[0].topology_key
+            for value, dealt, refs in _by_domain(context, pod_class, pods, groups, spread[0]):
+                placed = _take_room(spare, pod_class, key, value, len(dealt)) if per_node == _ANY else 0
+                if placed < len(dealt):
+                    yield Demand(pod_class, refs, per_node, dealt[placed:])
         else:
             yield Demand(pod_class, groups, per_node, pods)
 
@@ -211,22 +218,35 @@ def _by_domain(
     pod_class: PodClass,
     pods: Sequence[Pod],
     groups: frozenset[GroupRef],
-    per_node: int,
     constraint: TopologySpreadConstraint,
-) -> Iterator[Demand]:
-    """Yield the pods of each topology domain: they go in turn to the domain with the fewest pods."""
+) -> Iterator[tuple[str, list[Pod], frozenset[GroupRef]]]:
+    """Yield each topology domain, its pods, and its groups: pods go in turn to the domain with the fewest."""
     domains: dict[str, set[GroupRef]] = {}
     for ref in groups:
         value = context.templates[ref].node.metadata.labels.get(constraint.topology_key)
         if value is not None:
             domains.setdefault(value, set()).add(ref)
     counts = pods_in_domains(context.snapshot, pod_class, constraint.topology_key, sorted(domains))
-    found = {value: Demand(pod_class, frozenset(domains[value]), per_node) for value in counts}
+    found: dict[str, list[Pod]] = {value: [] for value in counts}
     for pod in pods if counts else ():
         value = min(counts, key=lambda one: (counts[one], one))
         counts[value] += 1
-        found[value].pods.append(pod)
-    yield from (demand for demand in found.values() if demand.pods)
+        found[value].append(pod)
+    yield from ((value, dealt, frozenset(domains[value])) for value, dealt in found.items())
+
+
+def _take_room(spare: Snapshot, pod_class: PodClass, key: str, value: str, most: int) -> int:
+    """Place up to ``most`` pods on nodes of a domain where amounts and static filters allow it; return how many."""
+    every = slice(0, len(spare))
+    room = np.where(static_fit(spare, pod_class, every) & spare.schedulable, amounts_room(spare, pod_class, every), 0)
+    rows = np.array(
+        [row for row in np.flatnonzero(room > 0).tolist() if spare.node(row).metadata.labels.get(key) == value], np.intp
+    )
+    counts = np.clip(most - (np.cumsum(room[rows]) - room[rows]), 0, room[rows])
+    used = counts > 0
+    if used.any():
+        spare.place_many(pod_class, rows[used], counts[used])
+    return int(counts.sum())
 
 
 def _kinds(
