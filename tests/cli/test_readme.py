@@ -20,6 +20,7 @@ DUMP = ROOT / "docs/examples/plan/dump.json"
 
 _KINDS = {
     "dra": "devices (DRA)",
+    "gang": "gangs",
     "similar": "similar groups",
     "runonce": "whole loops",
     "provreq": "ProvisioningRequests",

@@ -10,6 +10,7 @@ from nodewright.adapters.kube.cluster import KubeCluster
 from nodewright.adapters.kube.writes import KubeWrites
 from nodewright.model.capacity_buffer import READY, CapacityBuffer, CapacityBufferStatus
 from nodewright.model.meta import Condition, ObjectMeta
+from nodewright.model.objects import POD_GROUP_KINDS
 from nodewright.model.provisioning_request import PodTemplate, TemplateReference
 from nodewright.snapshot.context import Workloads
 from nodewright.testkit.world import settings_with
@@ -76,11 +77,13 @@ def test_what_does_not_hold_any_more_is_taken_away(server: ApiServer) -> None:
 
 
 def test_what_is_followed_depends_on_the_settings() -> None:
-    assert optional_kinds(settings_with()) == frozenset()
+    always = optional_kinds(settings_with())
+    assert always == POD_GROUP_KINDS
+    assert optional_kinds(settings_with(profile="ca")) == frozenset()
     injecting = settings_with(capacity_buffer_pod_injection_enabled=True)
-    assert optional_kinds(injecting) == {"PodTemplate", "CapacityBuffer"}
+    assert optional_kinds(injecting) - always == {"PodTemplate", "CapacityBuffer"}
     controlling = settings_with(capacity_buffer_controller_enabled=True)
-    assert optional_kinds(controlling) == {"PodTemplate", "CapacityBuffer", "Deployment", "ResourceQuota"}
+    assert optional_kinds(controlling) - always == {"PodTemplate", "CapacityBuffer", "Deployment", "ResourceQuota"}
     assert optional_kinds(controlling) <= OPTIONAL_KINDS
 
 

@@ -76,7 +76,11 @@ def test_yaml_documents_and_yaml_numbers() -> None:
 
 def test_every_kind_has_a_field_and_is_read_from_a_list() -> None:
     items = [
-        {"kind": kind.name, "apiVersion": f"{kind.api_group}/v1".removeprefix("/"), "metadata": {"name": "x"}}
+        {
+            "kind": kind.kind or kind.name,
+            "apiVersion": f"{kind.api_group}/v1".removeprefix("/"),
+            "metadata": {"name": "x"},
+        }
         for kind in KINDS.values()
     ]
     found = decode_objects(json.dumps({"kind": "List", "apiVersion": "v1", "items": items}).encode(), "all.json")

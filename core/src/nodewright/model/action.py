@@ -17,7 +17,7 @@ class Action(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class ForRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The ProvisioningRequest (its id and ``namespace/name``) that an increase is a part of.
+    """The ProvisioningRequest or gang (its id and ``namespace/name``) that an increase is a part of.
 
     ``nodes`` is the number of machines of all parts together.
     """
@@ -25,6 +25,7 @@ class ForRequest(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     key: str
     nodes: int
+    is_gang: bool = False
 
 
 class IncreaseSize(Action, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from nodewright.model.errors import ConfigError
-from nodewright.model.objects import KINDS, ClusterObjects, Kind
+from nodewright.model.objects import KINDS, ClusterObjects, Kind, find_kind
 from nodewright.model.printable import explain, find_misfit, printable, show
 from nodewright.model.quantity import Quantity
 from nodewright.model.yaml_text import load_yaml
@@ -239,8 +239,8 @@ class _Collector:
         self._found: dict[str, dict[str, Any]] = {kind.field: {} for kind in KINDS.values()}
 
     def add(self, entry: Entry) -> None:
-        kind = KINDS.get(entry.kind)
-        if kind is None or (entry.api_version and _group(entry.api_version) != kind.api_group):
+        kind = find_kind(entry.kind, _group(entry.api_version) if entry.api_version else None)
+        if kind is None:
             return
         decoded = self._decode(kind, entry)
         metadata = decoded.metadata

@@ -32,6 +32,14 @@ from nodewright.model.devices import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
+from nodewright.model.gang import (
+    COSCHEDULING_API_GROUP,
+    GANG_API_GROUP,
+    VOLCANO_API_GROUP,
+    MinMemberPodGroup,
+    PodGroups,
+    SchedulingPodGroup,
+)
 from nodewright.model.meta import Object
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
@@ -69,12 +77,23 @@ class ClusterObjects(msgspec.Struct, frozen=True, kw_only=True):
     resource_claims: tuple[ResourceClaim, ...] = ()
     resource_claim_templates: tuple[ResourceClaimTemplate, ...] = ()
     device_taint_rules: tuple[DeviceTaintRule, ...] = ()
+    pod_groups: tuple[SchedulingPodGroup, ...] = ()
+    coscheduling_pod_groups: tuple[MinMemberPodGroup, ...] = ()
+    volcano_pod_groups: tuple[MinMemberPodGroup, ...] = ()
+
+    def gang_objects(self) -> PodGroups:
+        """Return the PodGroups of all APIs."""
+        return PodGroups(
+            kubernetes={one.key: one for one in self.pod_groups},
+            coscheduling={one.key: one for one in self.coscheduling_pod_groups},
+            volcano={one.key: one for one in self.volcano_pod_groups},
+        )
 
 
 class Kind(NamedTuple):
     """One kind that nodewright reads. ``api_group`` distinguishes it from kinds of the same name in other API groups.
 
-    ``version`` is the API version of list calls.
+    ``version`` is the API version of list calls. ``kind`` is what objects call it, where two API groups use one name.
     """
 
     name: str
@@ -83,6 +102,7 @@ class Kind(NamedTuple):
     field: str
     namespaced: bool
     version: str = "v1"
+    kind: str = ""
 
 
 KINDS = {
@@ -116,5 +136,28 @@ KINDS = {
         Kind("ResourceClaim", DEVICE_API_GROUP, ResourceClaim, "resource_claims", namespaced=True),
         Kind("ResourceClaimTemplate", DEVICE_API_GROUP, ResourceClaimTemplate, "resource_claim_templates", True),
         Kind("DeviceTaintRule", DEVICE_API_GROUP, DeviceTaintRule, "device_taint_rules", namespaced=False),
+        Kind("PodGroup", GANG_API_GROUP, SchedulingPodGroup, "pod_groups", True, "v1beta1"),
+        Kind(
+            "CoschedulingPodGroup",
+            COSCHEDULING_API_GROUP,
+            MinMemberPodGroup,
+            "coscheduling_pod_groups",
+            True,
+            "v1alpha1",
+            "PodGroup",
+        ),
+        Kind(
+            "VolcanoPodGroup", VOLCANO_API_GROUP, MinMemberPodGroup, "volcano_pod_groups", True, "v1beta1", "PodGroup"
+        ),
     )
 }
+
+
+# The kinds of PodGroups: a cluster need not know any of them.
+POD_GROUP_KINDS = frozenset({"PodGroup", "CoschedulingPodGroup", "VolcanoPodGroup"})
+_BY_API_GROUP = {(kind.kind or kind.name, kind.api_group): kind for kind in KINDS.values()}
+
+
+def find_kind(kind: str, api_group: str | None) -> Kind | None:
+    """Return the kind of an object (``api_group`` None: not told); None if nodewright does not read it."""
+    return KINDS.get(kind) if api_group is None else _BY_API_GROUP.get((kind, api_group))

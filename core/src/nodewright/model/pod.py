@@ -146,9 +146,21 @@ class ResourceClaimState(Kube, frozen=True, kw_only=True):
     resource_claim_name: str = ""
 
 
+class SchedulingGroup(Kube, frozen=True, kw_only=True):
+    """The PodGroup (scheduling.k8s.io) to which a pod belongs."""
+
+    pod_group_name: str = ""
+
+
+class SchedulingGate(Kube, frozen=True, kw_only=True):
+    name: str = ""
+
+
 class PodSpec(Kube, frozen=True, kw_only=True):
     node_name: str = ""
     scheduler_name: str = ""
+    scheduling_group: SchedulingGroup | None = None
+    scheduling_gates: tuple[SchedulingGate, ...] = ()
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
     resources: ResourceRequirements | None = None

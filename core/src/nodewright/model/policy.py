@@ -450,6 +450,15 @@ class Policy:
         "kube-scheduler would place pods there.",
     )
 
+    # Gangs
+
+    serves_gangs: bool = _row(
+        _UP,
+        "Meets a gang of pods whole or not at all, and keeps it whole in scale-down.",
+        "Knows no gangs, and buys nodes for some of the pods.",
+        "docs/adr/0034-gangs.md",
+    )
+
     # ProvisioningRequests
 
     shares_capacity_fairly: bool = _row(

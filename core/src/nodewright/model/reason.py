@@ -42,6 +42,7 @@ class SkipCode(StrEnum):
     WAITING = "waiting"
     NO_ROOM = "no_room"
     NO_TIME = "no_time"
+    GANG = "gang"
 
 
 class SkipReason(msgspec.Struct, frozen=True, kw_only=True):

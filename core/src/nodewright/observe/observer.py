@@ -79,6 +79,7 @@ class Observer:
             provisioning=observed.provisioning,
             quotas=observed.quotas,
             buffers=observed.buffers,
+            pod_groups=observed.pod_groups,
             disruption=disruption,
             next_edge=edge,
         )

@@ -8,6 +8,7 @@ from nodewright.model.capability import Capability
 from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.cluster import DaemonSet
 from nodewright.model.disruption import NO_DISRUPTION_CONFIG, DisruptionConfig
+from nodewright.model.gang import PodGroups
 from nodewright.model.group import (
     FailedInstance,
     GroupOptions,
@@ -45,6 +46,7 @@ class ClusterObservation:
     provisioning: Provisioning = field(default_factory=Provisioning)
     quotas: tuple[CapacityQuota, ...] = ()
     buffers: Buffers = field(default_factory=Buffers)
+    pod_groups: PodGroups = field(default_factory=PodGroups)
     problem: str = ""
 
 

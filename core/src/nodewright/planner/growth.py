@@ -14,6 +14,8 @@ from nodewright.model.pod import Pod
 from nodewright.model.reason import ScaleUpResult
 from nodewright.model.settings import TemplateSettings
 from nodewright.planner.context import PlanningContext, deadline
+from nodewright.planner.gangs.find_gangs import Gang
+from nodewright.planner.gangs.serve import ServedGangs, serve_gangs
 from nodewright.planner.provisioning_requests.arbitration import find_due, serve
 from nodewright.planner.provisioning_requests.ca import ChosenRequest, examine
 from nodewright.planner.provisioning_requests.classes import Mode
@@ -93,13 +95,30 @@ def grow(context: PlanningContext, pods: Sequence[Pod], random: Random, *, may_w
     return Growth(context=context, actions=actions, reports=reports, unplaced=reports)
 
 
-def grow_fairly(
-    context: PlanningContext, pods: Sequence[Pod], requests: ProvisioningRequestState, random: Random
-) -> Growth:
-    """Plan growth for pods and for requests, each beside what the others get.
+def after_gangs(growth: Growth, context: PlanningContext, served: ServedGangs) -> Growth:
+    """Return growth beside that for gangs, in the context without new nodes."""
+    if not served.reports:
+        return growth
+    return replace(
+        growth,
+        context=context,
+        actions=[*served.actions, *growth.actions],
+        reports=[*growth.reports, *served.reports],
+        bought=growth.bought or (served.context if served.actions else None),
+    )
 
-    Existing room does not help these pods, so requests for such room are served first. If both want new nodes, they
-    take turns in going first.
+
+def grow_fairly(
+    context: PlanningContext,
+    pods: Sequence[Pod],
+    gangs: Sequence[Gang],
+    requests: ProvisioningRequestState,
+    random: Random,
+) -> Growth:
+    """Plan growth for gangs, pods and requests, each beside what the others get.
+
+    Existing room does not help these pods, so requests for such room are served first. Gangs follow. If both pods and
+    requests want new nodes, they take turns in going first.
     """
     called = plan_provider_calls(requests)
     requests = requests.apply(called)
@@ -107,8 +126,11 @@ def grow_fairly(
     requests, context = requests.apply(checked.changes), checked.context
     due, next_change = find_due(requests)
     before = join_changes([called, checked.changes, RequestChanges(next_change=next_change)])
+    with_gangs = serve_gangs(context, gangs, requests, random)
+    existing, context = context, with_gangs.context
     if not any(requests.mode(request) == Mode.ATOMIC for request in due):
-        return replace(grow(context, pods, random), finds_room=checked.finds_room, changes=before)
+        growth = replace(grow(context, pods, random), finds_room=checked.finds_room, changes=before)
+        return after_gangs(growth, existing, with_gangs)
     goes_first = not pods or requests.memory.prefers_requests
     if goes_first:
         served = serve(context, requests, random, Mode.ATOMIC)
@@ -120,9 +142,9 @@ def grow_fairly(
         served = serve(after, requests, random, Mode.ATOMIC)
         actions, unplaced = [*growth.actions, *served.actions], ()
     turn = RequestChanges(prefers_requests=bool(pods) and not goes_first)
-    return Growth(
+    growth = Growth(
         changes=join_changes([before, served.changes, turn]),
-        context=context,
+        context=existing,
         actions=actions,
         reports=[*growth.reports, *served.reports],
         is_put_off=growth.is_put_off,
@@ -132,6 +154,7 @@ def grow_fairly(
         unplaced=unplaced,
         is_over=is_told,
     )
+    return after_gangs(growth, existing, with_gangs)
 
 
 def _with_growth(context: PlanningContext, reports: Iterable[ScaleUpReport]) -> tuple[PlanningContext, bool]:

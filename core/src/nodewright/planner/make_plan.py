@@ -14,6 +14,7 @@ from nodewright.clusterstate.memory import PlanMemory
 from nodewright.clusterstate.readiness import describe_unhealthy
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, IncreaseSize, SizeWrite
+from nodewright.model.gang import is_gang_id
 from nodewright.model.limits import make_resource_limits
 from nodewright.model.plan import Plan, PlannedAction, ScaleUpReport
 from nodewright.model.pod import Pod
@@ -22,7 +23,18 @@ from nodewright.model.settings import CorrectionSettings, Settings, SizeCorrecti
 from nodewright.planner.autoprovisioning import delete_empty_groups, offer_groups, with_creations
 from nodewright.planner.capacity_buffers.controller import CapacityBufferState, fill_buffers
 from nodewright.planner.context import PlanningContext
-from nodewright.planner.growth import Growth, count_ready_nodes, grow, grow_as_ca, grow_fairly, plan_min_sizes
+from nodewright.planner.gangs.find_gangs import FoundGangs, Gang, find_gangs
+from nodewright.planner.gangs.serve import place_gangs, serve_gangs
+from nodewright.planner.gangs.settle import settle_gangs
+from nodewright.planner.growth import (
+    Growth,
+    after_gangs,
+    count_ready_nodes,
+    grow,
+    grow_as_ca,
+    grow_fairly,
+    plan_min_sizes,
+)
 from nodewright.planner.interruptions import Interruptions, bar_own_pools, drop_leaving, find_interruptions, plan_drains
 from nodewright.planner.limits import NodeQuota, Quota, ReadQuota, read_quotas, with_status
 from nodewright.planner.moves import follow_moves, plan_removals
@@ -37,7 +49,7 @@ from nodewright.planner.provisioning_requests.reservations import (
     settle_reservations,
     without_leftovers,
 )
-from nodewright.planner.provisioning_requests.state import ProvisioningRequestState
+from nodewright.planner.provisioning_requests.state import NO_CHANGES, ProvisioningRequestState
 from nodewright.planner.renewal import find_renewals
 from nodewright.planner.rules.ca import correct_as_ca
 from nodewright.planner.rules.corrections import Corrections
@@ -89,7 +101,7 @@ class _Draft:
     """The plan of one loop after the steps so far.
 
     ``plan`` has the reports of these steps, ``memory`` what the next loop must know of them. ``actions`` are the writes
-    to groups, ``waiting`` the pending pods. ``interruptions`` are the nodes that clouds are about to take. ``requests`` and
+    to groups, ``waiting`` the pending pods, but those of ``gangs``. ``interruptions`` are the nodes that clouds are about to take. ``requests`` and
     ``buffers`` hold the decisions about these objects.
     """
 
@@ -99,12 +111,13 @@ class _Draft:
     buffers: CapacityBufferState
     actions: tuple[SizeWrite, ...]
     waiting: Waiting = field(default_factory=Waiting)
+    gangs: FoundGangs = field(default_factory=FoundGangs)
     interruptions: Interruptions = field(default_factory=Interruptions)
 
     def end(self, actions: Iterable[PlannedAction] | None = None) -> tuple[Plan, PlanMemory]:
         """Return the plan with these actions (None: those of the draft), and what the next loop must know of it."""
         plan, memory = self.plan, self.memory
-        if self.requests.is_enabled:
+        if self.requests.is_enabled or self.requests.decided is not NO_CHANGES:
             plan = replace(plan, provisioning=self.requests.report())
             retries = self.requests.decided.call_retries
             memory = replace(memory, provisioning=self.requests.next_memory(), call_retries=retries)
@@ -131,7 +144,7 @@ class _Start(_Draft):
         always = settings.scale_up.enforce_node_group_min_size or settings.scale_down.scale_down_enabled
         always = always or bool(self.interruptions.notices)
         always = always or any(group.seen.is_min_scheduled for group in self.state.groups.values())
-        return bool(always or self.waiting.old or self.requests.is_enabled or self.buffers.injects)
+        return bool(always or self.waiting.old or self.gangs.gangs or self.requests.is_enabled or self.buffers.injects)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,6 +160,7 @@ class _Growing(_Draft):
     growth: Growth
     hints: Hints | None
     left: Sequence[Pod] = ()
+    due: tuple[Gang, ...] = ()
     uncertain: UncertainPlacements | None = None
 
     @property
@@ -239,12 +253,16 @@ def _halted(start: _Start, reason: str) -> _Start:
 
 
 def _settle_requests(start: _Start) -> _Start:
-    """Settle what was reserved for requests, and remove the machines of broken reservations."""
+    """Settle what was reserved for requests and gangs, and remove the machines of broken reservations."""
     state, requests = start.state, start.requests
-    if not requests.arbitrates:
+    gangs = find_gangs(state.observation, start.settings.pods, start.settings.policy)
+    start = replace(start, gangs=gangs)
+    if not (requests.arbitrates or any(map(is_gang_id, requests.reservations))):
         return start
-    requests = requests.apply(report_unserved(requests, state.observation.providers))
-    requests = requests.apply(settle_reservations(state, requests))
+    if requests.arbitrates:
+        requests = requests.apply(report_unserved(requests, state.observation.providers))
+        requests = requests.apply(settle_reservations(state, requests))
+    requests = requests.apply(settle_gangs(state, requests, gangs.gangs))
     leftovers, changes = remove_leftovers(state, requests, [action.group for action in start.actions])
     requests = requests.apply(changes)
     actions = (*start.actions, *leftovers)
@@ -256,7 +274,8 @@ def _find_waiting_pods(start: _Start) -> _Start:
     seen, settings = start.state.observation, start.settings
     snapshot, classes = seen.snapshot, seen.snapshot.vocabulary.classes
     unhelped = unhelped_namespaces(snapshot, settings.policy)
-    waiting = find_pending(seen.pending, settings.pods, seen.now, classes, unhelped)
+    waiting = find_pending(start.gangs.others, settings.pods, seen.now, classes, unhelped)
+    waiting.young.extend(start.gangs.young)
     waiting.add(find_recreated(snapshot, seen.removing, settings.pods), classes)
     interruptions = find_interruptions(start.state, settings.pods)
     waiting.add(interruptions.demand, classes)
@@ -299,6 +318,7 @@ def _begin_growing(start: _Start, quotas: Sequence[NodeQuota], random: Random) -
         buffers=start.buffers,
         actions=start.actions,
         waiting=start.waiting,
+        gangs=start.gangs,
         interruptions=start.interruptions,
         context=context,
         random=random,
@@ -318,20 +338,25 @@ def _place_fitting_pods(draft: _Growing) -> _Growing:
         requests = requests.apply(changes)
         by_class = context.snapshot.vocabulary.classes.sort(others)
         requests = requests.apply(keep_room(context.snapshot, context.state, requests))
+    placed = place_gangs(context.snapshot, draft.gangs.gangs, draft.hints)
+    by_class = dict(by_class)
+    for held, pods in context.snapshot.vocabulary.classes.sort(placed.others).items():
+        by_class[held] = [*by_class.get(held, ()), *pods]
     rows = uncertain_rows(context)
     bought, choose = find_bought(context, by_class), make_chooser(context) if by_class else None
     fitting, left = take_fitting_classes(context.snapshot, by_class, draft.hints, bought, choose)
     uncertain, daemons = find_uncertain_placements(context, rows), draft.waiting.daemons
     left = [pod for pod in left if id(pod) not in daemons] if daemons else left
-    plan = replace(draft.plan, fitting=tuple(fitting))
-    return replace(draft, plan=plan, requests=requests, left=left, uncertain=uncertain)
+    plan = replace(draft.plan, fitting=(*placed.fitting, *fitting))
+    return replace(draft, plan=plan, requests=requests, left=left, due=placed.due, uncertain=uncertain)
 
 
 def _evaluate_purchases(draft: _Growing) -> _Growing:
     """Bar groups for pods that their new nodes did not take, and for those that a cloud recommends to move away."""
     context, memory = draft.context, draft.memory
     templates, policy = context.settings.templates, context.settings.policy
-    waiting = chain(draft.left, find_moving(context.state))
+    of_gangs = chain.from_iterable(gang.waiting for gang in draft.due)
+    waiting = chain(draft.left, of_gangs, find_moving(context.state))
     found = evaluate_purchases(context.state, templates, policy, waiting)
     purchases = found.purchases or memory.purchases
     left, own_pools = bar_own_pools(draft.interruptions, context.snapshot, draft.left)
@@ -347,7 +372,8 @@ def _evaluate_purchases(draft: _Growing) -> _Growing:
 
 def _offer_new_groups(draft: _Growing) -> _Growing:
     """Add the groups that providers could create."""
-    specs = chain((pod.spec for pod in draft.left), draft.requests.atomic_specs(), draft.buffers.specs)
+    of_gangs = (pod.spec for gang in draft.due if not gang.problem for pod in gang.waiting)
+    specs = chain((pod.spec for pod in draft.left), of_gangs, draft.requests.atomic_specs(), draft.buffers.specs)
     return replace(draft, context=offer_groups(draft.context, specs, draft.random))
 
 
@@ -355,9 +381,10 @@ def _grow_groups(draft: _Growing) -> _Growing:
     """Plan growth for pods and for requests."""
     context, requests, pods, random = draft.context, draft.requests, draft.left, draft.random
     if not requests.is_enabled:
-        growth = grow(context, pods, random)
+        served = serve_gangs(context, draft.due, requests, random)
+        growth = after_gangs(grow(served.context, pods, random), context, served)
     elif requests.arbitrates:
-        growth = grow_fairly(context, pods, requests, random)
+        growth = grow_fairly(context, pods, draft.due, requests, random)
     else:
         others, changes = split_consumers(pods, requests)
         requests = requests.apply(changes)

@@ -13,6 +13,7 @@ from nodewright.model.cluster import (
     ResourceQuota,
 )
 from nodewright.model.disruption import NO_DISRUPTION_CONFIG, DisruptionConfig
+from nodewright.model.gang import PodGroups
 from nodewright.model.group import (
     FailedInstance,
     GroupOptions,
@@ -172,6 +173,7 @@ class Observation:
     provisioning: Provisioning = field(default_factory=Provisioning)
     quotas: tuple[CapacityQuota, ...] = ()
     buffers: Buffers = field(default_factory=Buffers)
+    pod_groups: PodGroups = field(default_factory=PodGroups)
     disruption: DisruptionConfig = NO_DISRUPTION_CONFIG
     next_edge: float = math.inf
 

@@ -202,7 +202,7 @@ def kind_of(pod_class: PodClass) -> str:
 
     A Job's pods, and a StatefulSet's, have labels of their own each.
     """
-    spec = msgspec.structs.replace(pod_class.spec, node_name="", volumes=())
+    spec = msgspec.structs.replace(pod_class.spec, node_name="", volumes=(), scheduling_group=None)
     return sha256(encode_part((pod_class.namespace, spec))).hexdigest()[:20]
 
 

@@ -11,6 +11,7 @@ from nodewright.model.action import IncreaseSize
 from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.cluster import DaemonSet, Deployment, PodDisruptionBudget, ResourceQuota
+from nodewright.model.gang import PodGroups, SchedulingPodGroup
 from nodewright.model.group import GroupRef, Instance, NodeGroup, Price
 from nodewright.model.node import Node
 from nodewright.model.plan import Plan
@@ -90,6 +91,7 @@ class World:
     deployments: list[Deployment] = field(default_factory=list)
     resource_quotas: list[ResourceQuota] = field(default_factory=list)
     quotas: list[CapacityQuota] = field(default_factory=list)
+    pod_groups: list[SchedulingPodGroup] = field(default_factory=list)
     context: Context = field(default_factory=Context)
     priorities: str | None = None
     memory: Memory = field(default_factory=Memory)
@@ -150,6 +152,7 @@ class World:
                 quotas=tuple(self.resource_quotas),
             ),
             quotas=tuple(self.quotas),
+            pod_groups=PodGroups(kubernetes={one.key: one for one in self.pod_groups}),
         )
         return fold(self.memory, seen, [], settings or Settings())
 

@@ -12,7 +12,7 @@ from nodewright.adapters.kube.reflector import ObjectCache, Reflector
 from nodewright.adapters.kube.resources import Resource
 from nodewright.model.clock import Clock
 from nodewright.model.node import Node
-from nodewright.model.objects import KINDS
+from nodewright.model.objects import KINDS, POD_GROUP_KINDS
 from nodewright.model.pod import Pod
 from nodewright.model.settings import Settings
 
@@ -31,6 +31,7 @@ OPTIONAL_KINDS = frozenset(
         "CapacityBuffer",
         "Deployment",
         "ResourceQuota",
+        *POD_GROUP_KINDS,
     }
 )
 
@@ -74,6 +75,8 @@ def optional_kinds(settings: Settings) -> frozenset[str]:
         kinds |= {"Deployment", "ResourceQuota"}
     if settings.limits.capacity_quotas_enabled:
         kinds.add("CapacityQuota")
+    if settings.policy.serves_gangs:
+        kinds |= POD_GROUP_KINDS
     return frozenset(kinds)
 
 

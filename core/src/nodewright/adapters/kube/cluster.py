@@ -20,6 +20,7 @@ from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.duration import format_duration
 from nodewright.model.errors import KubeApiError
+from nodewright.model.gang import PodGroups
 from nodewright.model.meta import Condition
 from nodewright.model.node import Node
 from nodewright.model.objects import ClusterObjects
@@ -141,6 +142,11 @@ _WORKLOADS = {
     "PodDisruptionBudget": "pod_disruption_budgets",
 }
 _QUOTAS = {"CapacityQuota": "capacity_quotas"}
+_POD_GROUPS = {
+    "PodGroup": "pod_groups",
+    "CoschedulingPodGroup": "coscheduling_pod_groups",
+    "VolcanoPodGroup": "volcano_pod_groups",
+}
 _PROVISIONING = {
     "PodTemplate": "pod_templates",
     "ProvisioningRequest": "provisioning_requests",
@@ -171,6 +177,7 @@ class KubeCluster(KubeWrites):
         self._provisioning = Provisioning()
         self._quotas = ClusterObjects().capacity_quotas
         self._buffers = Buffers()
+        self._pod_groups = PodGroups()
 
     def read(self, now: float) -> ClusterObservation:
         """Return the cluster as the caches hold it. Raise KubeApiError until every kind has been listed once."""
@@ -188,6 +195,7 @@ class KubeCluster(KubeWrites):
             provisioning=self._provisioning,
             buffers=self._buffers,
             quotas=self._quotas,
+            pod_groups=self._pod_groups,
             problem=self._problem(now),
         )
 
@@ -204,6 +212,8 @@ class KubeCluster(KubeWrites):
             self._buffers = Buffers.of(self._objects(_BUFFERS))
         if self._changed(_QUOTAS):
             self._quotas = self._objects(_QUOTAS).capacity_quotas
+        if self._changed(_POD_GROUPS):
+            self._pod_groups = self._objects(_POD_GROUPS).gang_objects()
         self._live.apply_nodes(dict(self._dated_nodes(now)))
         self._live.apply_pods(self._caches.of("Pod").take_changes())
 

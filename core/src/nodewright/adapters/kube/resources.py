@@ -11,7 +11,7 @@ from nodewright.model.decode import BROKEN, decode_amount, decode_object
 from nodewright.model.devices import DEVICE_API_GROUP
 from nodewright.model.errors import ConfigError
 from nodewright.model.meta import Object, ObjectMeta
-from nodewright.model.objects import KINDS
+from nodewright.model.objects import KINDS, POD_GROUP_KINDS
 from nodewright.model.provisioning_request import API_GROUP
 from nodewright.model.sharing import Sharing
 
@@ -27,6 +27,8 @@ _PLURALS = {
     "DeviceClass": "deviceclasses",
     "PriorityClass": "priorityclasses",
     "ProvisioningClass": "provisioningclasses",
+    "CoschedulingPodGroup": "podgroups",
+    "VolcanoPodGroup": "podgroups",
 }
 
 
@@ -40,7 +42,7 @@ class Resource(Generic[T]):
         self.path = collection_path(known.api_group, self.plural, namespace, known.version)
         self.query = dict(query or {})
         # A cluster need not know the kind: it comes with a CustomResourceDefinition, or with a newer Kubernetes.
-        self.may_be_absent = known.api_group in (API_GROUP, DEVICE_API_GROUP)
+        self.may_be_absent = known.api_group in (API_GROUP, DEVICE_API_GROUP) or kind in POD_GROUP_KINDS
         # An older ClusterRole does not name the kind. Without the kinds that limit purchases, too much would be bought.
         self.may_be_forbidden = self.may_be_absent and kind not in _LIMITING_KINDS
         self.api_group = known.api_group

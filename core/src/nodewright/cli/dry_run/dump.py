@@ -140,6 +140,7 @@ class DumpedCluster:
             workloads=Workloads.of(self._objects, listed=_lists_controllers(self._objects)),
             provisioning=Provisioning.of(self._objects),
             quotas=self._objects.capacity_quotas,
+            pod_groups=self._objects.gang_objects(),
             buffers=Buffers.of(self._objects),
             priorities=maps.get(f"kube-system/{CONFIG_MAP}", {}).get(CONFIG_KEY),
         )

@@ -238,7 +238,7 @@ def grant(
 
 
 def _retry_later(request: ProvisioningRequest, requests: ProvisioningRequestState) -> RequestChanges:
-    retry = requests.next_retry(request)
+    retry = requests.next_retry(request.id)
     return RequestChanges(retries={request.id: retry}, next_change=requests.next_change_at(retry.at + retry.wait))
 
 

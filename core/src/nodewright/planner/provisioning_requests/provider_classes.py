@@ -29,7 +29,7 @@ def plan_provider_calls(requests: ProvisioningRequestState) -> RequestChanges:
         pods = step.pods_of(request)
         if not pods:
             continue
-        accepted, retry = requests.accepted(request), requests.next_retry(request)
+        accepted, retry = requests.accepted(request), requests.next_retry(request.id)
         fresh = requests.with_conditions(request, accepted)
         waiting = requests.condition(fresh, (PROVISIONED, "False"), "", "")
         failed = requests.condition(fresh, (FAILED, "True"), "", "")

@@ -15,6 +15,7 @@ from nodewright.clusterstate.deletions import is_resting
 from nodewright.clusterstate.memory import Reservation, ReservationPart
 from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, DeletionCause
+from nodewright.model.gang import is_gang_id
 from nodewright.model.group import GroupRef
 from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import (
@@ -54,14 +55,17 @@ def settle_reservations(state: ClusterState, requests: ProvisioningRequestState)
     kept: dict[str, Reservation] = {}
     changes: list[RequestChanges] = []
     for name, held in requests.reservations.items():
+        if is_gang_id(name):
+            kept[name] = held
+            continue
         request, fresh, known_as = open_requests.get(name), held, name
         if request is None or requests.mode(request) is None:
-            fresh = _cancelled(held)
+            fresh = cancelled(held)
         elif held.broken:
             known_as = held.leftover_name(name)
             if _is_under_way(request):
-                changes.append(put_off(request, requests, held.broken, at_once=_has_failed(held, state)))
-        elif _is_complete(held, state):
+                changes.append(put_off(request, requests, held.broken, at_once=has_failed(held, state)))
+        elif is_complete(held, state):
             what = "CapacityIsProvisioned", f"{held.nodes} nodes were provisioned"
             changes.append(grant(request, requests, what, held.nodes))
             continue
@@ -138,7 +142,7 @@ def _is_under_way(request: ProvisioningRequest) -> bool:
     return held is None or held.reason == UNDER_WAY
 
 
-def _cancelled(held: Reservation) -> Reservation:
+def cancelled(held: Reservation) -> Reservation:
     """Return the broken reservation of a cancelled request: existing machines are left to scale-down."""
     if held.broken:
         return held
@@ -146,7 +150,7 @@ def _cancelled(held: Reservation) -> Reservation:
     return changed(held, broken=_CANCELLED, parts=tuple(part for part in parts if part.nodes))
 
 
-def _is_complete(held: Reservation, state: ClusterState) -> bool:
+def is_complete(held: Reservation, state: ClusterState) -> bool:
     if any(part.missing or not part.asked for part in held.parts):
         return False
     return all(set(part.machines) <= _ready_machines(state, part.ref) for part in held.parts)
@@ -178,7 +182,7 @@ def _with_machines(held: Reservation, part: ReservationPart, idle: tuple[str, ..
     return held.with_part(changed(part, machines=idle, nodes=len(idle) + part.missing))
 
 
-def _has_failed(held: Reservation, state: ClusterState) -> bool:
+def has_failed(held: Reservation, state: ClusterState) -> bool:
     """Return whether one of its groups failed since it was started. That group is in backoff, so retries come to an end."""
     backoffs = [state.groups[part.ref].backoff for part in held.parts if part.ref in state.groups]
     return any(

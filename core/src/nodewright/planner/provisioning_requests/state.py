@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from nodewright.clusterstate.memory import ProvisioningMemory, Reservation
 from nodewright.clusterstate.state import ClusterState
+from nodewright.model.gang import is_gang_id
 from nodewright.model.meta import Condition, as_of
 from nodewright.model.plan import PendingEvent, ProviderCall, ProvisioningReport, StatusWrite
 from nodewright.model.pod import Pod, PodSpec
@@ -159,9 +160,9 @@ class ProvisioningRequestState:
         """Return whether the request fails if no capacity is found at the first try."""
         return self.classes.class_of(request).parameters.get(NO_RETRY) == "true"
 
-    def next_retry(self, request: ProvisioningRequest) -> Retry:
+    def next_retry(self, request_id: str) -> Retry:
         """Return when the request is tried again: after twice its last wait, counted from now."""
-        settings, held = self.settings.provisioning, self.memory.retries.get(request.id)
+        settings, held = self.settings.provisioning, self.memory.retries.get(request_id)
         wait = settings.provisioning_request_initial_backoff_time if held is None else 2 * held.wait
         return Retry(at=self.now, wait=min(wait, settings.provisioning_request_max_backoff_time))
 
@@ -265,7 +266,8 @@ class ProvisioningRequestState:
 
     def next_memory(self) -> ProvisioningMemory:
         """Return what the next loop remembers: nothing of requests that are gone."""
-        ids, memory = {request.id for request in self}, self.memory
+        memory = self.memory
+        ids = {*(request.id for request in self), *filter(is_gang_id, memory.retries)}
         return replace(
             memory,
             retries={name: retry for name, retry in memory.retries.items() if name in ids},

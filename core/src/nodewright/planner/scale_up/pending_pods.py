@@ -145,6 +145,8 @@ def is_pending(pod: Pod, settings: PodSettings) -> bool:
     scheduled = next((c for c in pod.status.conditions if c.type == "PodScheduled"), None)
     if scheduled is not None and scheduled.finds_no_place:
         return True
+    if scheduled is not None and scheduled.reason == "SchedulerError" and pod.spec.scheduling_group is not None:
+        return True  # kube-scheduler says so of pods with a PodGroup while the cluster has no nodes
     untried = scheduled is None or (scheduled.status == "False" and not scheduled.reason)
     return untried and pod.spec.scheduler_name in settings.bypassed_scheduler_names
 

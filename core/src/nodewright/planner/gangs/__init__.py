@@ -1,0 +1,1 @@
+"""Gangs: pods that start together or not at all (docs/gangs.md)."""

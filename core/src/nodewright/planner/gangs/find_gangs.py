@@ -1,0 +1,196 @@
+"""Which gangs have pods that wait, and which of them can start if there is room."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from nodewright.model.gang import KUEUE_COUNT_ANNOTATION, GangConvention, GangRef, PodGroups, find_gang
+from nodewright.model.pod import Pod
+from nodewright.model.policy import Policy
+from nodewright.model.settings import PodSettings
+from nodewright.planner.scale_up.pending_pods import is_expendable, split_young, unhelped_namespaces
+from nodewright.snapshot.observation import Observation
+from nodewright.snapshot.pod_class import map_alike
+from nodewright.snapshot.snapshot import Snapshot
+
+_KEY = "gangs of pods"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gang:
+    """A gang with pods that wait, in the order in which kube-scheduler takes them: ``waiting``.
+
+    At least ``min_count`` of its pods must run, of which ``running`` do; ``existing`` counts these and all others.
+    ``topology_key``: all pods must be in one domain of this label (empty: anywhere). ``problem`` says why the gang cannot start even
+    if there is room (empty: it can). ``is_young``: a pod of it waits for its scale-up delay.
+    """
+
+    ref: GangRef
+    min_count: int
+    waiting: tuple[Pod, ...]
+    running: int = 0
+    existing: int = 0
+    topology_key: str = ""
+    problem: str = ""
+    is_young: bool = False
+
+    @property
+    def need(self) -> int:
+        """Return how many of the waiting pods must find room."""
+        return max(0, self.min_count - self.running)
+
+    def __str__(self) -> str:
+        return f"gang {self.ref.key}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundGangs:
+    """The gangs with pods that wait, those of the highest priority first, and the pending pods of none of them."""
+
+    gangs: tuple[Gang, ...] = ()
+    others: tuple[Pod, ...] = ()
+    young: tuple[Pod, ...] = ()
+
+
+def find_gangs(seen: Observation, settings: PodSettings, policy: Policy) -> FoundGangs:
+    """Return the gangs among the pending pods. Pods of a group that is none are ordinary pods."""
+    if not policy.serves_gangs:
+        return FoundGangs(others=seen.pending)
+    members: dict[GangRef, list[Pod]] = {}
+    others: list[Pod] = []
+    for pod, ref in map_alike(seen.pending, find_gang):
+        if ref is None or _find_terms(ref, pod, seen.pod_groups) is None:
+            others.append(pod)
+        else:
+            members.setdefault(ref, []).append(pod)
+    if not members:
+        return FoundGangs(others=seen.pending)
+    running = count_running(seen.snapshot)
+    unhelped = unhelped_namespaces(seen.snapshot, policy)
+    gangs = [
+        _Members(ref, pods, running[ref], settings, seen).gang()
+        for ref, pods in members.items()
+        if ref.namespace not in unhelped
+    ]
+    gangs = [gang for gang in gangs if gang.waiting]
+    gangs.sort(
+        key=lambda gang: (-(gang.waiting[0].spec.priority or 0), min(pod.created for pod in gang.waiting), gang.ref)
+    )
+    young = tuple(pod for gang in gangs if gang.is_young for pod in gang.waiting)
+    return FoundGangs(gangs=tuple(gangs), others=tuple(others), young=young)
+
+
+def count_running(snapshot: Snapshot) -> Counter[GangRef]:
+    """Return how many pods of each gang are on nodes and are to stay."""
+    found = Counter[GangRef]()
+    rows = (row for row, _ in snapshot.nodes())
+    for refs in snapshot.of_pods(_KEY, rows, _refs_of):
+        found.update(refs)
+    return found
+
+
+def _refs_of(pods: Iterable[Pod]) -> tuple[GangRef, ...]:
+    refs = (find_gang(pod) for pod in pods if pod.metadata.deletion_timestamp is None)
+    return tuple(ref for ref in refs if ref is not None)
+
+
+@dataclass(frozen=True)
+class GangTerms:
+    """What a PodGroup demands: ``min_count`` pods at least, in one domain of ``topology_key`` (empty: anywhere).
+
+    ``is_missing``: the PodGroup does not exist, or cannot be read.
+    """
+
+    min_count: int
+    topology_key: str = ""
+    priority: int | None = None
+    is_missing: bool = False
+
+
+def _find_terms(ref: GangRef, pod: Pod, groups: PodGroups) -> GangTerms | None:
+    """Return the terms of the gang; None if its pods are ordinary ones.
+
+    Without a PodGroup of the older conventions the pods are ordinary ones: their scheduler may not be the one that knows it.
+    """
+    if ref.convention is GangConvention.KUBERNETES:
+        own = groups.kubernetes.get(ref.key)
+        if own is None:
+            return GangTerms(1, is_missing=True)
+        if own.spec.scheduling_policy.gang is None:
+            return None
+        topology = own.spec.scheduling_constraints.topology
+        key = topology[0].key if topology else ""
+        return GangTerms(own.spec.scheduling_policy.gang.min_count, key, own.spec.priority)
+    if ref.convention is GangConvention.KUEUE:
+        text = pod.metadata.annotations.get(KUEUE_COUNT_ANNOTATION, "")
+        count = int(text) if text.isdecimal() and len(text) < 10 else 0
+        return GangTerms(count) if count > 1 else None
+    held = groups.coscheduling if ref.convention is GangConvention.COSCHEDULING else groups.volcano
+    other = held.get(ref.key)
+    return GangTerms(other.spec.min_member) if other is not None and other.spec.min_member > 1 else None
+
+
+@dataclass
+class _Members:
+    """The pods of one gang that are on no node."""
+
+    ref: GangRef
+    pods: Sequence[Pod]
+    running: int
+    settings: PodSettings
+    seen: Observation
+    gated: int = field(default=0, init=False)
+
+    def gang(self) -> Gang:
+        terms = _find_terms(self.ref, self.pods[0], self.seen.pod_groups)
+        assert terms is not None
+        existing = [pod for pod in self.pods if pod.metadata.deletion_timestamp is None and not pod.is_terminal]
+        self.gated = sum(_is_gated(pod) for pod in existing)
+        waiting = [pod for pod in existing if not _is_gated(pod) and self._is_served(pod)]
+        waiting.sort(key=lambda pod: (-(pod.spec.priority or 0), pod.created))
+        total = self.running + len(existing)
+        # Kueue holds the pods of a group by gates until all are there: those without gates need no others.
+        least = min(terms.min_count, total) if self.ref.convention is GangConvention.KUEUE else terms.min_count
+        _, young = split_young(waiting, self.settings, self.seen.now)
+        return Gang(
+            ref=self.ref,
+            min_count=least,
+            waiting=tuple(waiting),
+            running=self.running,
+            existing=total,
+            topology_key=terms.topology_key,
+            problem=self._find_problem(terms, waiting, total, least),
+            is_young=bool(young),
+        )
+
+    def _is_served(self, pod: Pod) -> bool:
+        allowed = self.settings.allowed_scheduler_names
+        return not (allowed and pod.spec.scheduler_name not in allowed) and not is_expendable(
+            pod.spec.priority, self.settings
+        )
+
+    def _find_problem(self, terms: GangTerms, waiting: Sequence[Pod], total: int, least: int) -> str:
+        if terms.is_missing:
+            return f"its PodGroup {self.ref.key} does not exist, or nodewright may not read it"
+        if total < least:
+            return f"{total} of {least} pods exist"
+        if self.gated and self.ref.convention is GangConvention.KUBERNETES:
+            return f"{self.gated} of its {total} pods are held by scheduling gates"
+        if self.running + len(waiting) < least:
+            return f"{self.running + len(waiting)} of {least} pods wait for room or run"
+        return _find_difference(terms, waiting) if self.ref.convention is GangConvention.KUBERNETES else ""
+
+
+def _find_difference(terms: GangTerms, waiting: Sequence[Pod]) -> str:
+    """Return what differs among the pods for which kube-scheduler refuses the group; empty: nothing does."""
+    priorities = {pod.spec.priority or 0 for pod in waiting}
+    if len(priorities if terms.priority is None else {*priorities, terms.priority}) > 1:
+        return "its pods and PodGroup have different priorities, which kube-scheduler refuses"
+    if len({pod.spec.scheduler_name for pod in waiting}) > 1:
+        return "its pods name different schedulers, which kube-scheduler refuses"
+    return ""
+
+
+def _is_gated(pod: Pod) -> bool:
+    """Return whether scheduling gates keep the pod from being scheduled."""
+    return bool(pod.spec.scheduling_gates)

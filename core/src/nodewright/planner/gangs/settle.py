@@ -1,0 +1,46 @@
+"""What becomes of machines that were asked for a gang: the gang gets all of them, or they are withdrawn."""
+
+from collections.abc import Sequence
+
+from nodewright.clusterstate.memory import Reservation
+from nodewright.clusterstate.state import ClusterState
+from nodewright.model.gang import is_gang_id
+from nodewright.planner.gangs.find_gangs import Gang
+from nodewright.planner.provisioning_requests.reservations import cancelled, has_failed, is_complete
+from nodewright.planner.provisioning_requests.state import ProvisioningRequestState, RequestChanges, join_changes
+
+
+def settle_gangs(state: ClusterState, requests: ProvisioningRequestState, gangs: Sequence[Gang]) -> RequestChanges:
+    """Free the machines of gangs that have all of theirs, and give up what cannot be completed.
+
+    If a group failed to deliver, the gang tries another one at once: the group that failed is in backoff. Otherwise the gang
+    waits for its next try.
+    """
+    waiting = {gang.ref.id for gang in gangs}
+    kept = dict[str, Reservation]()
+    changes: list[RequestChanges] = []
+    for name, held in requests.reservations.items():
+        if not is_gang_id(name):
+            kept[name] = held
+            continue
+        fresh, known_as = held, name
+        if held.broken and name in waiting:
+            known_as = held.leftover_name(name)
+            if not has_failed(held, state):
+                retry = requests.next_retry(name)
+                due = requests.next_change_at(retry.at + retry.wait)
+                changes.append(RequestChanges(retries={name: retry}, next_change=due))
+        elif not held.broken and is_complete(held, state):
+            changes.append(RequestChanges(retries={name: None}))
+            continue
+        elif name not in waiting:
+            fresh = cancelled(held)
+        if not fresh.broken:
+            times = (*(part.deadline or held.deadline for part in held.parts), held.deadline + held.patience)
+            changes.append(RequestChanges(next_change=requests.next_change_at(*times)))
+        if fresh.parts:
+            kept[known_as] = fresh
+    gone = {name: None for name in requests.memory.retries if is_gang_id(name) and name not in waiting}
+    if not changes and not gone and kept == requests.reservations:
+        return RequestChanges()
+    return join_changes([*changes, RequestChanges(retries=gone, reservations=kept)])

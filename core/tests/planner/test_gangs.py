@@ -1,0 +1,212 @@
+"""Gangs of pods: nodes for all that must start together, or none, and what is missing."""
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from nodewright.model.gang import (
+    COSCHEDULING_LABEL,
+    KUEUE_COUNT_ANNOTATION,
+    KUEUE_LABEL,
+    VOLCANO_ANNOTATION,
+    GangPolicy,
+    MinMemberPodGroup,
+    MinMemberSpec,
+    PodGroups,
+    PodGroupSpec,
+    SchedulingConstraints,
+    SchedulingPodGroup,
+    SchedulingPolicy,
+    TopologyConstraint,
+)
+from nodewright.model.meta import ObjectMeta
+from nodewright.model.node import HOSTNAME_LABEL, ZONE_LABEL
+from nodewright.model.plan import Plan
+from nodewright.model.pod import Pod, PodCondition, PodStatus, SchedulingGate, SchedulingGroup
+from nodewright.planner.gangs.find_gangs import FoundGangs, find_gangs
+from nodewright.snapshot.observation import Observation
+from nodewright.testkit.builders import build_pod
+from nodewright.testkit.world import World, grown, ref, settings_with
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def pod_group(name: str, least: int, *, topology: str = "") -> SchedulingPodGroup:
+    return SchedulingPodGroup(
+        metadata=ObjectMeta(name=name, namespace="default"),
+        spec=PodGroupSpec(
+            scheduling_policy=SchedulingPolicy(gang=GangPolicy(min_count=least)),
+            scheduling_constraints=SchedulingConstraints(
+                topology=(TopologyConstraint(key=topology),) if topology else ()
+            ),
+        ),
+    )
+
+
+def member(number: int, group: str = "g", cpu: str = "1", node: str = "", **extras: object) -> Pod:
+    pod = build_pod(f"{group}-{number}", cpu, node_name=node, **extras)  # type: ignore[arg-type]
+    return replace(pod, spec=replace(pod.spec, scheduling_group=SchedulingGroup(pod_group_name=group)))
+
+
+def make_world(count: int, least: int, *, topology: str = "") -> World:
+    """A gang of so many pods, each of which takes a machine of its own."""
+    world = World()
+    world.pod_groups = [pod_group("g", least, topology=topology)]
+    world.pending = [member(number) for number in range(count)]
+    return world
+
+
+def said(plan: Plan) -> str:
+    """Return the reasons for the pods that get nothing."""
+    reports = (plan.scale_up, *plan.salvo)
+    found = (str(reason) for report in reports for one in report.unhelped for reason in one.reasons.values())
+    return "; ".join(dict.fromkeys(found))
+
+
+def test_a_gang_of_six_with_four_machines_left_gets_none_and_is_told_so() -> None:
+    world = make_world(6, 6)
+    world.add_group("a", cpu="1", max_size=4)
+    plan = world.plan()
+    assert grown(plan) == {}
+    assert "gang default/g needs 6 pods to start together: 4 of 6 pods would have room" in said(plan)
+
+
+def test_two_groups_serve_one_gang() -> None:
+    world = make_world(6, 6)
+    world.add_group("a", cpu="1", max_size=4, zone="a", hourly_price=1)
+    world.add_group("b", cpu="1", max_size=4, zone="b", hourly_price=2)
+    plan = world.plan()
+    assert grown(plan) == {"a": (0, 4), "b": (0, 2)}
+    requests = {action.request for action in plan.actions}  # type: ignore[union-attr]
+    assert [(one.key, one.nodes, one.is_gang) for one in requests if one] == [("default/g", 6, True)]
+
+
+def test_a_gang_that_asks_for_one_domain_gets_it_in_one() -> None:
+    world = make_world(6, 6, topology=ZONE_LABEL)
+    world.add_group("a", cpu="1", max_size=4, zone="a", hourly_price=1)
+    world.add_group("b", cpu="1", max_size=4, zone="b", hourly_price=2)
+    assert grown(world.plan()) == {}
+    world.add_group("c", cpu="1", max_size=6, zone="c", hourly_price=9)
+    assert grown(world.plan()) == {"c": (0, 6)}
+    world.add_group("d", cpu="2", max_size=2, zone="b", hourly_price=1)
+    assert grown(world.plan()).keys() == {"b", "d"}
+
+
+def test_a_gang_for_one_host() -> None:
+    world = make_world(4, 4, topology=HOSTNAME_LABEL)
+    world.add_group("small", cpu="3", hourly_price=1)
+    assert grown(world.plan()) == {}
+    world.add_group("large", cpu="4", hourly_price=9)
+    assert grown(world.plan()) == {"large": (0, 1)}
+
+
+def test_pods_that_run_decide_the_domain() -> None:
+    world = make_world(0, 2, topology=ZONE_LABEL)
+    world.add_group("a", 1, cpu="1", zone="a")
+    world.add_group("b", cpu="1", zone="b", hourly_price=1)
+    world.running = [member(0, node="a-0")]
+    world.pending = [member(1)]
+    assert grown(world.plan()) == {"a": (1, 2)}
+
+
+def test_pods_that_run_count() -> None:
+    world = make_world(4, 6)
+    world.add_group("a", 2, cpu="1", max_size=6)
+    world.running = [member(10, node="a-0"), member(11, node="a-1")]
+    assert grown(world.plan()) == {"a": (2, 6)}
+
+
+def test_existing_room_is_used_and_not_shared_with_others() -> None:
+    world = make_world(2, 2)
+    world.add_group("a", 2, cpu="1", max_size=6)
+    world.pending = [build_pod("other", "1"), *world.pending]
+    plan = world.plan()
+    assert [pod.name for pod in plan.fitting] == ["g-0", "g-1"]
+    assert grown(plan) == {"a": (2, 3)}
+
+
+def test_what_cannot_start_gets_nothing() -> None:
+    changes: list[tuple[Callable[[World], object], str]] = [
+        (lambda world: world.pending.pop(), "5 of 6 pods exist"),
+        (lambda world: world.pod_groups.clear(), "PodGroup default/g does not exist"),
+        (lambda world: world.pending.append(gated(member(7))), "held by scheduling gates"),
+        (lambda world: world.pending.append(member(8, priority=7)), "different priorities"),
+    ]
+    for change, text in changes:
+        world = make_world(6, 6)
+        world.add_group("a", cpu="1")
+        change(world)
+        plan = world.plan()
+        assert grown(plan) == {}
+        assert text in said(plan)
+
+
+def test_cluster_autoscaler_knows_no_gangs() -> None:
+    world = make_world(6, 6)
+    world.add_group("a", cpu="1", max_size=4)
+    assert grown(world.plan(profile="ca")) == {"a": (0, 4)}
+
+
+def gated(pod: Pod) -> Pod:
+    return replace(pod, spec=replace(pod.spec, scheduling_gates=(SchedulingGate(name="example.com/wait"),)))
+
+
+def test_pods_without_a_condition_and_with_scheduler_errors_wait() -> None:
+    error = PodCondition(type="PodScheduled", status="False", reason="SchedulerError")
+    for conditions in ((), (error,)):
+        world = make_world(2, 2)
+        world.pending = [replace(pod, status=PodStatus(conditions=conditions)) for pod in world.pending]
+        world.add_group("a", cpu="1")
+        assert grown(world.plan()) == {"a": (0, 2)}
+
+
+def test_the_older_conventions() -> None:
+    held = MinMemberPodGroup(metadata=ObjectMeta(name="g", namespace="default"), spec=MinMemberSpec(min_member=3))
+    groups = PodGroups(coscheduling={held.key: held}, volcano={held.key: held})
+    named = (
+        {"labels": {COSCHEDULING_LABEL: "g"}},
+        {"annotations": {VOLCANO_ANNOTATION: "g"}},
+        {"labels": {KUEUE_LABEL: "g"}, "annotations": {KUEUE_COUNT_ANNOTATION: "3"}},
+    )
+    for extras in named:
+        world = World()
+        world.pending = [build_pod(f"p-{number}", "1", **extras) for number in range(3)]  # type: ignore[arg-type]
+        seen = replace_groups(world, groups)
+        (gang,) = find(seen).gangs
+        assert (gang.need, gang.problem) == (3, "")
+        if "annotations" not in extras or "labels" not in extras:
+            assert find(replace_groups(world, PodGroups())).gangs == ()
+
+
+def find(seen: Observation) -> FoundGangs:
+    settings = settings_with()
+    return find_gangs(seen, settings.pods, settings.policy)
+
+
+def replace_groups(world: World, groups: PodGroups) -> Observation:
+    return dataclasses.replace(world.state().observation, pod_groups=groups)
+
+
+def test_more_pods_than_the_minimum_get_room_as_far_as_limits_allow() -> None:
+    world = make_world(6, 3)
+    world.add_group("a", cpu="1", max_size=4)
+    plan = world.plan()
+    assert grown(plan) == {"a": (0, 4)}
+    assert "the gang starts without it" in said(plan)
+
+
+def test_others_are_helped_although_a_gang_cannot_be() -> None:
+    world = make_world(6, 6)
+    world.pending.append(build_pod("other", "1"))
+    world.add_group("a", cpu="1", max_size=4)
+    assert grown(world.plan()) == {"a": (0, 1)}
+
+
+def test_limits_of_the_cluster_hold_for_the_whole_gang() -> None:
+    world = make_world(6, 6)
+    world.add_group("a", cpu="1", max_size=9)
+    assert grown(world.plan(max_nodes_total=5)) == {}
+    assert grown(world.plan(max_nodes_total=6)) == {"a": (0, 6)}
+    assert ref("a") in world.groups
