@@ -10,11 +10,14 @@ from nodewright.model.gang import (
     KUEUE_COUNT_ANNOTATION,
     KUEUE_LABEL,
     VOLCANO_ANNOTATION,
+    GangConvention,
     GangPolicy,
+    GangRef,
     MinMemberPodGroup,
     MinMemberSpec,
     PodGroups,
     PodGroupSpec,
+    RunningGang,
     SchedulingConstraints,
     SchedulingPodGroup,
     SchedulingPolicy,
@@ -24,8 +27,13 @@ from nodewright.model.meta import ObjectMeta
 from nodewright.model.node import HOSTNAME_LABEL, ZONE_LABEL
 from nodewright.model.plan import Plan
 from nodewright.model.pod import Pod, PodCondition, PodStatus, SchedulingGate, SchedulingGroup
+from nodewright.model.reason import BlockingCode
 from nodewright.planner.gangs.find_gangs import FoundGangs, find_gangs
+from nodewright.planner.scale_down.drainability import DrainabilityRules, evaluate_pods
+from nodewright.planner.scale_down.pdb import DisruptionBudgets
+from nodewright.snapshot.context import Workloads
 from nodewright.snapshot.observation import Observation
+from nodewright.snapshot.running_gangs import find_running
 from nodewright.testkit.builders import build_pod
 from nodewright.testkit.world import World, grown, ref, settings_with
 
@@ -210,3 +218,43 @@ def test_limits_of_the_cluster_hold_for_the_whole_gang() -> None:
     assert grown(world.plan(max_nodes_total=5)) == {}
     assert grown(world.plan(max_nodes_total=6)) == {"a": (0, 6)}
     assert ref("a") in world.groups
+
+
+def test_a_gang_that_runs_keeps_its_minimum_or_goes_as_a_whole() -> None:
+    pods = [member(number, node="n") for number in range(6)]
+    gang = GangRef(GangConvention.KUBERNETES, "default", "g")
+    budgets = DisruptionBudgets((), gangs={gang: RunningGang(6, 4)})
+    assert budgets.broken_gang(pods[:2]) is None
+    assert budgets.broken_gang(pods) is None
+    broken = budgets.broken_gang(pods[:3])
+    assert broken is not None
+    assert (broken.left, broken.min_count) == (3, 4)
+    budgets.remove(pods[:1])
+    assert budgets.broken_gang(pods[1:2]) is None
+    assert budgets.broken_gang(pods[1:3]) is not None
+    assert budgets.broken_gang([build_pod("other", node_name="n")]) is None
+
+
+def test_the_drain_of_a_node_is_blocked_by_its_gang() -> None:
+    world = make_world(0, 3)
+    world.running = [member(number, node=f"n-{number}") for number in range(3)]
+    gang = GangRef(GangConvention.KUBERNETES, "default", "g")
+    workloads = Workloads(gangs={gang: RunningGang(3, 3)})
+    settings = settings_with()
+    for profile, blocked in (("nodewright", True), ("ca", False)):
+        policy = settings_with(profile=profile).policy
+        rules = DrainabilityRules(workloads, DisruptionBudgets.of(workloads, policy), settings.drain, 0.0)
+        verdict = evaluate_pods(world.running[:1], rules)
+        assert (verdict.blocking is not None) == blocked
+        if verdict.blocking is not None:
+            assert verdict.blocking.code == BlockingCode.GANG_MINIMUM
+            assert "needs 3 pods that run together, and would keep 2" in verdict.blocking.message
+
+
+def test_pods_of_nodes_that_are_drained_do_not_count_as_running() -> None:
+    world = make_world(0, 2)
+    world.add_group("a", 3, cpu="1")
+    world.running = [member(number, node=f"a-{number}") for number in range(3)]
+    groups = PodGroups(kubernetes={one.key: one for one in world.pod_groups})
+    (gang,) = find_running(world.state().observation.snapshot, groups, {"a-0"}).values()
+    assert gang == RunningGang(2, 2)

@@ -9,11 +9,13 @@ from msgspec.structs import replace
 
 from nodewright.engine.ports import ClusterObservation
 from nodewright.model.cluster import DaemonSet, Deployment
+from nodewright.model.gang import GangRef, PodGroups, SchedulingPodGroup, find_gang, find_terms
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod, PodCondition, PodStatus
 from nodewright.snapshot.context import Controller
 from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.requests import node_amounts, pod_requests
+from nodewright.snapshot.running_gangs import count_running
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright_simulator.journal import Journal, What
 from nodewright_simulator.scheduler import Scheduler
@@ -113,6 +115,8 @@ class SimulatedCluster:
         self._controllers: dict[tuple[str, str], Controller] = {}
         self.deployments: dict[str, Deployment] = {}
         self.priorities: str | None = None
+        # By ``namespace/name``.
+        self.pod_groups: dict[str, SchedulingPodGroup] = {}
         self._scheduler = scheduler
         self._journal = journal
         self._live = Snapshot()
@@ -133,7 +137,11 @@ class SimulatedCluster:
         pending = tuple(waiting.pod for waiting in self._pending.values())
         snapshot = self._live.fork()
         return ClusterObservation(
-            snapshot=snapshot, pending=pending, daemon_sets=self.daemon_sets, priorities=self.priorities
+            snapshot=snapshot,
+            pending=pending,
+            daemon_sets=self.daemon_sets,
+            priorities=self.priorities,
+            pod_groups=PodGroups(kubernetes=self.pod_groups),
         )
 
     @property
@@ -254,6 +262,7 @@ class SimulatedCluster:
         candidates = list(self._pending.values()) if self._room_grew else self._retriable()
         self._untried, self._room_grew = [], False
         candidates.sort(key=lambda waiting: -(waiting.pod.spec.priority or 0))
+        candidates = self._schedule_gangs(candidates, at)
         progress = True
         while progress and candidates:
             progress, candidates = self._pass(candidates, at)
@@ -266,6 +275,40 @@ class SimulatedCluster:
         fresh = {id(waiting) for waiting in new}
         dependent = (w for w in self._pending.values() if not self._class_of(w).is_plain)
         return [w for w in dependent if id(w) not in fresh] + new
+
+    def _schedule_gangs(self, candidates: list[SimulatedPod], at: float) -> list[SimulatedPod]:
+        """Start each gang of the candidates whole or not at all; return the candidates that are of none."""
+        others, refs = list[SimulatedPod](), dict[GangRef, None]()
+        for waiting in candidates:
+            ref = find_gang(waiting.pod)
+            terms = find_terms(ref, waiting.pod, PodGroups(kubernetes=self.pod_groups)) if ref is not None else None
+            if ref is None or terms is None:
+                others.append(waiting)
+            else:
+                refs[ref] = None
+        for ref in refs:
+            self._schedule_gang(ref, at)
+        return others
+
+    def _schedule_gang(self, ref: GangRef, at: float) -> None:
+        """Start the gang if its minimum of pods has room, one pod after the other, as kube-scheduler does."""
+        members = [waiting for waiting in self._pending.values() if find_gang(waiting.pod) == ref]
+        terms = find_terms(ref, members[0].pod, PodGroups(kubernetes=self.pod_groups)) if members else None
+        running = count_running(self._live)[ref]
+        if terms is None or terms.is_missing or running + len(members) < terms.min_count:
+            return  # they wait outside the queue, without a condition
+        trial, chosen = self._live.fork(), list[tuple[SimulatedPod, int]]()
+        for waiting in members:
+            row = self._scheduler.choose(trial, trial.class_of(waiting.pod))
+            if row is not None:
+                trial.place(trial.class_of(waiting.pod), row)
+                chosen.append((waiting, row))
+        starts = running + len(chosen) >= terms.min_count
+        for waiting, row in chosen if starts else ():
+            self._start(waiting, row, at)
+        for waiting in members:
+            if not waiting.node:
+                self._mark_unschedulable(waiting, at)
 
     def _pass(self, candidates: list[SimulatedPod], at: float) -> tuple[bool, list[SimulatedPod]]:
         """Try each pod once; return whether another pass may place more, and which pods it should try."""

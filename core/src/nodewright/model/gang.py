@@ -114,3 +114,47 @@ class PodGroups:
     kubernetes: Mapping[str, SchedulingPodGroup] = field(default_factory=dict)
     coscheduling: Mapping[str, MinMemberPodGroup] = field(default_factory=dict)
     volcano: Mapping[str, MinMemberPodGroup] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class GangTerms:
+    """What a PodGroup demands: ``min_count`` pods at least, in one domain of ``topology_key`` (empty: anywhere).
+
+    ``is_missing``: the PodGroup does not exist, or cannot be read.
+    """
+
+    min_count: int
+    topology_key: str = ""
+    priority: int | None = None
+    is_missing: bool = False
+
+
+def find_terms(ref: GangRef, pod: Pod, groups: PodGroups) -> GangTerms | None:
+    """Return the terms of the gang; None if its pods are ordinary ones.
+
+    Without a PodGroup of the older conventions the pods are ordinary ones: their scheduler may not be the one that knows it.
+    """
+    if ref.convention is GangConvention.KUBERNETES:
+        own = groups.kubernetes.get(ref.key)
+        if own is None:
+            return GangTerms(1, is_missing=True)
+        if own.spec.scheduling_policy.gang is None:
+            return None
+        topology = own.spec.scheduling_constraints.topology
+        key = topology[0].key if topology else ""
+        return GangTerms(own.spec.scheduling_policy.gang.min_count, key, own.spec.priority)
+    if ref.convention is GangConvention.KUEUE:
+        text = pod.metadata.annotations.get(KUEUE_COUNT_ANNOTATION, "")
+        count = int(text) if text.isdecimal() and len(text) < 10 else 0
+        return GangTerms(count) if count > 1 else None
+    held = groups.coscheduling if ref.convention is GangConvention.COSCHEDULING else groups.volcano
+    other = held.get(ref.key)
+    return GangTerms(other.spec.min_member) if other is not None and other.spec.min_member > 1 else None
+
+
+@dataclass(frozen=True)
+class RunningGang:
+    """How many pods of a gang are on nodes and are to stay, and how many of them must."""
+
+    running: int
+    min_count: int

@@ -112,7 +112,7 @@ class UnremovableCode(StrEnum):
 
 
 class BlockingCode(StrEnum):
-    """Why a pod prevents the removal of its node; the names are CA's."""
+    """Why a pod prevents the removal of its node; the names are CA's, except ``GANG_MINIMUM``."""
 
     CONTROLLER_NOT_FOUND = "ControllerNotFound"
     MIN_REPLICAS_REACHED = "MinReplicasReached"
@@ -121,6 +121,7 @@ class BlockingCode(StrEnum):
     NOT_SAFE_TO_EVICT = "NotSafeToEvictAnnotation"
     UNMOVABLE_SYSTEM_POD = "UnmovableKubeSystemPod"
     NOT_ENOUGH_PDB = "NotEnoughPdb"
+    GANG_MINIMUM = "GangMinimum"
     UNEXPECTED = "UnexpectedError"
 
 

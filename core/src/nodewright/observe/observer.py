@@ -1,12 +1,14 @@
 """Make all reads of one loop: first the cluster, then each provider."""
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 from nodewright.clusterstate.memory import Memory
 from nodewright.model.action import DeleteNodeGroup, Done, Outcome
 from nodewright.model.group import GroupOptions, GroupRef
 from nodewright.model.removal import Removing
 from nodewright.observe.ports import (
+    ClusterObservation,
     ClusterReader,
     DisruptionReader,
     NoDisruption,
@@ -17,7 +19,9 @@ from nodewright.observe.ports import (
 from nodewright.observe.pricing import Pricing, price_types
 from nodewright.observe.provider_watch import KEPT_SECONDS, ProviderWatch
 from nodewright.observe.scheduling import Scheduling
+from nodewright.snapshot.context import Workloads
 from nodewright.snapshot.observation import GroupSeen, Observation, ProviderSeen
+from nodewright.snapshot.running_gangs import find_running
 
 
 class Observer:
@@ -74,7 +78,7 @@ class Observer:
             providers=providers,
             daemon_sets=observed.daemon_sets,
             priorities=observed.priorities,
-            workloads=observed.workloads,
+            workloads=_with_gangs(observed, removing or {}),
             removing=removing or {},
             provisioning=observed.provisioning,
             quotas=observed.quotas,
@@ -101,6 +105,13 @@ class Observer:
             groups.update(found)
         book = self._prices.read()
         return {name: price_types(seen, book) for name, seen in providers.items()}, self._pricing.price(groups, book)
+
+
+def _with_gangs(observed: ClusterObservation, removing: Mapping[str, Removing]) -> Workloads:
+    """Return the workloads with the gangs that run."""
+    leaving = frozenset(name for name, held in removing.items() if held.removal.drains)
+    gangs = find_running(observed.snapshot, observed.pod_groups, leaving)
+    return replace(observed.workloads, gangs=gangs) if gangs else observed.workloads
 
 
 def _is_deleted(outcome: Outcome) -> bool:

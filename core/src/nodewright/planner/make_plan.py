@@ -45,6 +45,7 @@ from nodewright.planner.provisioning_requests.pods import split_consumers
 from nodewright.planner.provisioning_requests.provider_classes import report_unserved
 from nodewright.planner.provisioning_requests.reservations import (
     keep_room,
+    remove_leaving_nodes,
     remove_leftovers,
     settle_reservations,
     without_leftovers,
@@ -257,7 +258,7 @@ def _settle_requests(start: _Start) -> _Start:
     state, requests = start.state, start.requests
     gangs = find_gangs(state.observation, start.settings.pods, start.settings.policy)
     start = replace(start, gangs=gangs)
-    if not (requests.arbitrates or any(map(is_gang_id, requests.reservations))):
+    if not (requests.arbitrates or gangs.gangs or any(map(is_gang_id, requests.reservations))):
         return start
     if requests.arbitrates:
         requests = requests.apply(report_unserved(requests, state.observation.providers))
@@ -333,11 +334,13 @@ def _begin_growing(start: _Start, quotas: Sequence[NodeQuota], random: Random) -
 def _place_fitting_pods(draft: _Growing) -> _Growing:
     """Place the pods that fit on existing and upcoming nodes."""
     context, requests, by_class = draft.context, draft.requests, draft.waiting.by_class
+    if requests.reservations:
+        remove_leaving_nodes(context.snapshot, context.state, requests)
     if requests.arbitrates:
         others, changes = split_consumers(draft.waiting.old, requests)
         requests = requests.apply(changes)
         by_class = context.snapshot.vocabulary.classes.sort(others)
-        requests = requests.apply(keep_room(context.snapshot, context.state, requests))
+        requests = requests.apply(keep_room(context.snapshot, requests))
     placed = place_gangs(context.snapshot, draft.gangs.gangs, draft.hints)
     by_class = dict(by_class)
     for held, pods in context.snapshot.vocabulary.classes.sort(placed.others).items():

@@ -28,6 +28,7 @@ from nodewright.model.devices import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
+from nodewright.model.gang import GangRef, RunningGang
 from nodewright.model.objects import ClusterObjects
 
 
@@ -111,11 +112,13 @@ Controller = ReplicaSet | ReplicationController | StatefulSet | Job | DaemonSet
 class Workloads:
     """``controllers`` maps (kind, ``namespace/name``) to the object.
 
-    None: controllers were not listed, and every controller that a pod names is assumed to exist.
+    None: controllers were not listed, and every controller that a pod names is assumed to exist. ``gangs`` are those with
+    running pods.
     """
 
     controllers: Mapping[tuple[str, str], Controller] | None = None
     budgets: tuple[PodDisruptionBudget, ...] = field(default=())
+    gangs: Mapping[GangRef, RunningGang] = field(default_factory=dict)
 
     @staticmethod
     def of(objects: ClusterObjects, *, listed: bool = True) -> "Workloads":

@@ -1,6 +1,6 @@
 """A small world for tests of planning decisions. It holds only values: there is no cloud and no cluster."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -39,6 +39,7 @@ from nodewright.model.settings import (
 from nodewright.planner import make_plan
 from nodewright.snapshot.context import Context, Controller, Workloads
 from nodewright.snapshot.observation import Buffers, GroupSeen, Observation, ProviderSeen, Provisioning
+from nodewright.snapshot.running_gangs import find_running
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.testkit.builders import build_node
 
@@ -130,6 +131,7 @@ class World:
         snapshot.context = self.context
         snapshot.add_nodes(self.nodes)
         snapshot.place_pods((snapshot.row(pod.spec.node_name), [pod]) for pod in self.running)
+        pod_groups = PodGroups(kubernetes={one.key: one for one in self.pod_groups})
         seen = Observation(
             now=self.now,
             snapshot=snapshot,
@@ -138,7 +140,7 @@ class World:
             providers={PROVIDER: self.provider},
             daemon_sets=tuple(self.daemon_sets),
             priorities=self.priorities,
-            workloads=self.workloads(),
+            workloads=replace(self.workloads(), gangs=find_running(snapshot, pod_groups)),
             removing=dict(self.removing),
             provisioning=Provisioning(
                 requests=tuple(self.requests),
@@ -152,7 +154,7 @@ class World:
                 quotas=tuple(self.resource_quotas),
             ),
             quotas=tuple(self.quotas),
-            pod_groups=PodGroups(kubernetes={one.key: one for one in self.pod_groups}),
+            pod_groups=pod_groups,
         )
         return fold(self.memory, seen, [], settings or Settings())
 

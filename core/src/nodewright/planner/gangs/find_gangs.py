@@ -1,19 +1,16 @@
 """Which gangs have pods that wait, and which of them can start if there is room."""
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from nodewright.model.gang import KUEUE_COUNT_ANNOTATION, GangConvention, GangRef, PodGroups, find_gang
+from nodewright.model.gang import GangConvention, GangRef, GangTerms, find_gang, find_terms
 from nodewright.model.pod import Pod
 from nodewright.model.policy import Policy
 from nodewright.model.settings import PodSettings
 from nodewright.planner.scale_up.pending_pods import is_expendable, split_young, unhelped_namespaces
 from nodewright.snapshot.observation import Observation
 from nodewright.snapshot.pod_class import map_alike
-from nodewright.snapshot.snapshot import Snapshot
-
-_KEY = "gangs of pods"
+from nodewright.snapshot.running_gangs import count_running
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +56,7 @@ def find_gangs(seen: Observation, settings: PodSettings, policy: Policy) -> Foun
     members: dict[GangRef, list[Pod]] = {}
     others: list[Pod] = []
     for pod, ref in map_alike(seen.pending, find_gang):
-        if ref is None or _find_terms(ref, pod, seen.pod_groups) is None:
+        if ref is None or find_terms(ref, pod, seen.pod_groups) is None:
             others.append(pod)
         else:
             members.setdefault(ref, []).append(pod)
@@ -80,56 +77,6 @@ def find_gangs(seen: Observation, settings: PodSettings, policy: Policy) -> Foun
     return FoundGangs(gangs=tuple(gangs), others=tuple(others), young=young)
 
 
-def count_running(snapshot: Snapshot) -> Counter[GangRef]:
-    """Return how many pods of each gang are on nodes and are to stay."""
-    found = Counter[GangRef]()
-    rows = (row for row, _ in snapshot.nodes())
-    for refs in snapshot.of_pods(_KEY, rows, _refs_of):
-        found.update(refs)
-    return found
-
-
-def _refs_of(pods: Iterable[Pod]) -> tuple[GangRef, ...]:
-    refs = (find_gang(pod) for pod in pods if pod.metadata.deletion_timestamp is None)
-    return tuple(ref for ref in refs if ref is not None)
-
-
-@dataclass(frozen=True)
-class GangTerms:
-    """What a PodGroup demands: ``min_count`` pods at least, in one domain of ``topology_key`` (empty: anywhere).
-
-    ``is_missing``: the PodGroup does not exist, or cannot be read.
-    """
-
-    min_count: int
-    topology_key: str = ""
-    priority: int | None = None
-    is_missing: bool = False
-
-
-def _find_terms(ref: GangRef, pod: Pod, groups: PodGroups) -> GangTerms | None:
-    """Return the terms of the gang; None if its pods are ordinary ones.
-
-    Without a PodGroup of the older conventions the pods are ordinary ones: their scheduler may not be the one that knows it.
-    """
-    if ref.convention is GangConvention.KUBERNETES:
-        own = groups.kubernetes.get(ref.key)
-        if own is None:
-            return GangTerms(1, is_missing=True)
-        if own.spec.scheduling_policy.gang is None:
-            return None
-        topology = own.spec.scheduling_constraints.topology
-        key = topology[0].key if topology else ""
-        return GangTerms(own.spec.scheduling_policy.gang.min_count, key, own.spec.priority)
-    if ref.convention is GangConvention.KUEUE:
-        text = pod.metadata.annotations.get(KUEUE_COUNT_ANNOTATION, "")
-        count = int(text) if text.isdecimal() and len(text) < 10 else 0
-        return GangTerms(count) if count > 1 else None
-    held = groups.coscheduling if ref.convention is GangConvention.COSCHEDULING else groups.volcano
-    other = held.get(ref.key)
-    return GangTerms(other.spec.min_member) if other is not None and other.spec.min_member > 1 else None
-
-
 @dataclass
 class _Members:
     """The pods of one gang that are on no node."""
@@ -142,7 +89,7 @@ class _Members:
     gated: int = field(default=0, init=False)
 
     def gang(self) -> Gang:
-        terms = _find_terms(self.ref, self.pods[0], self.seen.pod_groups)
+        terms = find_terms(self.ref, self.pods[0], self.seen.pod_groups)
         assert terms is not None
         existing = [pod for pod in self.pods if pod.metadata.deletion_timestamp is None and not pod.is_terminal]
         self.gated = sum(_is_gated(pod) for pod in existing)

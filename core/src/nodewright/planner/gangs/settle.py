@@ -1,6 +1,6 @@
 """What becomes of machines that were asked for a gang: the gang gets all of them, or they are withdrawn."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from nodewright.clusterstate.memory import Reservation
 from nodewright.clusterstate.state import ClusterState
@@ -40,7 +40,13 @@ def settle_gangs(state: ClusterState, requests: ProvisioningRequestState, gangs:
             changes.append(RequestChanges(next_change=requests.next_change_at(*times)))
         if fresh.parts:
             kept[known_as] = fresh
-    gone = {name: None for name in requests.memory.retries if is_gang_id(name) and name not in waiting}
-    if not changes and not gone and kept == requests.reservations:
-        return RequestChanges()
-    return join_changes([*changes, RequestChanges(retries=gone, reservations=kept)])
+    changes.append(_settle_retries(requests, waiting))
+    return join_changes([*changes, RequestChanges(reservations=kept if kept != requests.reservations else None)])
+
+
+def _settle_retries(requests: ProvisioningRequestState, waiting: Container[str]) -> RequestChanges:
+    """Forget the waits of gangs that are gone, and return when the next wait is over."""
+    retries = {name: retry for name, retry in requests.memory.retries.items() if is_gang_id(name)}
+    gone = {name: None for name in retries if name not in waiting}
+    due = requests.next_change_at(*(retry.at + retry.wait for name, retry in retries.items() if name in waiting))
+    return RequestChanges(retries=gone, next_change=due)

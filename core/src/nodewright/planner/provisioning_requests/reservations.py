@@ -218,9 +218,8 @@ def _removal(
 # Room that is kept until the pods run
 
 
-def keep_room(snapshot: Snapshot, state: ClusterState, requests: ProvisioningRequestState) -> RequestChanges:
+def keep_room(snapshot: Snapshot, requests: ProvisioningRequestState) -> RequestChanges:
     """Place the pods that are still to come of provisioned requests, and of requests whose nodes are being added."""
-    _remove_leaving_nodes(snapshot, state, requests)
     provisioned = [request for request in requests if is_reserved(request, requests)]
     keys = {held.key for held in requests.reservations.values() if not held.broken}
     waiting = [request for request in requests if request.key in keys and not requests.is_over(request)]
@@ -273,7 +272,7 @@ def try_pods(
     return pods or (), failed
 
 
-def _remove_leaving_nodes(snapshot: Snapshot, state: ClusterState, requests: ProvisioningRequestState) -> None:
+def remove_leaving_nodes(snapshot: Snapshot, state: ClusterState, requests: ProvisioningRequestState) -> None:
     """Remove idle nodes that the cloud deletes, now or in this loop, from the snapshot: they have no room for requests."""
     names = {name for group in state.groups.values() for name in group.readiness.deleted}
     broken = (part for held in requests.reservations.values() if held.broken for part in held.parts)

@@ -1,6 +1,7 @@
 """Which pods may be moved off a node: the twelve drain rules, in CA's order.
 
-Each rule returns None if it has no opinion. The first rule with an opinion decides. Rules read the annotations listed
+Each rule returns None if it has no opinion. The first rule with an opinion decides. A last rule looks at all pods of a node
+together: a gang that runs must keep its minimum of pods, or go as a whole. Rules read the annotations listed
 in ``pod_index.py``: a new rule that reads another annotation must add it there.
 """
 
@@ -14,7 +15,7 @@ from nodewright.model.meta import OwnerReference
 from nodewright.model.pod import SAFE_TO_EVICT_ANNOTATION, SAFE_TO_EVICT_LOCAL_VOLUMES_ANNOTATION, Pod, Volume
 from nodewright.model.reason import BlockingCode
 from nodewright.model.settings import DrainSettings
-from nodewright.planner.scale_down.pdb import DisruptionBudgets
+from nodewright.planner.scale_down.pdb import BrokenGang, DisruptionBudgets
 from nodewright.planner.scale_down.pod_index import PodKind, PodSubset, subset_of
 from nodewright.snapshot.context import Controller, Workloads
 
@@ -351,6 +352,14 @@ class DrainabilityCache:
         self._rules = rules
         self._final: dict[PodKind, PodDrainability] = {}
 
+    def broken_gang(self, subset: PodSubset) -> BrokenGang | None:
+        """Return a gang that would be left with too few pods if the pods that move went; None if there is none."""
+        budgets = self._rules.budgets
+        if budgets is None or not budgets.has_gangs:
+            return None
+        moving = {kind for kind in subset.distinct_kinds if self.of(kind).outcome is DrainOutcome.MOVE}
+        return budgets.broken_gang(subset.only(moving).pods) if moving else None
+
     def of(self, kind: PodKind) -> PodDrainability:
         """Return what happens to pods of this kind."""
         status = self._final.get(kind)
@@ -359,6 +368,13 @@ class DrainabilityCache:
             if self._rules.budgets is None or not self._rules.budgets.covers(kind.pod):
                 self._final[kind] = status
         return status
+
+
+def _keep_gang(broken: BrokenGang) -> str:
+    return (
+        f"its gang {broken.ref.key} needs {broken.min_count} pods that run together, and would keep {broken.left}; "
+        "the node may go when the gang has ended"
+    )
 
 
 def evaluate_pods(pods: Sequence[Pod], rules: DrainabilityRules) -> NodeDrainability:
@@ -378,6 +394,10 @@ def evaluate_subset(subset: PodSubset, verdicts: DrainabilityCache) -> NodeDrain
             break
         kinds_by_outcome.setdefault(status.outcome, set()).add(kind)
     met = subset.part(0, stop)
+    broken = verdicts.broken_gang(met) if blocking is None else None
+    if broken is not None:
+        blocking = Blocker(broken.pod.key, BlockingCode.GANG_MINIMUM, _keep_gang(broken))
+        met = subset.part(0, subset.pods.index(broken.pod))
     moving, daemons, awaited = (
         met.only(kinds_by_outcome.get(outcome, set()))
         for outcome in (DrainOutcome.MOVE, DrainOutcome.DAEMON, DrainOutcome.AWAIT)

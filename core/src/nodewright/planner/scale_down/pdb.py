@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from nodewright.model.cluster import PodDisruptionBudget
+from nodewright.model.gang import GangRef, RunningGang, find_gang
 from nodewright.model.pod import Pod
 from nodewright.model.policy import Policy
 from nodewright.predicates.selectors import Selector, parse_selector
@@ -24,8 +25,17 @@ class PdbAllowance(NamedTuple):
     blocker: Pod | None = None
 
 
+class BrokenGang(NamedTuple):
+    """A gang that would be left with ``left`` pods, of which it needs ``min_count``, and a pod of it that would go."""
+
+    pod: Pod
+    ref: GangRef
+    left: int
+    min_count: int
+
+
 class DisruptionBudgets:
-    """The disruptions that each budget still allows.
+    """The disruptions that each budget still allows, and the gangs that must be kept whole.
 
     Counters start at ``status.disruptionsAllowed`` and may fall below zero.
 
@@ -33,7 +43,15 @@ class DisruptionBudgets:
     node in vain again and again. So does a tracker with ``refuses_several`` off.
     """
 
-    def __init__(self, budgets: Iterable[PodDisruptionBudget], *, refuses_several: bool = False) -> None:
+    def __init__(
+        self,
+        budgets: Iterable[PodDisruptionBudget],
+        *,
+        refuses_several: bool = False,
+        gangs: Mapping[GangRef, RunningGang] | None = None,
+    ) -> None:
+        self._gangs = gangs or {}
+        self._running = {ref: gang.running for ref, gang in self._gangs.items()}
         self._refuses_several = refuses_several
         self._budgets = tuple(budgets)
         self._allowed: list[float] = [budget.status.disruptions_allowed for budget in self._budgets]
@@ -42,7 +60,8 @@ class DisruptionBudgets:
     @staticmethod
     def of(workloads: Workloads, policy: Policy) -> "DisruptionBudgets":
         """Return the budgets of a cluster, with nothing used up yet."""
-        return DisruptionBudgets(workloads.budgets, refuses_several=policy.refuses_several_budgets)
+        gangs = workloads.gangs if policy.serves_gangs else None
+        return DisruptionBudgets(workloads.budgets, refuses_several=policy.refuses_several_budgets, gangs=gangs)
 
     @staticmethod
     def waited_for(workloads: Workloads, policy: Policy) -> "DisruptionBudgets":
@@ -52,8 +71,29 @@ class DisruptionBudgets:
         return found
 
     def __bool__(self) -> bool:
-        """Return whether there are any budgets."""
-        return bool(self._budgets)
+        """Return whether there are any budgets, or gangs that run."""
+        return bool(self._budgets or self._gangs)
+
+    @property
+    def has_gangs(self) -> bool:
+        """Return whether gangs run that must be kept whole."""
+        return bool(self._gangs)
+
+    def broken_gang(self, pods: Iterable[Pod]) -> BrokenGang | None:
+        """Return a gang that would be left with too few pods if these pods went together; None if there is none.
+
+        A gang all of whose pods go ends as a whole: its owner starts it again elsewhere.
+        """
+        leaving: dict[GangRef, list[Pod]] = {}
+        for pod in pods:
+            ref = find_gang(pod) if pod.metadata.deletion_timestamp is None else None
+            if ref is not None and ref in self._gangs:
+                leaving.setdefault(ref, []).append(pod)
+        for ref, going in leaving.items():
+            left, least = self._running[ref] - len(going), self._gangs[ref].min_count
+            if 0 < left < least:
+                return BrokenGang(going[0], ref, left, least)
+        return None
 
     def covers(self, pod: Pod) -> bool:
         """Return whether any budget selects this pod."""
@@ -92,6 +132,9 @@ class DisruptionBudgets:
         for pod in pods:
             for number in self._matching(pod):
                 self._allowed[number] -= 1
+            ref = find_gang(pod) if self._gangs and pod.metadata.deletion_timestamp is None else None
+            if ref is not None and ref in self._gangs:
+                self._running[ref] -= 1
 
     def _matching(self, pod: Pod) -> tuple[int, ...]:
         known = self._namespaces.get(pod.metadata.namespace)

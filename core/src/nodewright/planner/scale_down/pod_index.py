@@ -10,6 +10,7 @@ from itertools import groupby, repeat
 from operator import attrgetter
 from weakref import WeakValueDictionary
 
+from nodewright.model.gang import VOLCANO_ANNOTATION
 from nodewright.model.pod import (
     DAEMONSET_POD_ANNOTATION,
     MIRROR_ANNOTATION,
@@ -27,6 +28,7 @@ _DRAIN_ANNOTATIONS = (
     SAFE_TO_EVICT_LOCAL_VOLUMES_ANNOTATION,
     MIRROR_ANNOTATION,
     DAEMONSET_POD_ANNOTATION,
+    VOLCANO_ANNOTATION,
 )
 # Controllers of these kinds create a replacement as soon as a pod starts to terminate.
 _REPLACING = ("ReplicaSet", "ReplicationController")

@@ -1,0 +1,130 @@
+"""Gangs on the fake cloud: all machines of a gang or none, over groups, failures, restarts and removals."""
+
+import math
+from functools import partial
+from typing import Any
+
+from msgspec.structs import replace
+from tests.scenario.kills import kill_everywhere
+from tests.scenario.story import LOOP, PROVISION, SOON, Story
+
+from nodewright.model.capability import Capability
+from nodewright.model.gang import GangPolicy, PodGroupSpec, SchedulingPodGroup, SchedulingPolicy
+from nodewright.model.meta import ObjectMeta
+from nodewright.model.pod import SchedulingGroup
+from nodewright.model.reason import BlockingCode
+from nodewright.snapshot.running_gangs import count_running
+from nodewright_simulator.controllers import DeploymentController
+from nodewright_simulator.scenario import PodShape
+from nodewright_simulator.simulation import Simulation
+from nodewright_simulator.workloads import pod_of
+
+POOL = {"name": "pool", "max_size": 20, "price_per_hour": 0.1}
+OTHER = {"name": "other", "max_size": 20, "cpu": 2, "memory": "8Gi", "price_per_hour": 0.9}
+SILENT = (Capability.ATOMIC_RESIZE.value, Capability.FAST_FAILURE_DETECTION.value)
+KEEP = {"scale-down-enabled": False}
+ASKED = 60.0
+OUT_OF_TIME = ASKED + PROVISION + LOOP
+
+
+def make(
+    *groups: dict[str, Any],
+    count: int = 6,
+    least: int = 0,
+    at: float = ASKED,
+    until: float = math.inf,
+    minutes: float = 30,
+    settings: dict[str, Any] | None = None,
+    **cloud: Any,
+) -> Story:
+    """A gang of ``count`` pods, of which at least ``least`` (0: all) must start together; they are gone from ``until`` on."""
+    story = Story(*groups, minutes=minutes, settings={**KEEP, **(settings or {})}, **cloud)
+    spec = PodGroupSpec(scheduling_policy=SchedulingPolicy(gang=GangPolicy(min_count=least or count)))
+    group = SchedulingPodGroup(metadata=ObjectMeta(name="g", namespace="default"), spec=spec)
+    cluster = story.simulation.cluster
+    cluster.pod_groups[group.key] = group
+    pod = pod_of("train", PodShape(cpu="1", memory="1Gi"))
+    pod = replace(pod, spec=replace(pod.spec, scheduling_group=SchedulingGroup(pod_group_name="g")))
+    workers = DeploymentController(cluster, "train", pod)
+    story.simulation.agenda.at(at, partial(workers.scale, count))
+    if until < math.inf:
+        story.simulation.agenda.at(until, partial(workers.scale, 0))
+    return story
+
+
+def grown(story: Story) -> list[tuple[float, str, int, int]]:
+    return [(at, group, before, after) for at, _, group, before, after in story.writes("increase")]
+
+
+def test_six_pods_and_four_machines_left() -> None:
+    story = make({**POOL, "max_size": 4})
+    assert story.result.final.pending == 6
+    assert grown(story) == []
+    said = {
+        str(reason)
+        for _, plan in story.loops
+        for one in plan.salvo
+        for u in one.unhelped
+        for reason in u.reasons.values()
+    }
+    assert "gang default/g needs 6 pods to start together: 4 of 6 pods would have room" in said
+
+
+def test_two_groups_serve_one_gang() -> None:
+    story = make({**POOL, "max_size": 4}, {**POOL, "name": "twin", "max_size": 4, "labels": {"kind": "other"}})
+    assert story.result.final.running == 6
+    assert sorted(after for _, _, _, after in grown(story)) == [2, 4]
+    assert {at for at, *_ in grown(story)} == {ASKED}
+
+
+def test_a_group_that_delivers_a_part_is_relieved_of_it_and_the_next_one_is_asked() -> None:
+    story = make(POOL, OTHER, switched_off=SILENT, stock_outs=[{"group": "pool", "remaining": 2}])
+    assert story.result.final.running == 6
+    first, second = grown(story)
+    assert first == (ASKED, "pool", 0, 6)
+    assert second == (OUT_OF_TIME, "other", 0, 3)
+    assert story.machines("pool") == story.cloud.group("pool").target == 0
+    assert not story.states()[-1].memory.provisioning.reservations
+    assert {ref.group_id for state in story.states() for ref in state.memory.backoffs} == {"pool"}
+
+
+def test_of_two_groups_the_one_that_delivered_loses_its_machines_and_no_trust() -> None:
+    some = {**POOL, "max_size": 4}
+    late = {**POOL, "name": "late", "max_size": 4, "request_delay": "100h", "price_per_hour": 0.2}
+    story = make(some, late, OTHER, switched_off=SILENT)
+    assert story.result.final.running == 6
+    assert grown(story)[-1][:2] == (OUT_OF_TIME, "other")
+    assert story.machines("pool") == story.machines("late") == 0
+    assert {ref.group_id for state in story.states() for ref in state.memory.backoffs} == {"late"}
+
+
+def test_a_gang_that_is_given_up_leaves_no_machines_that_are_still_to_come() -> None:
+    story = make({**POOL, "request_delay": "5m"}, minutes=20, until=120)
+    assert [(group, after) for _, _, group, _, after in story.writes("withdraw")] == [("pool", 0)]
+    assert story.machines("pool") == 0
+
+
+def test_a_restart_at_any_moment_buys_nothing_twice() -> None:
+    def simulation() -> Simulation:
+        return make(
+            {**POOL, "max_size": 4}, {**POOL, "name": "twin", "max_size": 4, "labels": {"a": "b"}}, minutes=10
+        ).simulation
+
+    for kill in kill_everywhere(simulation, down_seconds=30.0):
+        running = sum(kill.result.final.nodes.values())
+        assert (kill.result.final.running, running) == (6, 6), str(kill)
+        assert not kill.result.problems, str(kill)
+
+
+def test_nodes_of_a_gang_that_runs_stay_although_its_pods_would_fit_elsewhere() -> None:
+    """Six machines of two cpus with one pod each are half used, and any pod fits on the next machine."""
+    large = {"name": "large", "cpu": 2, "memory": "8Gi", "size": 6, "max_size": 6}
+    settings = {**SOON, "scale-down-enabled": True, "scale-down-utilization-threshold": 0.9}
+    for least, goes in ((6, False), (5, True)):
+        story = make(large, least=least, minutes=60, settings=settings)
+        assert story.result.final.running == 6
+        assert bool(story.writes("delete")) == goes
+        codes = {why.pod_code for _, plan in story.loops for why in plan.scale_down.unremovable.values()}
+        assert BlockingCode.GANG_MINIMUM in codes
+        running = [count_running(state.observation.snapshot).total() for state in story.states()]
+        assert min(running[running.index(6) :]) >= least
