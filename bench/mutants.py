@@ -1,7 +1,8 @@
 """Is a bug in the engine found by the random schedules of faults? ``mutants.py [--only NAME] [--output json]``.
 
 Every mutant of bench/mutants/*.toml is one small bug, put into a copy of the engine; the schedules of tests/faults
-run against it until an invariant breaks. All run on the code as it was at the start, even if it is edited meanwhile.
+run against it until an invariant breaks. Of a mutant with a ``trouble`` only the worlds of that kind are run, until one breaks that
+is sound without that trouble. All run on the code as it was at the start, even if it is edited meanwhile.
 Exit code 1: a mutant was not caught. 2: an unknown name, or a mutant that no longer fits the code.
 """
 
@@ -29,7 +30,10 @@ MOST = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class Mutant:
-    """A bug: in ``file`` of the package, ``old`` becomes ``new``. ``clock_jumps``: only jumps of the clock can show it."""
+    """A bug: in ``file`` of the package, ``old`` becomes ``new``. ``clock_jumps``: only jumps of the clock can show it.
+
+    ``trouble``: the kind of trouble that shows it; empty: any.
+    """
 
     name: str
     story: str
@@ -37,6 +41,7 @@ class Mutant:
     old: str
     new: str
     clock_jumps: bool = False
+    trouble: str = ""
 
 
 class Row(TypedDict):
@@ -82,6 +87,7 @@ def measure(mutant: Mutant, root: Path) -> Row:
         file.write_text(text)
         hunted = "--clock-jumps" if mutant.clock_jumps else f"--schedules={MOST}"
         command = [sys.executable, "-m", "tests.faults.report", hunted]
+        command += [f"--trouble={mutant.trouble}"] if mutant.trouble else []
         path = os.pathsep.join((str(copy), *(str(copy / part) for part in SOURCES[:3])))
         env = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
         done = subprocess.run(command, cwd=copy, env=env, capture_output=True, text=True, check=False)

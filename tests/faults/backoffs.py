@@ -80,9 +80,10 @@ def _failures(facts: Facts) -> list[_Failure]:
     found: list[_Failure] = []
     for number, loop in enumerate(facts.loops):
         for write in loop.writes:
-            if write.hook == "increase_size" and (write.error in _CLEAR or write.answered == 0):
+            if write.hook == "increase_size" and (_is_refused(write) or _is_read_as_before(facts, number, write)):
                 failure = _Failure(_first_try(loop, write), write.group, number + 1, loop.at)
-                found += (failure, *_shared(facts, failure, facts.stated_scope(write)))
+                scope = facts.stated_scope(write) if _is_refused(write) else "group"
+                found += (failure, *_shared(facts, failure, scope))
         for group, seen in loop.seen.items():
             for failure_id, told in seen.failed.items():
                 if facts.first_seen[group, failure_id] == loop.at:
@@ -91,6 +92,18 @@ def _failures(facts: Facts) -> list[_Failure]:
             if _fails_by_age(facts, group, number):
                 found.append(_Failure(loop.at, group, number))
     return found
+
+
+def _is_refused(write: Write) -> bool:
+    return write.error in _CLEAR or write.answered == 0
+
+
+def _is_read_as_before(facts: Facts, number: int, write: Write) -> bool:
+    """Was the write refused because the size had changed, while the next loop reads the size that it expected?"""
+    if write.error != "TargetChanged" or number + 1 == len(facts.loops):
+        return False
+    seen = facts.loops[number + 1].seen.get(write.group)
+    return seen is not None and seen.target == write.expected
 
 
 def _shared(facts: Facts, failure: _Failure, scope: str) -> Iterator[_Failure]:

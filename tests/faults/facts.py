@@ -226,10 +226,16 @@ class Facts:
 
     @cached_property
     def stops(self) -> list[tuple[float, float]]:
-        """When no state could be saved, the API server showed what was not so or refused, or nodes were out of use."""
+        """When no state could be saved, the API server showed what was not so or refused, or people did to nodes what counts for
+        new nodes, too. A cordon keeps no group from growing.
+        """
         kinds = FullDisk | Misread | RefuseEdits | RefuseEvictions | TouchNodes
         timeline = self.history.scenario.timeline
-        stops = [(event.at, event.at + event.lasts + SLACK) for event in timeline if isinstance(event, kinds)]
+        stops = [
+            (event.at, event.at + event.lasts + SLACK)
+            for event in timeline
+            if isinstance(event, kinds) and not (isinstance(event, TouchNodes) and event.how == "cordon")
+        ]
         # What the state of another cluster says is on its way counts until its groups have not been listed for that long.
         stops += [
             (event.at, event.at + event.down + NOT_LISTED + SLACK)

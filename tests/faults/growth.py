@@ -97,7 +97,8 @@ def check_prompt_growth(facts: Facts) -> Findings:
 
 def _free_again(facts: Facts, machine: str, node: NodeSeen) -> int:
     """Pods for which a node has room that the scheduler has not seen yet: it was on its way out a moment ago."""
-    usable = node.ready and not node.marked and machine not in facts.small_nodes
+    is_open = not (node.marked or node.cordoned or node.tainted)
+    usable = node.ready and is_open and machine not in facts.small_nodes
     return max(0, node.slots - node.pods) if usable else 0
 
 

@@ -49,7 +49,7 @@ class NodeSeen:
     """A node; times in seconds. ``last_ready`` is when it was last seen ready (-inf: never).
 
     ``pods`` counts those that were not deleted, ``slots`` is how many it has room for in all; ``marked``: the node
-    carries the taint of a node on its way out.
+    carries the taint of a node on its way out; ``cordoned`` and ``tainted``: it is cordoned, or has a taint that a person set.
     """
 
     instance_id: str
@@ -59,6 +59,8 @@ class NodeSeen:
     pods: int = 0
     slots: int = 0
     marked: bool = False
+    cordoned: bool = False
+    tainted: bool = False
 
     @property
     def ever_ready(self) -> bool:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,6 +107,52 @@ def hunt(numbers: range, *, planning: Planning | None = None) -> Hunt:
             found.broken = broken
             break
     return found
+
+
+# Kinds of trouble that can be taken out of their worlds, and which events of the timeline they are. Of the two without
+# any one is what clouds answer, and one is a provider of its own.
+REMOVABLE = {
+    "full_disk": "full_disk",
+    "hands": "touch_nodes",
+    "wrong_lists": "misread",
+    "old_nodes": "misread",
+    "flapping_reads": "",
+    "dead_provider": "",
+}
+
+
+def without_trouble(schedule: Schedule) -> Schedule:
+    """Return the schedule without what is special about its world: one of REMOVABLE. All else stays."""
+    kind, bare = schedule["name"], deepcopy(dict(schedule))
+    bare["timeline"] = [event for event in bare["timeline"] if event["do"] != REMOVABLE[kind]]
+    match kind:
+        case "flapping_reads":
+            bare["providers"]["fake"]["old_reads"] = []
+        case "dead_provider":
+            bare["providers"]["dead"]["faults"] = []
+    return bare
+
+
+def hunt_kind(kind: str, numbers: range, *, planning: Planning | None = None) -> Hunt:
+    """Try those schedules of these numbers that have this trouble, until one is broken that is sound without it."""
+    found = Hunt()
+    for schedule in drawn(numbers):
+        if schedule["name"] != kind:
+            continue
+        found.tried += 1
+        broken = _find_broken(schedule, planning)
+        if broken is not None and _find_broken(without_trouble(schedule), planning) is None:
+            found.broken = broken
+            break
+    return found
+
+
+def _find_broken(schedule: Schedule, planning: Planning | None) -> Broken | None:
+    try:
+        examine(schedule, planning)
+    except Broken as broken:
+        return broken
+    return None
 
 
 def smallest(broken: Broken, planning: Planning | None = None) -> Broken:

@@ -20,6 +20,7 @@ from tests.faults.growth import check_backoffs, check_hedges, check_overbuying, 
 from tests.faults.history import Loop, NodeSeen, Seen, Write
 from tests.faults.liveness import check_bystanders, check_reads, check_starvation
 from tests.faults.removals import (
+    check_hands,
     check_idle_nodes_go,
     check_left_behind,
     check_moves,
@@ -63,21 +64,31 @@ def check_unknown(facts: Facts) -> Findings:
 
 def check_deletions(facts: Facts) -> Findings:
     """Only failures are deleted, and machines that were no nodes for as long as they may be: less in a full group."""
-    for loop, write in _writes(facts):
-        seen = loop.seen.get(write.group)
-        for doomed in write.ids if seen is not None else ():
-            # A request that cannot be granted in full gives back at once what it got, where nothing runs.
-            if facts.requests and doomed not in write.occupied:
-                continue
-            if doomed in write.nodes:
-                if doomed not in write.marked:  # scale-down marks its nodes: those are for check_removals
-                    yield from _undue(loop, write, doomed)
-            elif seen is not None and not _is_failed(doomed, seen) and write.phases.get(doomed) not in ("failed", None):
-                age = loop.at - facts.first_seen.get((write.group, doomed), loop.at)
-                if facts.resets and doomed in seen.disputed:  # that it ran, and was no node yet, may be forgotten
+    was_node: dict[str, float] = {}
+    for loop in facts.loops:
+        was_node |= dict.fromkeys(loop.nodes, loop.at)
+        for write in loop.writes:
+            seen = loop.seen.get(write.group)
+            for doomed in write.ids if seen is not None else ():
+                # A request that cannot be granted in full gives back at once what it got, where nothing runs.
+                if facts.requests and doomed not in write.occupied:
                     continue
-                if age <= facts.patience * _times_at_least(facts, loop, write.group, age):
-                    yield said(loop, write, f"{doomed} has been there for only {age:g} s")
+                if doomed not in write.nodes:
+                    yield from _too_early(facts, loop, write, doomed, was_node.get(doomed, 0.0))
+                elif doomed not in write.marked:  # scale-down marks its nodes: those are for check_removals
+                    yield from _undue(loop, write, doomed)
+
+
+def _too_early(facts: Facts, loop: Loop, write: Write, doomed: str, was_node: float) -> Findings:
+    """A machine that has not failed may be deleted once it has had no node for its time; it last had one at ``was_node``."""
+    seen = loop.seen[write.group]
+    if _is_failed(doomed, seen) or write.phases.get(doomed) in ("failed", None):
+        return
+    if facts.resets and doomed in seen.disputed:  # that it ran, and was no node yet, may be forgotten
+        return
+    age = loop.at - max(facts.first_seen.get((write.group, doomed), loop.at), was_node)
+    if age <= facts.patience * _times_at_least(facts, loop, write.group, age):
+        yield said(loop, write, f"{doomed} has been without a node for only {age:g} s")
 
 
 def _is_failed(doomed: str, seen: Seen) -> bool:
@@ -382,6 +393,7 @@ INVARIANTS: Mapping[str, Invariant] = {
         check_removals,
         check_idle_nodes_go,
         check_left_behind,
+        check_hands,
         check_moves,
         check_vain_purchases,
         check_rest,
@@ -397,6 +409,7 @@ TIMELESS = (
     "reads",
     "removals",
     "left behind",
+    "hands",
     "vain purchases",
     "rest",
     "own words",

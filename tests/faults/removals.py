@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from tests.faults.facts import SLACK, TOLERATED_UNREADY, Facts, said, unwell
 from tests.faults.history import Loop, NodeSeen, Write, group_of
 
+from nodewright_simulator.scenario import TouchNodes
+
 Findings = Iterator[str]
 
 MINUTE = 60.0
@@ -74,7 +76,7 @@ def _room_beside(loop: Loop, machine: str) -> int:
     return sum(
         max(0, node.slots - node.pods)
         for other, node in loop.nodes.items()
-        if other != machine and node.ready and not node.marked
+        if other != machine and node.ready and not (node.marked or node.cordoned or node.tainted)
     )
 
 
@@ -115,6 +117,35 @@ def _is_idle(loop: Loop, machine: str, node: NodeSeen) -> bool:
     seen = loop.seen.get(group)
     is_free = node.ready and not node.pods and machine not in loop.in_moves
     return is_free and seen is not None and seen.target > seen.least
+
+
+def check_hands(facts: Facts) -> Findings:
+    """A cordon or a taint that a person set stays on a node until a person takes it away."""
+    touches = [event for event in facts.history.scenario.timeline if isinstance(event, TouchNodes)]
+    for how in ("cordon", "taint"):
+        mine = [event for event in touches if event.how == how]
+        ends = [event.at + event.lasts for event in mine]
+        for event in mine:  # of two that overlap, the first to end undoes both
+            yield from _undone(facts, how, event.at, min(end for end in ends if end > event.at))
+
+
+def _undone(facts: Facts, how: str, start: float, end: float) -> Findings:
+    """Say which nodes lost between ``start`` and ``end`` what a person set at ``start``."""
+    loops = [loop for loop in facts.loops if start < loop.at < end]
+    for machine, node in loops[0].nodes.items() if loops else ():
+        if not _has(node, how) or node.marked:  # nodewright may have cordoned it, too
+            continue
+        for loop in loops:
+            now = loop.nodes.get(machine)
+            if now is None or now.since != node.since:
+                break
+            if not _has(now, how):
+                yield f"{loop.at:g} s: {machine} has lost the {how} that a person set at {start:g} s"
+                break
+
+
+def _has(node: NodeSeen, how: str) -> bool:
+    return node.cordoned if how == "cordon" else node.tainted
 
 
 def given_up_lately(facts: Facts, loop: Loop) -> set[str]:

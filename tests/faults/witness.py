@@ -29,6 +29,7 @@ from nodewright.model.provisioning_request import (
 from nodewright.model.settings import Settings
 from nodewright.spec import NodeGroup, ProviderContext
 from nodewright_simulator.build import BuildOptions, build_simulation
+from nodewright_simulator.node_faults import BY_HAND
 from nodewright_simulator.scenario import JumpClock, Scenario
 
 LOOPS_AT_A_TIME = 50
@@ -234,6 +235,8 @@ class Witness:
                 pods=sum(not held.is_ending for held in self._simulation.cluster.pods_on(node.name)),
                 slots=int(node.allocatable["cpu"].milli // 1000),
                 marked=any(taint.key == ON_ITS_WAY_OUT for taint in node.spec.taints),
+                cordoned=node.spec.unschedulable,
+                tainted=any(taint.key == BY_HAND.key for taint in node.spec.taints),
             )
             other = found.get(seen.instance_id)
             found[seen.instance_id] = seen if other is None else _as_one(other, seen)
