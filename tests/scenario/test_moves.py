@@ -127,10 +127,26 @@ def test_a_schedule_switches_moves_off_for_its_window(tmp_path: Path) -> None:
     assert moves(told)[0].started >= 1800
 
 
-def test_without_a_policy_nothing_moves() -> None:
-    told = story(settings={"consolidation-policy": "off"})
+def test_moves_are_made_by_default_where_groups_have_a_price() -> None:
+    told = story(settings={"consolidation-policy": "auto"})
+    assert (told.machines("large"), told.machines("small")) == (0, 2)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"consolidation-policy": "off"}, {"consolidation-policy": "auto", "profile": "ca"}]
+)
+def test_without_a_policy_nothing_moves(settings: dict[str, str]) -> None:
+    told = story(settings=settings)
     assert stages(told) == []
     assert told.machines("large") == 1
+
+
+@pytest.mark.parametrize("unpriced", ["large", "small"])
+def test_a_group_without_a_price_neither_loses_nodes_to_a_move_nor_gets_some(unpriced: str) -> None:
+    groups = [{k: v for k, v in g.items() if k != "price_per_hour" or g["name"] != unpriced} for g in (LARGE, SMALL)]
+    told = story(*groups)
+    assert stages(told) == []
+    assert (told.machines("large"), told.machines("small")) == (1, 0)
 
 
 @pytest.mark.parametrize("down_seconds", [5.0, 25.0])

@@ -408,6 +408,12 @@ class Policy:
         "Hears no notices; other programs drain such nodes.",
         "The replacement starts while the pods still run.",
     )
+    gives_up_dear_nodes: bool = _row(
+        _DOWN,
+        "Gives up nodes whose pods cost less on other or new nodes, unless --consolidation-policy says otherwise.",
+        "Removes a node only if its pods fit on the nodes that exist.",
+        "A large node with few pods would stay forever: docs/consolidation.md",
+    )
     rereads_pods_before_deleting: bool = _row(
         _DOWN,
         "Reads the pods of a node again right before its machine is deleted, and gives the node back if new pods run on it.",

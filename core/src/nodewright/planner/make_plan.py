@@ -496,7 +496,7 @@ def _renew_nodes(draft: _Growing) -> _Growing:
 def _move_nodes(draft: _Growing) -> _Growing:
     """Begin moves that pay, in a cluster in which nothing else happens."""
     settings, held = draft.context.settings, draft.memory.moves
-    if not settings.scale_down.scale_down_enabled or settings.consolidation.consolidation_policy == "off":
+    if not settings.seeks_moves:
         return draft
     state = draft.context.state
     if state.paused:  # what it would ask for has to wait
@@ -504,7 +504,7 @@ def _move_nodes(draft: _Growing) -> _Growing:
     plan = replace(draft.plan, search_at=max(state.now, next_search(held)))
     if draft.is_changing or draft.plan.scale_down.removals:
         return replace(draft, plan=plan)
-    begun = propose_moves(draft.growth.context, held, settings.consolidation, draft.random)
+    begun = propose_moves(draft.growth.context, held, settings.moves, draft.random)
     plan = replace(plan, search_at=next_search(begun.memory), rejected_move=begun.rejected)
     return _with_moves(replace(draft, plan=plan), begun)
 

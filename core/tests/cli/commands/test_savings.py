@@ -66,6 +66,26 @@ def test_without_prices_nothing_can_be_compared(nodewright: Nodewright, dump: st
     assert "No group with nodes has a price" in outcome.out
 
 
+def test_a_group_without_a_price_keeps_its_nodes_and_the_reason_is_said(
+    nodewright: Nodewright, dump: str, tmp_path: Path
+) -> None:
+    mixed = tmp_path / "mixed.yaml"
+    mixed.write_text(
+        """
+groups:
+- {name: large, nodes: {pool: large}, max_size: 8}
+- {name: small, cpu: 1, memory: 2Gi, max_size: 5, price_per_hour: 0.2}
+"""
+    )
+    document = nodewright("savings", dump, "--groups", mixed, "-o", "json").document
+    assert document["held"] == dict.fromkeys(("large-0", "large-1"), "group dump/large has no price")
+    said = "Nodes of groups without a price are not given up for cheaper ones (--consolidation-policy): dump/large."
+    assert said in " ".join(nodewright("plan", dump, "--groups", mixed).out.split())
+    assert said not in " ".join(
+        nodewright("plan", dump, "--groups", mixed, "--consolidation-policy", "off").out.split()
+    )
+
+
 def test_nothing_pays(nodewright: Nodewright, dump: str, groups: Path) -> None:
     outcome = nodewright("savings", dump, "--groups", groups, "--consolidation-policy", "when-empty")
     assert "No move pays." in outcome.out
@@ -78,7 +98,8 @@ def test_plan_shows_growth_for_a_move_as_such(nodewright: Nodewright, write_dump
         build_pod("web", "500m", node_name="large-0", created_at=HOUR),
         build_pod("late", "100m", created_at=5 * HOUR, phase="Succeeded"),
     )
-    policy = ("--consolidation-policy", "balanced", "--expander", "price")
-    outcome = nodewright("plan", found, "--groups", groups, *policy, "--scale-down-utilization-threshold", "0")
+    outcome = nodewright(
+        "plan", found, "--groups", groups, "--expander", "price", "--scale-down-utilization-threshold", "0"
+    )
     assert "Plan: 1 more node in 1 group for 1 move" in outcome.out
     assert "grows for move replaced-large-0-" in " ".join(outcome.out.split())

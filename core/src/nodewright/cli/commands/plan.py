@@ -194,6 +194,7 @@ def find_warnings(dry_run: DryRun, strays: Sequence[Pod]) -> Iterator[str]:
     for warning in dry_run.plan.scale_up.warnings:
         yield f"{warning}."
     yield from _find_ignored(dry_run)
+    yield from _find_without_price(dry_run)
     for read in read_quotas(dry_run.state.observation, dry_run.settings.limits):
         if read.problem:
             yield f"{read.quota.id} is not enforced: {read.problem}."
@@ -210,6 +211,16 @@ def _misread(dry_run: DryRun) -> Iterator[str]:
             yield f"Provider {name} could not be read: {held.problem}."
     problems = (group.price_problem for group in seen.groups.values())
     yield from (f"{problem[0].upper()}{problem[1:]}." for problem in problems if problem)
+
+
+def _find_without_price(dry_run: DryRun) -> Iterator[str]:
+    """Yield a warning of groups with nodes and no price, where other groups have one: no move gives these nodes up."""
+    state = dry_run.state
+    refs = dict.fromkeys(state.group_of_node.values())
+    without = [str(ref) for ref in refs if ref in state.groups and not state.groups[ref].seen.hourly_price]
+    if dry_run.settings.seeks_moves and without and any(group.seen.hourly_price for group in state.groups.values()):
+        names = name_some(sorted(without))
+        yield f"Nodes of groups without a price are not given up for cheaper ones (--consolidation-policy): {names}."
 
 
 def _find_ignored(dry_run: DryRun) -> Iterator[str]:

@@ -51,7 +51,7 @@ def command(settings: Settings, dump: str | None, output: str, **given: Any) -> 
 def find_savings(dry_run: DryRun) -> FoundMoves:
     """Return the moves that pay at the moment of the dry run."""
     settings, start = dry_run.settings, dry_run.planned_from
-    wanted = settings.consolidation
+    wanted = settings.moves
     if wanted.consolidation_policy == "off":
         wanted = msgspec.structs.replace(wanted, consolidation_policy="balanced")
     context = find_growth_context(start, settings, Random(0)) if start is not None else None

@@ -7,6 +7,8 @@ from functools import cache
 from itertools import compress
 from typing import Annotated, NamedTuple
 
+import msgspec
+
 from nodewright.model.group import GroupOptions
 from nodewright.model.policy import (
     BALANCE_SCALE_DOWN,
@@ -23,6 +25,7 @@ from nodewright.model.policy import (
 from nodewright.model.settings.failures import ORDINARY_PROVISION_SECONDS, FailureSettings, Hedging
 from nodewright.model.settings.process import ClusterSettings, LeaderSettings, ProviderSettings, ServingSettings
 from nodewright.model.settings.scale_down import (
+    ConsolidationPolicy,
     ConsolidationSettings,
     DrainSettings,
     InterruptionSettings,
@@ -175,6 +178,19 @@ class Settings(Section, frozen=True, kw_only=True):
         if given == "auto":
             return max(_LEAST_RESERVATION_SECONDS, self.scale_down.scale_down_unneeded_time)
         return given
+
+    @property
+    def moves(self) -> ConsolidationSettings:
+        """Return the settings of moves, with the policy in force."""
+        if self.consolidation.consolidation_policy != "auto":
+            return self.consolidation
+        policy: ConsolidationPolicy = "balanced" if self.policy.gives_up_dear_nodes else "off"
+        return msgspec.structs.replace(self.consolidation, consolidation_policy=policy)
+
+    @property
+    def seeks_moves(self) -> bool:
+        """Return whether nodes are given up for cheaper ones at all."""
+        return self.scale_down.scale_down_enabled and self.moves.consolidation_policy != "off"
 
     @property
     def deletion_limits(self) -> SafetySettings:

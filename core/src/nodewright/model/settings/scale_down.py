@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from nodewright.model.settings_base import Count, Duration, Help, Ratio, Section
 
-ConsolidationPolicy = Literal["off", "when-empty", "balanced", "when-cheaper"]
+ConsolidationPolicy = Literal["auto", "off", "when-empty", "balanced", "when-cheaper"]
 
 
 class ScaleDownSettings(Section, frozen=True, kw_only=True):
@@ -382,10 +382,11 @@ class ConsolidationSettings(Section, frozen=True, kw_only=True):
         Help(
             "Which nodes are given up although their pods fit on no other node there is. off: none. when-empty: nodes without "
             "pods to move. balanced: nodes whose share of the savings is at least half their share of the evictions. "
-            "when-cheaper: all whose pods cost less elsewhere. It concerns groups with a price.",
+            "when-cheaper: all whose pods cost less elsewhere. auto: balanced, and off with --profile=ca. Nodes of groups without a "
+            "price stay.",
             ca="",
         ),
-    ] = "off"
+    ] = "auto"
     consolidate_after: Annotated[
         Duration,
         Help(

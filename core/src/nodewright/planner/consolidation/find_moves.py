@@ -60,7 +60,7 @@ class Proposal:
 
 @dataclass(frozen=True, kw_only=True)
 class FoundMoves:
-    """``proposals`` may all be carried out together. ``held``: why other nodes of the pool stay. ``pool``: what was weighed.
+    """``proposals`` may all be carried out together. ``held``: why other nodes of groups stay. ``pool``: what was weighed.
 
     ``rejected``: if nothing is proposed, the move that saves most of those that were found and do not pay (None: none was).
     ``held_until``: when time alone next sets one of the held nodes free (epoch seconds).
@@ -91,7 +91,7 @@ def find_moves(
     if settings.consolidation_policy == "when-empty":
         sources = sources.only_empty()
     found = FoundMoves(
-        held={node.name: node.held for node in sources.nodes if node.held},
+        held=dict(sources.outside) | {node.name: node.held for node in sources.nodes if node.held},
         pool=sources.pool,
         held_until=sources.held_until,
     )

@@ -43,6 +43,7 @@ class PoolNode:
 class NodePool:
     """The nodes of the pool, the pool's totals, and the rows to which pods may go besides.
 
+    ``outside``: why nodes of groups are not in the pool.
     ``held_until``: when the next node has been without a new pod for long enough (epoch seconds).
     """
 
@@ -51,6 +52,7 @@ class NodePool:
     destinations: tuple[int, ...]
     most_of_group: Mapping[GroupRef, int]
     held_until: float = math.inf
+    outside: Mapping[str, str] = field(default_factory=dict)
 
     def only_empty(self) -> "NodePool":
         """Return a copy in which all nodes with pods to move are held."""
@@ -94,7 +96,20 @@ def find_sources(context: PlanningContext, consolidate_after: float, settled: Ma
         ),
         most_of_group={ref: held.spare(ref) for ref in dict.fromkeys(ref for _, _, ref in pooled)},
         held_until=held.until,
+        outside={
+            name: why_outside(state, ref)
+            for (_, name), ref in zip(names, refs, strict=True)
+            if ref is not None and not prices.get(ref)
+        },
     )
+
+
+def why_outside(state: ClusterState, ref: GroupRef) -> str:
+    """Return why nodes of a group are not compared by price; empty if they are."""
+    group = state.groups.get(ref)
+    if group is None or not group.seen.hourly_price:
+        return f"group {ref} has no price"
+    return f"group {ref} may use machines that are paid already (--prices)" if group.seen.reserved is not None else ""
 
 
 class _Holding:

@@ -17,6 +17,7 @@ from nodewright.model.policy import Policy
 from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.model.removal import NodeRemoval, RemovalStage
 from nodewright.model.settings import ScaleDownSettings, Settings
+from nodewright.planner.consolidation.sources import why_outside
 from nodewright.planner.explain.planned_snapshot import planned_snapshot
 from nodewright.planner.explain.pods import PodAfterDrain, explain_pods
 from nodewright.planner.late_machines import startup_deadlines
@@ -150,7 +151,7 @@ def explain_node(state: ClusterState, plan: Plan, settings: Settings, name: str)
         last_failure=back.message if (back := state.memory.scale_down.removal_failures.get(name)) is not None else "",
         disputed=_disputed(state, node),
         interruption=_interruption(state, plan, name),
-        move=_move(state, plan, name),
+        move=_move(state, plan, settings, name),
         outdated=_outdated(plan, name),
         pods=pods,
     )
@@ -192,15 +193,17 @@ def _interruption(state: ClusterState, plan: Plan, name: str) -> str:
     return f"{told}; it is drained once its pods have places on ready nodes{latest}"
 
 
-def _move(state: ClusterState, plan: Plan, name: str) -> str:
-    """Return which move gives the node up, or until when none does and why; empty: neither."""
+def _move(state: ClusterState, plan: Plan, settings: Settings, name: str) -> str:
+    """Return which move gives the node up, or why or until when none does; empty: neither."""
     move = next((one for one in plan.moves if name in one.left and not one.stage.is_over), None)
     if move is not None:
         return f"{move.describe()}, disruption {move.disruption:.2f}; if it does not go on until {format_moment(move.deadline)}, it is abandoned"
     pause = state.memory.moves.pauses.get(name)
-    if pause is None or pause.until <= state.now:
-        return ""
-    return f"none gives it up before {format_moment(pause.until)}: {pause.why}"
+    if pause is not None and pause.until > state.now:
+        return f"none gives it up before {format_moment(pause.until)}: {pause.why}"
+    ref = state.group_of_node.get(name)
+    why = why_outside(state, ref) if ref is not None and settings.seeks_moves else ""
+    return f"none gives it up for cheaper nodes: {why}" if why else ""
 
 
 def _outdated(plan: Plan, name: str) -> str:
