@@ -1,5 +1,6 @@
 """The template of a group's next node, from moto's own tables."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
@@ -54,6 +55,24 @@ def test_launch_configurations_and_mixed_policies(cloud: AwsCloud, attach: Attac
     client = attach(f"0:10:{old}", f"0:10:{mixed}").client
     kinds = [client.template_node(name).labels["node.kubernetes.io/instance-type"] for name in (old, mixed)]
     assert kinds == ["r5.large", "c5.large"]
+
+
+def test_a_machine_of_the_version_before_differs_from_its_group(cloud: AwsCloud, attach: Attach) -> None:
+    template = cloud.add_template()
+    name = cloud.add_group(size=1, LaunchTemplate={"LaunchTemplateName": template, "Version": "1"})
+    stage = attach(f"0:10:{name}")
+    [group], [machine] = stage.client.node_groups(), stage.client.instances(name)
+    assert group.made_from == machine.made_from
+    assert re.fullmatch(r"launch template lt-[0-9a-f]+, version 1", group.made_from)
+    data = {"ImageId": "ami-12c6146b", "InstanceType": "m5.xlarge"}
+    cloud.ec2.create_launch_template_version(LaunchTemplateName=template, LaunchTemplateData=data)
+    after = {"LaunchTemplateName": template, "Version": "$Latest"}
+    cloud.asg.update_auto_scaling_group(AutoScalingGroupName=name, LaunchTemplate=after)
+    stage.later(1201)
+    assert [one.made_from for one in stage.client.instances(name)] == [machine.made_from]
+    assert [one.made_from for one in stage.client.node_groups()] == [
+        machine.made_from.replace("version 1", "version 2")
+    ]
 
 
 def test_a_managed_node_group_of_eks(cloud: AwsCloud, attach: Attach) -> None:

@@ -35,6 +35,24 @@ def test_a_template_at_size_zero(cloud: GceCloud, attach: Attach) -> None:
     assert client.group_options(name, GroupOptions()).scale_down_unneeded_seconds == 1200
 
 
+def test_a_machine_of_the_template_before_differs_from_its_group(cloud: GceCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=2, template=cloud.add_template("before"))
+    stage = attach(f"0:10:{name}")
+    assert [group.made_from for group in stage.client.node_groups()] == ["instance template before"]
+    assert {one.made_from for one in stage.client.instances(name)} == {"instance template before"}
+    group = cloud.group(name)
+    old = group.living[0]
+    old.template, group.template = group.template, cloud.add_template("after")
+    stage.later(61)
+    made = {one.id: one.made_from for one in stage.client.instances(name)}
+    assert [group.made_from for group in stage.client.node_groups()] == ["instance template after"]
+    assert made.pop(group.instance(old).provider_id) == "instance template before"
+    assert set(made.values()) == {"instance template after"}
+    group.settings["versions"] = [{"instanceTemplate": group.template}, {"instanceTemplate": old.template}]
+    stage.later(61)
+    assert [group.made_from for group in stage.client.node_groups()] == [""]
+
+
 def test_accelerators_and_other_architectures(cloud: GceCloud, attach: Attach) -> None:
     accelerators = [{"acceleratorType": "nvidia-tesla-t4", "acceleratorCount": 2}]
     gpu = cloud.add_group(template=cloud.add_template(machine_type="n1-standard-4", guestAccelerators=accelerators))

@@ -25,7 +25,10 @@ class Name(NamedTuple):
 
 @dataclass
 class Slot:
-    """One named unit of a group's size. ``failure`` is (code, message) of the last attempt to create its machine."""
+    """One named unit of a group's size. ``failure`` is (code, message) of the last attempt to create its machine.
+
+    ``template``: that of its version; empty: the group's.
+    """
 
     name: str
     number: int
@@ -33,6 +36,7 @@ class Slot:
     gone_at: float | None = None
     failure: tuple[str, str] | None = None
     recreating: bool = False
+    template: str = ""
     status: str = "RUNNING"
 
     @property
@@ -105,7 +109,7 @@ class Mig:
             "instance": f"{zone}/instances/{slot.name}",
             "name": slot.name,
             "currentAction": slot.action,
-            "version": {"instanceTemplate": self.template},
+            "version": {"instanceTemplate": slot.template or self.template},
         }
         if slot.is_there:
             told |= {"id": str(slot.number), "instanceStatus": "STOPPING" if slot.is_going else slot.status}

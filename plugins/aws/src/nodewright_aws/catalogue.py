@@ -147,6 +147,26 @@ class Catalogue:
         found = self._api.launch_configurations(names) if names else ()
         return {one.launch_configuration_name: one for one in found}
 
+    def made_from(self, group: Group) -> str:
+        """Return what new machines of the group are made from, in the words of ``GroupInstance.made_from``; empty: it is not known.
+
+        A version such as $Latest is the one that was read last. It is not known any more once a machine has a later one.
+        """
+        if group.launch_configuration_name:
+            return f"launch configuration {group.launch_configuration_name}"
+        spec, policy = launch_template_of(group), group.mixed_instances_policy
+        overrides = policy.launch_template.overrides if policy is not None and group.launch_template is None else ()
+        if spec is None or any(one.launch_template_specification for one in overrides):
+            return ""
+        if spec.version and spec.version.isdecimal():
+            return spec.made_from(spec.version)
+        data = attempt(lambda: self._templates.get(spec))
+        if isinstance(data, ProviderError) or not data.version:
+            return ""
+        versions = (one.launch_template.version or "" for one in group.instances if one.launch_template is not None)
+        is_old = any(version.isdecimal() and int(version) > data.version for version in versions)
+        return "" if is_old else spec.made_from(str(data.version))
+
     def _launch(self, group: Group, configured: dict[str, LaunchConfiguration] | ProviderError) -> Launch:
         """Return what the group starts. As in CA a launch configuration is preferred to a template, that to a policy."""
         if group.launch_configuration_name:

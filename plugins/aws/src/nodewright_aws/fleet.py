@@ -70,14 +70,15 @@ class Fleet:
         self._replace([name])
         return self.group(name)
 
-    def listed(self, name: str, also_off: Mapping[Capability, str]) -> NodeGroup:
+    def listed(self, name: str, also_off: Mapping[Capability, str], made_from: str = "") -> NodeGroup:
         """Return the group with its limits: those of the flag for an explicit group, its own otherwise."""
         spec, group = self._selection.named.get(name), self._groups.get(name)
         off = dict(also_off)
         if self._denied is not None and self._options.detect_failures:
             off[_FAST] = self._denied
         if spec is not None:
-            return NodeGroup(id=name, min_size=spec.min_size, max_size=spec.max_size, switched_off=off)
+            limits = spec.min_size, spec.max_size
+            return NodeGroup(id=name, min_size=limits[0], max_size=limits[1], switched_off=off, made_from=made_from)
         assert group is not None
         return NodeGroup(
             id=name,
@@ -85,6 +86,7 @@ class Fleet:
             max_size=group.max_size,
             switched_off=off,
             autoprovisioned=self._made_of(group),
+            made_from=made_from,
         )
 
     def names(self) -> Sequence[str]:

@@ -200,10 +200,12 @@ class AwsProvider:
                 yield spec.Finding(level=level, subject="template", message=str(found), remedy=remedy, group_id=name)
 
     def _listed(self, name: str) -> spec.NodeGroup:
-        if name not in self._fleet.groups:
+        group = self._fleet.groups.get(name)
+        if group is None:
             return self._fleet.listed(name, {})
         price = attempt(lambda: self.node_price(name))
-        return self._fleet.listed(name, {_PRICING: str(price)} if isinstance(price, spec.ProviderError) else {})
+        off = {_PRICING: str(price)} if isinstance(price, spec.ProviderError) else {}
+        return self._fleet.listed(name, off, self._catalogue.made_from(group))
 
     def _launched(self) -> Iterator[tuple[Group, Launch]]:
         """Yield the groups of which it is known what they start."""
@@ -220,4 +222,4 @@ def _instance(one: GroupInstance) -> spec.Instance:
         state = spec.InstanceState.DELETING
     elif stage in _STARTING:
         state = spec.InstanceState.CREATING
-    return spec.Instance(id=one.provider_id, state=state)
+    return spec.Instance(id=one.provider_id, state=state, made_from=one.made_from)

@@ -145,7 +145,8 @@ class Sdk:
         versions = answer["LaunchTemplateVersions"]
         if not versions:
             raise ProviderError(f"there is no launch template {spec.named}", code="noLaunchTemplate")
-        return convert(versions[0]["LaunchTemplateData"], LaunchTemplateData)
+        data = convert(versions[0]["LaunchTemplateData"], LaunchTemplateData)
+        return msgspec.structs.replace(data, version=int(versions[0].get("VersionNumber", 0)))
 
     def image(self, image_id: str) -> Image | None:
         # A filter returns nothing for a missing image; naming it directly would be refused.

@@ -50,6 +50,11 @@ class TemplateSpec(Shape, frozen=True, kw_only=True):
         """Name and version, for messages."""
         return f"{self.launch_template_name or self.launch_template_id} ({self.version or '$Default'})"
 
+    def made_from(self, version: str | None) -> str:
+        """Return what machines of a version are made from, in words; empty: the version is none that cannot change."""
+        known = self.launch_template_id and version and version.isdecimal()
+        return f"launch template {self.launch_template_id}, version {version}" if known else ""
+
 
 class Override(Shape, frozen=True, kw_only=True):
     """An override of a policy. ``instance_requirements`` are kept as received: they are sent to AWS again."""
@@ -57,6 +62,7 @@ class Override(Shape, frozen=True, kw_only=True):
     instance_type: str | None = None
     instance_requirements: Raw | None = None
     weighted_capacity: str | None = None
+    launch_template_specification: Raw | None = None
 
 
 class PolicyTemplate(Shape, frozen=True, kw_only=True):
@@ -85,6 +91,16 @@ class GroupInstance(Shape, frozen=True, kw_only=True):
     availability_zone: str = ""
     lifecycle_state: str = "InService"
     protected_from_scale_in: bool = False
+    launch_configuration_name: str | None = None
+    launch_template: TemplateSpec | None = None
+
+    @property
+    def made_from(self) -> str:
+        """What the instance was made from, in words; empty: AWS does not tell it."""
+        if self.launch_configuration_name:
+            return f"launch configuration {self.launch_configuration_name}"
+        template = self.launch_template
+        return template.made_from(template.version) if template is not None else ""
 
     @property
     def provider_id(self) -> str:
@@ -220,12 +236,13 @@ class MarketOptions(Shape, frozen=True, kw_only=True):
 
 
 class LaunchTemplateData(Shape, frozen=True, kw_only=True):
-    """The machines of a launch template. Requirements are kept as received."""
+    """The machines of a version of a launch template. Requirements are kept as received. ``version`` is added by us."""
 
     instance_type: str | None = None
     image_id: str | None = None
     instance_requirements: Raw | None = None
     instance_market_options: MarketOptions = MarketOptions()
+    version: int = 0
 
 
 class SpotPrice(Shape, frozen=True, kw_only=True):

@@ -192,7 +192,9 @@ class GceProvider:
         smallest, largest = self._fleet.limits(group_id)
         reasons = {_ATOMIC: self._atomic.unfit.get(group_id, ""), _PRICING: self._why_unpriced(group_id)}
         off = {capability: reason for capability, reason in reasons.items() if reason}
-        return spec.NodeGroup(id=group_id, min_size=smallest, max_size=largest, switched_off=off)
+        group = self._fleet.groups.get(group_id)
+        made_from = _template(group.manager.only_template) if group is not None else ""
+        return spec.NodeGroup(id=group_id, min_size=smallest, max_size=largest, switched_off=off, made_from=made_from)
 
     def _why_unpriced(self, group_id: str) -> str:
         group = self._fleet.groups.get(group_id)
@@ -209,4 +211,9 @@ class GceProvider:
 
 
 def _instance(one: Machine) -> spec.Instance:
-    return spec.Instance(id=one.ref.provider_id, state=InstanceState(one.state))
+    return spec.Instance(id=one.ref.provider_id, state=InstanceState(one.state), made_from=_template(one.template_name))
+
+
+def _template(name: str) -> str:
+    """Return what machines are made from, in words; empty: it is not known."""
+    return f"instance template {name}" if name else ""

@@ -6,6 +6,7 @@ import msgspec
 from msgspec import field
 
 from nodewright.spec import ProviderUnavailable
+from nodewright_gce.refs import template_name
 
 Raw = dict[str, Any]
 T = TypeVar("T")
@@ -76,6 +77,11 @@ class Manager(Shape, frozen=True, kw_only=True):
         """The template of the next instance."""
         newest = self.versions[-1].instance_template if self.versions else ""
         return self.instance_template or newest
+
+    @property
+    def only_template(self) -> str:
+        """The name of the template of all new instances; empty: it is not known, or there are several versions."""
+        return template_name(self.template_url) if len(self.versions) <= 1 else ""
 
 
 class ErrorItem(Shape, frozen=True, kw_only=True):
