@@ -58,6 +58,13 @@ def test_a_scarce_kind_is_used_up_before_a_dearer_one() -> None:
     assert (mix.price, mix.left) == (13.0, (0,))
 
 
+def test_one_dear_node_for_all_pods_is_found_beside_a_cheap_one_that_takes_most() -> None:
+    pods = {(200.0, 3000.0): 4, (700.0, 1024.0): 3, (700.0, 128.0): 3}
+    problem = problem_of(pods, (8000, 32768, 0.368), (4000, 16384, 0.0736), (1000, 4096, 0.046))
+    fits = np.array([[True, True, True], [True, True, False], [True, True, False]])
+    assert solved(replace(problem, rooms=[3, 1, 3], fits=fits)).price == pytest.approx(0.368)
+
+
 def test_kinds_that_are_the_same_are_all_used() -> None:
     problem = problem_of({(4, 4): 8}, (16, 16, 4.0), (16, 16, 4.0), (16, 15, 4.0))
     mix = solved(replace(problem, rooms=[0, 1, 1], fits=np.array([[True, True, False]])))

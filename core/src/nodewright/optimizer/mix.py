@@ -25,6 +25,8 @@ _REPACKED = (2, 3, 4, 6, 9)
 _CHANGED_VALUES = 6
 # Up to this number of pods, each try changes values and kinds at random, by a factor in this range.
 _FEW_PODS, _FACTORS = 60, (0.3, 3.0)
+# With few pods, each kind is tried first: by this factor its nodes are worth more.
+_FAVOUR = 1e6
 # The pattern programme is solved at most this number of times.
 _MOST_ROUNDS = 12
 # The value of pods without a place is multiplied by this in the next try; this number of tries is made.
@@ -52,7 +54,7 @@ def find_mix(problem: Problem, values: Values, time_used: Callable[[], float]) -
         return search.work > _MOST_WORK * _LATE or time_used() >= _LATE
 
     search.begin()
-    for improve in (search.try_others, search.improve_by_programme):
+    for improve in (search.try_others, search.improve_by_programme, search.try_each_kind):
         if search.is_proven:
             break
         if is_over():
@@ -81,6 +83,10 @@ class _Search:
         self._best: list[Pattern] = []
         self._left = list(problem.pods)
         self._cost = (sum(problem.pods), 0.0)
+
+    @property
+    def _is_small(self) -> bool:
+        return sum(self._problem.pods) <= _FEW_PODS
 
     @property
     def work(self) -> int:
@@ -158,6 +164,17 @@ class _Search:
             if len(self._pool) == known:
                 return
 
+    def try_each_kind(self, is_over: IsOver) -> None:
+        """With few pods, buy nodes of each kind first: one that is dear for its worth may take all of them."""
+        problem = self._problem
+        for kind in range(len(self._prices)) if self._is_small else ():
+            if is_over():
+                return
+            factors = [_FAVOUR if other == kind else 1.0 for other in range(len(self._prices))]
+            self.consider(
+                self.greedy(self._usual, problem.pods, problem.rooms, Perturbation(factors, problem.per_node))
+            )
+
     def repack(self, is_over: IsOver) -> None:
         """Take some nodes out of the plan and buy for their pods again, until nothing cheaper is found."""
         random = Random(len(self._best))
@@ -165,7 +182,7 @@ class _Search:
         choices += [
             choices[0] * np.array([random.uniform(0.7, 1.3) for _ in choices[0]]) for _ in range(_CHANGED_VALUES)
         ]
-        vain, is_small = 0, sum(self._problem.pods) <= _FEW_PODS
+        vain = 0
         while self._best and vain < _VAIN_TRIES and not (is_over() or self.is_proven):
             taken = self._choose_some(random, _REPACKED[vain % len(_REPACKED)])
             kept = [
@@ -175,7 +192,7 @@ class _Search:
             ]
             left, rooms = self._left_after(kept), self._rooms_after(kept)
             values, perturbation = choices[vain % len(choices)], None
-            if is_small:
+            if self._is_small:
                 values = choices[0] * np.array([random.uniform(*_FACTORS) for _ in choices[0]])
                 perturbation = _perturb(self._problem, random)
             vain = 0 if self.consider(self.greedy(values, left, rooms, perturbation), kept) else vain + 1
