@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 RECIPE = ROOT / "deploy" / "Dockerfile"
 TEXT = RECIPE.read_text()
@@ -47,7 +49,8 @@ def test_it_does_not_run_as_root() -> None:
     assert "runAsUser: 65532" in values
 
 
-def test_lint() -> None:
+@pytest.mark.parametrize("recipe", [RECIPE, ROOT / "docs/examples/acme/Dockerfile"])
+def test_lint(recipe: Path) -> None:
     hadolint = Path(sys.executable).with_name("hadolint")
-    result = subprocess.run([hadolint, RECIPE], capture_output=True, text=True, check=False)
+    result = subprocess.run([hadolint, recipe], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout

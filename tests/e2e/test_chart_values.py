@@ -55,6 +55,19 @@ def test_what_is_given_twice_stands_once_and_the_users_counts(farm_binary: Path)
         assert find(kind, OVERLAPPING)["metadata"]["labels"]["owner"] == owner
 
 
+def test_the_values_of_a_new_plugin(farm_binary: Path) -> None:
+    """Those that ``nodewright provider new`` makes: a dry run with the plugin's own image, groups and credentials."""
+    assert farm_binary.exists()
+    values = yaml.safe_load((CHART.parents[1] / "docs/examples/acme/values.yaml").read_text())
+    [container] = find_pod(values)["spec"]["containers"]
+    assert container["image"] == "nodewright-acme:1.0.0"
+    assert container["envFrom"] == [{"secretRef": {"name": "nodewright-acme"}}]
+    args = find_args(values)
+    assert {"--cloud-provider=acme", "--nodes=0:10:web", "--dry-run"} <= set(args)
+    [config] = find("ConfigMap", values)["data"].values()
+    assert yaml.safe_load(config)["providers"] == {"acme": {"options": {"cluster": "default"}}}
+
+
 @pytest.mark.parametrize("name", ["n", "on", "123"])
 def test_a_release_may_have_any_name(farm_binary: Path, name: str) -> None:
     """YAML has other meanings for these."""

@@ -29,6 +29,18 @@ def test_what_the_image_runs(tmp_path: Path) -> None:
     assert not list(home.glob("lib/python*/site-packages/nodewright_simulator*"))
     asked = f"{home}/bin/nodewright simulate scenario.yaml 2>&1 || test $? -eq 2"
     assert 'pip install "nodewright[simulator]"' in run(asked, home, home / "bin")
+    _add_a_new_plugin(home)
+
+
+def _add_a_new_plugin(home: Path) -> None:
+    """Do what the recipe of a plugin from ``nodewright provider new`` does on top of this image."""
+    source = home.parent / "source"
+    run(f"{home}/bin/nodewright provider new blue-sky --folder {source}", home, home / "bin")
+    recipe = (source / "Dockerfile").read_text()
+    [step] = re.findall(r"^RUN (.*?[^\\\n])$", recipe, re.MULTILINE | re.DOTALL)
+    [there] = re.findall(r"^COPY \. (\S+)$", recipe, re.MULTILINE)
+    said = run(step.replace(there, str(source)), home, home / "bin")
+    assert re.search(r"^ blue-sky +nodewright-blue-sky .* ok +$", said, re.MULTILINE)
 
 
 def run(command: str, home: Path, first_on_path: Path) -> str:
