@@ -82,7 +82,7 @@ class Market:
 
     def _decide(self) -> tuple[Proposal, ...]:
         """Return the moves of one loop. Only the decision with its context is timed, by the processor."""
-        seen = self._look()
+        seen = self.look()
         state = fold(Memory(), seen, [], self._settings)
         began = time.process_time()
         state = replace(state, elapsed=lambda: time.process_time() - began)
@@ -143,7 +143,8 @@ class Market:
             created_at=NOW - 86400.0,
         )
 
-    def _look(self) -> Observation:
+    def look(self) -> Observation:
+        """Return what the engine sees of the cluster as it is now."""
         live = LiveCluster()
         nodes = {name: self._node(name, machine, is_there=True) for name, machine in self.machines.items()}
         live.apply_nodes(nodes)

@@ -11,6 +11,7 @@ import pytest
 from case_report import WrongAnswer
 from consolidation import checked, main, measure, sums
 from consolidation_cases import SHARED, Cluster, read_clusters
+from consolidation_frontier import Relaxed
 from nodewright.cli.settings.load import load_settings
 
 SMALL = {"cpu": "2", "memory": "4Gi", "pods": "10"}
@@ -62,6 +63,12 @@ def test_pods_that_must_stay_stay(web: dict[str, Any]) -> None:
 def test_daemons_take_room_on_what_is_bought() -> None:
     row = play(make(daemon={"cpu": "1500m", "memory": "256Mi"}))
     assert [node["type"] for node in row["trace"][0]["added"]] == ["small", "small"]
+
+
+def test_the_frontier_splits_nodes_and_pods_and_weighs_evictions() -> None:
+    relaxed = Relaxed(make(), load_settings({"consolidation-policy": "balanced"}, {}))
+    assert relaxed.at_dollars(0.0) == pytest.approx((0.1, 2.0))
+    assert relaxed.at_dollars(10.0) == pytest.approx((3.0, 0.0))
 
 
 def wrong(row: dict[str, Any], what: str) -> None:

@@ -113,6 +113,14 @@ def _with_last_resort(problem: ClosingProblem) -> ClosingProblem:
     )
 
 
+def relax(problem: ClosingProblem) -> tuple[Floats, float] | None:
+    """Return which part of each node a linear programme closes, and its gain in USD an hour: no whole nodes gain more.
+
+    None: there is no result, or no solver.
+    """
+    return _solve_relaxed(_with_last_resort(problem)) if is_installed() else None
+
+
 class _ClosingSearch:
     def __init__(self, problem: ClosingProblem, used: Callable[[], float], random: Random) -> None:
         self._problem, self._used, self._random = problem, used, random
@@ -179,7 +187,7 @@ class _ClosingSearch:
 
     def _relaxed(self) -> tuple[Floats, float]:
         """Return which part of each node the linear programme closes, and a bound of the gain."""
-        found = _solve_relaxed(self._problem) if is_installed() else None
+        found = relax(self._problem)
         if found is not None:
             return found
         worth = self._values.of_pods @ self._problem.pods
