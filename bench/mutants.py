@@ -47,6 +47,7 @@ class Mutant:
 class Row(TypedDict):
     mutant: str
     story: str
+    trouble: str
     caught: bool
     schedules: int
     invariant: str | None
@@ -81,7 +82,10 @@ def frozen(root: Path) -> Iterator[Path]:
 
 
 def measure(mutant: Mutant, root: Path) -> Row:
-    """How many of the thousand schedules of CI, which the engine itself passes, it takes to catch the mutant."""
+    """How many of the thousand schedules of CI, which the engine itself passes, it takes to catch the mutant.
+
+    Of a mutant with a trouble only those with this trouble count.
+    """
     with frozen(root) as copy:
         file, text = mutated(mutant, copy)
         file.write_text(text)
@@ -103,6 +107,7 @@ def _row(mutant: Mutant, told: dict[str, object]) -> Row:
     return {
         "mutant": mutant.name,
         "story": mutant.story,
+        "trouble": mutant.trouble,
         "caught": told["invariant"] is not None,
         "schedules": int(str(told["schedules"])),
         "invariant": str(told["invariant"]) if told["invariant"] is not None else None,
@@ -116,8 +121,9 @@ def show(rows: Iterator[Row]) -> list[Row]:
     table = Table("mutant", "caught after", "by", box=None)
     for row in rows:
         shown.append(row)
-        table.add_row(row["mutant"], str(row["schedules"]) if row["caught"] else "never", row["invariant"] or "")
-        Console(stderr=True).print(f"{row['mutant']}: {row['invariant'] or 'not caught'} after {row['schedules']}")
+        tried = f"{row['schedules']} of {row['trouble']}" if row["trouble"] else str(row["schedules"])
+        table.add_row(row["mutant"], tried if row["caught"] else "never", row["invariant"] or "")
+        Console(stderr=True).print(f"{row['mutant']}: {row['invariant'] or 'not caught'} after {tried}")
     console.print(table)
     return shown
 

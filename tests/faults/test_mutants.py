@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.faults.hunt import REMOVABLE, without_trouble
 
 TOOL = Path(__file__).parents[2] / "bench" / "mutants.py"
 
@@ -20,6 +21,25 @@ def test_bugs_put_into_the_engine_are_caught() -> None:
     assert done.returncode == 0, done.stderr
     caught = {row["mutant"]: (row["invariant"], row["schedules"] <= 50) for row in json.loads(done.stdout)}
     assert caught == {"bought-twice": ("overbuying", True), "failed-machines-stay": ("failures go", True)}
+
+
+@pytest.mark.slow
+def test_a_bug_that_one_trouble_shows_is_caught_because_of_it() -> None:
+    done = run("--only", "unsaved-writes-are-made", "--output", "json")
+    assert done.returncode == 0, done.stderr
+    [row] = json.loads(done.stdout)
+    assert (row["trouble"], row["invariant"], row["schedules"] <= 10) == ("full_disk", "full disk", True)
+
+
+@pytest.mark.parametrize("kind", REMOVABLE)
+def test_without_its_trouble_a_world_has_all_else(kind: str) -> None:
+    kept = {"do": "scale", "at": 5, "deployment": "web", "replicas": 1}
+    trouble = [{"do": REMOVABLE[kind], "at": 10, "for": 60}] if REMOVABLE[kind] else []
+    clouds = {"fake": {"old_reads": [{"group": "a"}]}, "dead": {"faults": [{"kind": "hang"}]}}
+    bare = without_trouble({"name": kind, "timeline": [kept, *trouble], "providers": clouds})
+    assert bare["timeline"] == [kept]
+    told = bare["providers"]["fake"]["old_reads"], bare["providers"]["dead"]["faults"]
+    assert [not part for part in told] == [kind == "flapping_reads", kind == "dead_provider"]
 
 
 def test_an_unknown_mutant_is_refused() -> None:
