@@ -1,6 +1,8 @@
 """The expander least-cost: a mix of groups at the least price, within everything that growth respects."""
 
+from collections import Counter
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -14,10 +16,13 @@ from nodewright.model.node import HOSTNAME_LABEL, ZONE_LABEL
 from nodewright.model.plan import Plan
 from nodewright.model.pod import Affinity, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
 from nodewright.model.price_book import ReservedInstances
+from nodewright.planner.make_plan import find_growth_context
+from nodewright.planner.scale_up.node_group_fit import NodeGroupFit
+from nodewright.planner.scale_up.options import may_help_more
 from nodewright.snapshot.observation import ProviderSeen
 from nodewright.snapshot.pod_class import PodClasses, kind_of
 from nodewright.testkit import build_node, build_pod, build_template
-from nodewright.testkit.world import PROVIDER, World, grown, ref
+from nodewright.testkit.world import PROVIDER, World, grown, ref, settings_with
 
 
 def add_pods(world: World, name: str, count: int, cpu: str, memory: str, **extras: Any) -> None:
@@ -337,6 +342,20 @@ def test_pods_are_spread_over_zones(running_in_a: int, expected: dict[str, list[
     plan = world.plan()
     assert len(plan.scale_up.triggered) == 6
     assert planned_pods(plan) == expected
+
+
+def test_groups_that_cannot_help_more_pods_within_the_limits_are_told_apart() -> None:
+    world = World()
+    world.add_group("small", cpu="4", memory="16Gi", hourly_price=1.0)
+    world.add_group("large", cpu="16", memory="16Gi", hourly_price=5.0)
+    add_pods(world, "p", 20, "1", "2Gi")
+    settings = settings_with(max_nodes_total=2)
+    context = find_growth_context(world.state(settings), settings, Random(1))
+    assert context is not None
+    fit = NodeGroupFit(context.snapshot, context.templates, {})
+    pods = Counter(map(context.snapshot.class_of, world.pending))
+    found = [may_help_more(context, fit, context.templates, pods, helped) for helped in (7, 8, 15, 16)]
+    assert found == [{ref("small"), ref("large")}, {ref("large")}, {ref("large")}, set()]
 
 
 def test_no_node_is_bought_in_a_zone_that_has_room_until_another_zone_has_a_node() -> None:

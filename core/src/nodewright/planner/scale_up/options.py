@@ -1,6 +1,9 @@
 """Which groups may grow, and what growing each of them does for the pending pods."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
 
 from nodewright.clusterstate.backoff import is_active, is_deferred
 from nodewright.clusterstate.state import GroupState
@@ -11,7 +14,10 @@ from nodewright.model.duration import format_moment
 from nodewright.model.group import GroupRef
 from nodewright.model.reason import SkipCode, SkipReason
 from nodewright.planner.context import PlanningContext
+from nodewright.planner.scale_up.node_group_fit import NodeGroupFit
 from nodewright.snapshot.observation import paid_machines
+from nodewright.snapshot.pod_class import PodClass
+from nodewright.snapshot.requests import PODS
 
 
 def skip_reason(context: PlanningContext, ref: GroupRef) -> SkipReason | None:
@@ -113,6 +119,36 @@ def most_nodes(context: PlanningContext, ref: GroupRef, similar: Sequence[GroupR
     if left is not None:
         thresholds.append(left if left > 0 else -1)
     return node_limit(thresholds)
+
+
+def may_help_more(
+    context: PlanningContext, fit: NodeGroupFit, refs: Iterable[GroupRef], pods: Mapping[PodClass, int], helped: int
+) -> frozenset[GroupRef]:
+    """Return the groups whose nodes, as many as the cluster's limits allow, have the resources for more than ``helped`` pods."""
+    names = list(dict.fromkeys((PODS, *(name for held in pods for name in held.requests))))
+    rows = [[1 if name == PODS else held.requests.get(name, 0) for name in names] for held in pods]
+    requests, counts = np.array(rows, dtype=float), np.array(list(pods.values()), dtype=float)
+    smallest_first = np.argsort(requests, axis=0, kind="stable")
+    wanted, found = sum(pods.values()), set[GroupRef]()
+    for ref in refs:
+        most = wanted if context.nodes_left is None else min(wanted, context.nodes_left)
+        nodes, _ = context.quota.allowed(context.templates[ref].node, most)
+        fitting = np.where([ref in fit.fits(held) for held in pods], counts, 0.0)
+        free = dict(fit.free(ref))
+        if all(
+            _most_pods(requests[order, n], fitting[order], float(nodes * max(0, free.get(name, 0)))) > helped
+            for n, (name, order) in enumerate(zip(names, smallest_first.T, strict=True))
+        ):
+            found.add(ref)
+    return frozenset(found)
+
+
+def _most_pods(requests: NDArray[np.float64], counts: NDArray[np.float64], offered: float) -> float:
+    """Return for how many pods the amount offered suffices, the smallest of which come first."""
+    used = np.cumsum(requests * counts)
+    whole = int(np.searchsorted(used, offered, side="right"))
+    last = (offered - (used[whole - 1] if whole else 0.0)) // requests[whole] if whole < len(used) else 0.0
+    return float(counts[:whole].sum() + last)
 
 
 def _requested(found: Estimate) -> dict[str, int]:

@@ -29,7 +29,7 @@ from nodewright.planner.scale_up.failover import (
 from nodewright.planner.scale_up.least_cost import PlannedMix
 from nodewright.planner.scale_up.mix_choice import choose_mix
 from nodewright.planner.scale_up.node_group_fit import NodeGroupFit
-from nodewright.planner.scale_up.options import make_option, most_nodes, skip_reason
+from nodewright.planner.scale_up.options import make_option, may_help_more, most_nodes, skip_reason
 from nodewright.planner.scale_up.pending_pods import take_fitting
 from nodewright.planner.scale_up.planned_nodes import add_unplanned, fill_machines, place_planned
 from nodewright.snapshot.pod_class import PodClass
@@ -87,6 +87,8 @@ class ScaleUp:
         self._probation = self._make_probation(context.state.groups.keys() - self._skipped.keys())
         self._unhelped: dict[PodClass, GroupReasons] = {}
         self._postponed: Rejection | SkipReason | None = None
+        # The groups of which one is chosen; None: all of them.
+        self._considered: frozenset[GroupRef] | None = None
         # Why one group is chosen although a mix of groups was wanted.
         self._why_not_mixed = ""
 
@@ -159,14 +161,25 @@ class ScaleUp:
             return found
         after = quota.fork()
         quota.take_over(before)
+        counts = Counter[PodClass]()
+        for group in self._groups:
+            counts[group.pod_class] += len(group.pods)
+        refs = [ref for ref in self._context.templates if ref not in self._skipped]
+        helped = len(report.triggered) + len(report.awaiting)
+        considered = may_help_more(self._context, self._fit, refs, counts, helped)
+        if not considered:
+            quota.take_over(after)
+            return found
         pods = [pod for group in self._groups for pod in group.pods]
         one = ScaleUp(self._context, pods, self._random, self._barred, mixes=False)
         one._expanders = ["most-pods", *self._expanders]
+        # Where some groups are put after others, it is not told yet which groups these are.
+        one._considered = None if self._context.at_risk or may_fail_again(self._context) else considered
         one._why_not_mixed = "it helps more pods within the limits"
         instead = one.plan()
         # Where limits cut one group's growth, its report names more pods than get room.
-        helped, _ = fill_machines(replace(self._context, snapshot=self._context.snapshot.fork()), instead[1])
-        if len(helped) > len(report.triggered) + len(report.awaiting):
+        helped_by_one, _ = fill_machines(replace(self._context, snapshot=self._context.snapshot.fork()), instead[1])
+        if len(helped_by_one) > helped:
             return instead
         quota.take_over(after)
         return found
@@ -231,6 +244,8 @@ class ScaleUp:
         context, fit, found = self._context, self._fit, list[Option]()
         settings, elapsed = context.settings.scale_up, context.state.elapsed
         for ref in [ref for ref in context.state.groups if ref not in self._skipped]:
+            if self._considered is not None and ref not in self._considered:
+                continue
             if found and 0 < settings.max_binpacking_time < elapsed():
                 self._skipped[ref] = _NO_TIME
                 continue
