@@ -25,13 +25,16 @@ CLEANS_UP = "--node-object-cleanup-delay=2s"
 # Rights for what takes longer than a test: the same event again after five minutes (core/tests/kube/test_events.py), and
 # a state that does not fit into one ConfigMap (core/tests/kube/test_store.py); for who orders a pause (test_orders.py); and
 # for pods that a budget guards on a machine that the cloud takes, which has a test of its own here; and to watch
-# DeviceTaintRules, which this control plane does not serve.
+# DeviceTaintRules and PodGroups, which this control plane does not serve.
 _SHARDS = ",".join(shard_name(turn, number) for turn in ("a", "b") for number in range(1, MOST_SHARDS))
 DELETES_PODS = Right("", "pods", "delete")
 NOT_USED_HERE = {
     DELETES_PODS,
     Right("", "events", "patch"),
     Right("resource.k8s.io", "devicetaintrules", "watch"),
+    Right("scheduling.k8s.io", "podgroups", "watch"),
+    Right("scheduling.volcano.sh", "podgroups", "watch"),
+    Right("scheduling.x-k8s.io", "podgroups", "watch"),
     *(Right("", "configmaps", verb, _SHARDS) for verb in ("delete", "get", "update")),
     *(Right("", "configmaps", verb, PAUSE_NAME) for verb in ("delete", "get", "update")),
 }

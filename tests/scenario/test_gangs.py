@@ -2,8 +2,10 @@
 
 import math
 from functools import partial
+from random import Random
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 from tests.scenario.kills import kill_everywhere
 from tests.scenario.story import LOOP, PROVISION, SOON, Story
@@ -27,28 +29,34 @@ ASKED = 60.0
 OUT_OF_TIME = ASKED + PROVISION + LOOP
 
 
+def add_gang(
+    story: Story, name: str, count: int, *, least: int = 0, at: float = ASKED, until: float = math.inf, cpu: str = "1"
+) -> None:
+    """A gang of ``count`` pods, of which at least ``least`` (0: all) must start together; they are gone from ``until`` on."""
+    spec = PodGroupSpec(scheduling_policy=SchedulingPolicy(gang=GangPolicy(min_count=least or count)))
+    group = SchedulingPodGroup(metadata=ObjectMeta(name=name, namespace="default"), spec=spec)
+    cluster = story.simulation.cluster
+    cluster.pod_groups[group.key] = group
+    pod = pod_of(name, PodShape(cpu=cpu, memory="1Gi"))
+    pod = replace(pod, spec=replace(pod.spec, scheduling_group=SchedulingGroup(pod_group_name=name)))
+    workers = DeploymentController(cluster, name, pod)
+    story.simulation.agenda.at(at, partial(workers.scale, count))
+    if until < math.inf:
+        story.simulation.agenda.at(until, partial(workers.scale, 0))
+
+
 def make(
     *groups: dict[str, Any],
     count: int = 6,
     least: int = 0,
-    at: float = ASKED,
     until: float = math.inf,
     minutes: float = 30,
     settings: dict[str, Any] | None = None,
     **cloud: Any,
 ) -> Story:
-    """A gang of ``count`` pods, of which at least ``least`` (0: all) must start together; they are gone from ``until`` on."""
+    """A story of one gang."""
     story = Story(*groups, minutes=minutes, settings={**KEEP, **(settings or {})}, **cloud)
-    spec = PodGroupSpec(scheduling_policy=SchedulingPolicy(gang=GangPolicy(min_count=least or count)))
-    group = SchedulingPodGroup(metadata=ObjectMeta(name="g", namespace="default"), spec=spec)
-    cluster = story.simulation.cluster
-    cluster.pod_groups[group.key] = group
-    pod = pod_of("train", PodShape(cpu="1", memory="1Gi"))
-    pod = replace(pod, spec=replace(pod.spec, scheduling_group=SchedulingGroup(pod_group_name="g")))
-    workers = DeploymentController(cluster, "train", pod)
-    story.simulation.agenda.at(at, partial(workers.scale, count))
-    if until < math.inf:
-        story.simulation.agenda.at(until, partial(workers.scale, 0))
+    add_gang(story, "train", count, least=least, until=until)
     return story
 
 
@@ -67,7 +75,7 @@ def test_six_pods_and_four_machines_left() -> None:
         for u in one.unhelped
         for reason in u.reasons.values()
     }
-    assert "gang default/g needs 6 pods to start together: 4 of 6 pods would have room" in said
+    assert "gang default/train needs 6 pods to start together: 4 of 6 pods would have room" in said
 
 
 def test_two_groups_serve_one_gang() -> None:
@@ -128,3 +136,52 @@ def test_nodes_of_a_gang_that_runs_stay_although_its_pods_would_fit_elsewhere() 
         assert BlockingCode.GANG_MINIMUM in codes
         running = [count_running(state.observation.snapshot).total() for state in story.states()]
         assert min(running[running.index(6) :]) >= least
+
+
+def test_gangs_and_other_pods_in_one_loop_share_a_group() -> None:
+    story = make({**POOL, "max_size": 10}, count=4)
+    add_gang(story, "other", 3)
+    add_gang(story, "late", 4)
+    story.pods(2, at=ASKED)
+    assert story.result.final.running == 9
+    assert [(at, before, after) for at, _, before, after in grown(story)] == [
+        (ASKED, 0, 4),
+        (ASKED, 4, 7),
+        (ASKED, 7, 9),
+    ]
+    assert not story.result.problems
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_gangs_start_whole_or_cost_nothing(seed: int) -> None:
+    """Groups of random limits, some of which deliver late, not at all or a part; gangs of random sizes come and go."""
+    random = Random(seed)
+    groups = [
+        {
+            "name": f"group-{number}",
+            "max_size": random.choice([2, 4, 8]),
+            "cpu": (cpu := random.choice([1, 2, 4])),
+            "memory": f"{4 * cpu}Gi",
+            "price_per_hour": round(0.1 * cpu * random.uniform(0.8, 1.2), 3),
+            "request_delay": random.choice(["10s", "1m", "5m"]),
+        }
+        for number in range(3)
+    ]
+    stock_outs = [{"group": "group-0", "remaining": random.choice([0, 1, 3])}] if random.random() < 0.5 else []
+    story = Story(*groups, minutes=150, settings=SOON, stock_outs=stock_outs, switched_off=SILENT)
+    sizes = {}
+    for number in range(4):
+        size, start = random.randint(2, 12), 600.0 * number + random.choice([0.0, 5.0])
+        sizes[f"gang-{number}"] = least = random.randint(1, size)
+        until = start + random.choice([1200.0, 3600.0])
+        add_gang(story, f"gang-{number}", size, least=least, at=start, until=until, cpu=random.choice(["1", "500m"]))
+    story.pods(random.randint(0, 3), at=300, until=4000)
+    assert not story.result.problems
+    assert (story.result.final.running, story.result.final.pending) == (0, 0)
+    assert sum(story.result.final.nodes.values()) == 0
+    before: dict[str, int] = {}
+    for state in story.states():
+        running = {ref.name: count for ref, count in count_running(state.observation.snapshot).items()}
+        for name, count in running.items():
+            assert count >= sizes[name] or count <= before.get(name, 0), f"{name} starts with {count} at {state.now}"
+        before = running

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from nodewright.model.action import IncreaseSize
 from nodewright.model.gang import (
     COSCHEDULING_LABEL,
     KUEUE_COUNT_ANNOTATION,
@@ -258,3 +259,33 @@ def test_pods_of_nodes_that_are_drained_do_not_count_as_running() -> None:
     groups = PodGroups(kubernetes={one.key: one for one in world.pod_groups})
     (gang,) = find_running(world.state().observation.snapshot, groups, {"a-0"}).values()
     assert gang == RunningGang(2, 2)
+
+
+def test_pods_for_which_a_request_stands_are_no_gang() -> None:
+    world = make_world(2, 2)
+    annotations = {"autoscaling.x-k8s.io/consume-provisioning-request": "r"}
+    world.pending = [member(number, annotations=annotations) for number in range(2)]
+    found = find(world.state().observation)
+    assert (found.gangs, len(found.others)) == ((), 2)
+
+
+def test_of_many_gangs_that_cannot_be_met_each_is_told_so() -> None:
+    world = make_world(0, 6)
+    world.pod_groups = [pod_group(name, 6) for name in ("g", "h")]
+    world.pending = [member(number, name) for name in ("g", "h") for number in range(6)]
+    world.add_group("a", cpu="1", max_size=5)
+    plan = world.plan()
+    assert grown(plan) == {}
+    for name in ("g", "h"):
+        assert f"gang default/{name} needs 6 pods to start together: 5 of 6 pods would have room" in said(plan)
+
+
+def test_a_gang_may_be_followed_by_another_one_in_one_loop() -> None:
+    world = make_world(0, 3)
+    world.pod_groups = [pod_group(name, 3) for name in ("g", "h", "i")]
+    world.pending = [member(number, name) for name in ("g", "h", "i") for number in range(3)]
+    world.add_group("a", cpu="1", max_size=7)
+    plan = world.plan()
+    targets = [action.target for action in plan.actions if isinstance(action, IncreaseSize)]
+    assert targets == [3, 6]
+    assert "gang default/i needs 3 pods to start together: 1 of 3 pods would have room" in said(plan)

@@ -16,6 +16,8 @@ from nodewright.model.pod import (
     PodSpec,
     ResourceClaimReference,
     ResourceRequirements,
+    SchedulingGate,
+    SchedulingGroup,
     Toleration,
     TopologySpreadConstraint,
     Volume,
@@ -62,6 +64,8 @@ def test_a_changed_pod_is_classed_anew() -> None:
 # For each field of a spec one value that is not the usual one.
 VALUES: dict[str, Any] = {
     "scheduler_name": "mine",
+    "scheduling_group": SchedulingGroup(pod_group_name="g"),
+    "scheduling_gates": (SchedulingGate(name="example.com/wait"),),
     "containers": (Container(name="c"),),
     "init_containers": (Container(name="i"),),
     "resources": ResourceRequirements(),

@@ -55,7 +55,7 @@ def request_expansions(dry_run: DryRun) -> Iterator[Expansion]:
         action.group: action.spec.max_size for action in dry_run.plan.actions if isinstance(action, CreateNodeGroup)
     }
     for action in dry_run.plan.actions:
-        if isinstance(action, IncreaseSize) and action.request is not None:
+        if isinstance(action, IncreaseSize) and action.request is not None and not action.request.is_gang:
             yield Expansion(
                 group=action.group,
                 current=action.expected_target,

@@ -124,7 +124,9 @@ def _left(pod: Pod, dry_run: DryRun) -> PodVerdict:
 def why_group(dry_run: DryRun, ref: GroupRef) -> str:
     """Return what was decided about a group; empty if no pod needs it."""
     increases = [one for one in dry_run.plan.actions if isinstance(one, IncreaseSize) and one.group == ref]
-    requests = [one.request.key for one in increases if one.request is not None]
+    requests = [one.request.key for one in increases if one.request is not None and not one.request.is_gang]
+    gangs = list(dict.fromkeys(one.request.key for one in increases if one.request is not None and one.request.is_gang))
+    for_gangs = f"grows for {'gang' if len(gangs) == 1 else 'gangs'} {name_some(gangs)}" if gangs else ""
     for_requests = (
         f"grows for {'request' if len(requests) == 1 else 'requests'} {name_some(requests)}" if requests else ""
     )
@@ -137,7 +139,7 @@ def why_group(dry_run: DryRun, ref: GroupRef) -> str:
     moves = [one.move for one in increases if one.move]
     for_moves = f"grows for move {name_some(moves)}" if moves else ""
     for_pods = _why_for_pods(dry_run, ref) if has_grown or not (requests or spare or hedges or moves) else ""
-    return "; ".join(filter(None, (for_pods, for_requests, for_buffers, for_moves, hedges)))
+    return "; ".join(filter(None, (for_pods, for_gangs, for_requests, for_buffers, for_moves, hedges)))
 
 
 def _why_for_pods(dry_run: DryRun, ref: GroupRef) -> str:

@@ -390,7 +390,9 @@ def _conclusion(dry_run: DryRun, verdicts: Iterable[PodVerdict]) -> Text:
         return safe(f"Plan: no group grows{left}.", "bold")
     where = count(len(_by_group(grown)), "group")
     asked = {
-        one.request.key for one in dry_run.plan.actions if isinstance(one, IncreaseSize) and one.request is not None
+        one.request.key
+        for one in dry_run.plan.actions
+        if isinstance(one, IncreaseSize) and one.request is not None and not one.request.is_gang
     }
     spare = any(True for _ in buffer_expansions(dry_run))
     moves = {one.move for one in dry_run.plan.actions if isinstance(one, IncreaseSize) and one.move}

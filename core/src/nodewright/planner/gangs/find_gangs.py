@@ -7,6 +7,7 @@ from nodewright.model.gang import GangConvention, GangRef, GangTerms, find_gang,
 from nodewright.model.pod import Pod
 from nodewright.model.policy import Policy
 from nodewright.model.settings import PodSettings
+from nodewright.planner.provisioning_requests.pods import consumed_request
 from nodewright.planner.scale_up.pending_pods import is_expendable, split_young, unhelped_namespaces
 from nodewright.snapshot.observation import Observation
 from nodewright.snapshot.pod_class import map_alike
@@ -50,12 +51,12 @@ class FoundGangs:
 
 
 def find_gangs(seen: Observation, settings: PodSettings, policy: Policy) -> FoundGangs:
-    """Return the gangs among the pending pods. Pods of a group that is none are ordinary pods."""
+    """Return the gangs among the pending pods. Pods of a group that is none, or for which a ProvisioningRequest stands, are not."""
     if not policy.serves_gangs:
         return FoundGangs(others=seen.pending)
     members: dict[GangRef, list[Pod]] = {}
     others: list[Pod] = []
-    for pod, ref in map_alike(seen.pending, find_gang):
+    for pod, ref in map_alike(seen.pending, _gang_of):
         if ref is None or find_terms(ref, pod, seen.pod_groups) is None:
             others.append(pod)
         else:
@@ -75,6 +76,10 @@ def find_gangs(seen: Observation, settings: PodSettings, policy: Policy) -> Foun
     )
     young = tuple(pod for gang in gangs if gang.is_young for pod in gang.waiting)
     return FoundGangs(gangs=tuple(gangs), others=tuple(others), young=young)
+
+
+def _gang_of(pod: Pod) -> GangRef | None:
+    return find_gang(pod) if consumed_request(pod) is None else None
 
 
 @dataclass

@@ -4,7 +4,7 @@ What is added must do for kube-scheduler, which places the pods greedily. So gro
 tried by ``place_greedily``, and more nodes are added until that works, or nothing is.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -32,6 +32,7 @@ from nodewright.planner.scale_up.pending_pods import Hints
 from nodewright.planner.scale_up.templates import place_daemons
 from nodewright.predicates import is_countable
 from nodewright.snapshot.column import Mask
+from nodewright.snapshot.pod_class import kind_of
 from nodewright.snapshot.snapshot import Snapshot
 
 # How often growth for one gang is planned and tried, and how many smaller sizes are tried then.
@@ -99,11 +100,15 @@ def serve_gangs(
 ) -> ServedGangs:
     """Add nodes for each gang that is due and can start, one gang after the other."""
     actions, reports = list[IncreaseSize](), list[ScaleUpReport]()
+    # What was found for gangs that cannot be met. It stays true for the whole step: room and limits only shrink.
+    hopeless: dict[Hashable, _Found] = {}
     for gang in gangs:
         if gang.is_young:
             continue
-        why = gang.problem or _why_not_now(gang, requests)
-        found = None if why else _GangGrowth(context, gang, random).find()
+        why, demand = gang.problem or _why_not_now(gang, requests), _demand_of(context.snapshot, gang)
+        found = None if why else hopeless.get(demand) or _GangGrowth(context, gang, random).find()
+        if found is not None and found.counts is None and demand is not None:
+            hopeless[demand] = found
         if found is None or found.counts is None:
             placed = 0 if found is None else found.placed
             reports.append(_refusal(context, gang, why or _lack(gang, placed), found))
@@ -112,6 +117,14 @@ def serve_gangs(
         actions += more
         reports.append(report)
     return ServedGangs(context=context, actions=actions, reports=reports)
+
+
+def _demand_of(snapshot: Snapshot, gang: Gang) -> Hashable:
+    """Return a key that is equal for gangs with equal demands; None: the gang's demand depends on other pods."""
+    classes = list(map(snapshot.class_of, gang.waiting))
+    if gang.topology_key or not all(is_countable(snapshot, pod_class) for pod_class in set(classes)):
+        return None
+    return gang.need, tuple(kind_of(pod_class) for pod_class in classes)
 
 
 def _why_not_now(gang: Gang, requests: ProvisioningRequestState) -> str:
@@ -196,9 +209,13 @@ def _try(snapshot: Snapshot, gang: Gang, allowed: Mask | None) -> _Trial:
 
 @dataclass(frozen=True, kw_only=True)
 class _Found:
-    """The growth for a gang: new nodes of each group (None: the gang cannot be met), and how many pods find room."""
+    """The growth for a gang: new nodes of each group (None: the gang cannot be met), and how many pods find room.
+
+    ``tried`` are the nodes that were not enough.
+    """
 
     placed: int
+    tried: Counts = field(default_factory=dict)
     counts: Counts | None = None
     trial: _Trial | None = None
     expander: str = ""
@@ -256,7 +273,8 @@ class _GangGrowth:
         groups = domain.groups
         outside = {ref: _OTHER_DOMAIN for ref in context.state.groups if groups is not None and ref not in groups}
         counts: dict[GroupRef, int] = {}
-        expander, skipped, quota = "", dict[GroupRef, SkipReason](), context.quota.fork()
+        expander, quota = "", context.quota.fork()
+        skipped: Mapping[GroupRef, SkipReason] | None = None
         for _ in range(_MOST_ROUNDS):
             limit = self._growth_limit(counts, domain)
             if not trial.left or limit == 0:
@@ -266,7 +284,7 @@ class _GangGrowth:
                 {ref: (context.state.groups[ref].seen.target or 0) + count for ref, count in counts.items()},
             )
             _, report = _GangScaleUp(now, trial.left, self._random, {**barred, **outside}).plan()
-            skipped = skipped or dict(report.skipped)
+            skipped = report.skipped if skipped is None else skipped
             for expansion in report.expansions:
                 counts[expansion.group] = counts.get(expansion.group, 0) + expansion.added
             if report.expansions:
@@ -278,10 +296,12 @@ class _GangGrowth:
             counts, trial = more
         placed = len(trial.placed)
         if placed < max(1, gang.need) or not counts:
-            return _Found(placed=placed, skipped=skipped)
+            return _Found(placed=placed, tried=counts, skipped=skipped or {})
         counts, trial = self._trim(counts, trial, domain)
         prices = [count * (context.state.groups[ref].seen.hourly_price or 0.0) for ref, count in counts.items()]
-        return _Found(placed=placed, counts=counts, trial=trial, expander=expander, price=sum(prices), skipped=skipped)
+        return _Found(
+            placed=placed, counts=counts, trial=trial, expander=expander, price=sum(prices), skipped=skipped or {}
+        )
 
     def _growth_limit(self, counts: Counts, domain: _Domain) -> int | None:
         """Return how many more nodes may be added besides these; None: there is no such limit."""
@@ -392,6 +412,11 @@ def _refusal(context: PlanningContext, gang: Gang, why: str, found: _Found | Non
     text = f"{gang} needs {gang.min_count} pods to start together: {why}"
     return ScaleUpReport(
         result=ScaleUpResult.NO_OPTIONS,
+        options=tuple(
+            OptionSummary(group=ref, nodes=count, pods=found.placed, chosen=False) for ref, count in found.tried.items()
+        )
+        if found is not None
+        else (),
         unhelped=_unhelped(context, gang, gang.waiting, text),
         skipped=found.skipped if found is not None else {},
     )
