@@ -31,10 +31,15 @@ SCENARIOS = {
     "restart": 75,
     "term": 75,
     "crash": 75,
+    "handover": 75,
+    "handover-crash": 75,
     "trickle": 170,
     "waves": 105,
     "groups": 70,
 }
+# The scenarios in which one system takes the lease over from the other, and those in which cluster-autoscaler elects.
+_CHANGES = {"handover", "handover-crash"}
+_ELECTS = {"term", "crash", *_CHANGES}
 
 
 class Missing(Exception):
@@ -71,17 +76,20 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def find_binary(systems: Sequence[str], scenarios: Sequence[str]) -> Path | None:
     """Return the cluster-autoscaler, None where no system needs it. Raises Missing."""
-    if "ca" not in systems:
+    changes = [name for name in scenarios if name in _CHANGES]
+    if "ca" not in systems and not changes:
         return None
     named = os.environ.get("CA_BINARY", "")
     if not named:
-        raise Missing("CA_BINARY is not set: let it name a cluster-autoscaler 1.37, or leave ca out of --systems.")
+        needs = {"--systems": ["ca"] if "ca" in systems else [], "--scenarios": changes}
+        without = " and ".join(f"{', '.join(names)} out of {flag}" for flag, names in needs.items() if names)
+        raise Missing(f"CA_BINARY is not set: let it name a cluster-autoscaler 1.37, or leave {without}.")
     binary = Path(named)
     if not (binary.is_file() and os.access(binary, os.X_OK)):
         raise Missing(f"CA_BINARY names {named}, which is not a program.")
-    if {"term", "crash"} & set(scenarios) and shutil.which("unshare") is None:
+    if _ELECTS & set(scenarios) and shutil.which("unshare") is None:
         raise Missing(
-            "unshare(1) of util-linux is missing: two replicas of cluster-autoscaler need host names of their own."
+            "unshare(1) of util-linux is missing: replicas of cluster-autoscaler need host names of their own."
         )
     return binary
 

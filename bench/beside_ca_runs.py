@@ -148,19 +148,34 @@ def _killed_leader(bench: Bench, system: str, folder: Path) -> Figures:
     return _lose_leader(bench, system, folder, signal.SIGKILL)
 
 
-def _lose_leader(bench: Bench, system: str, folder: Path, number: signal.Signals) -> Figures:
-    """Pods come as the leader of two replicas goes."""
+def _handed_over(bench: Bench, system: str, folder: Path) -> Figures:
+    return _lose_leader(bench, system, folder, signal.SIGTERM, "nodewright" if system == "ca" else "ca")
+
+
+def _left_behind(bench: Bench, system: str, folder: Path) -> Figures:
+    return _lose_leader(bench, system, folder, signal.SIGKILL, "nodewright" if system == "ca" else "ca")
+
+
+def _lose_leader(bench: Bench, system: str, folder: Path, number: signal.Signals, predecessor: str = "") -> Figures:
+    """Pods come as the leader of two replicas goes; ``predecessor`` is its system, by default that of the other, too."""
     with open_stage(bench, system, folder, CloudOptions(groups=_zones("first", "second"))) as stage:
         _prefer(stage, "first", "second")
-        leader = stage.start(*_IN_ORDER, replica="replica-one")
+        leader = stage.start(*_IN_ORDER, replica="replica-one", system=predecessor)
         leader.wait_until_it_leads()
         stage.start(*_IN_ORDER, replica="replica-two").wait_until_it_waits()
         CLOCK.sleep(_SETTLES)
-        begin = CLOCK.now()
+        begin, holder = CLOCK.now(), stage.leader()
         leader.process.send_signal(number)
         _deploy(stage, "web", 20, "1", "1Gi")
+        leads = _wait(lambda: stage.leader() not in ("", holder))
         figures = _watch_growth(stage, begin, 20)
-        return figures | {"other_asks": figures["first_request"], "leader_status": leader.process.poll()}
+        # When the last pod came is not known: the lease was waited for meanwhile.
+        figures = {name: value for name, value in figures.items() if not name.endswith("last_pod")}
+        return figures | {
+            "other_leads": None if leads is None else round(leads - begin, 1),
+            "other_asks": figures["first_request"],
+            "leader_status": leader.process.poll(),
+        }
 
 
 def _trickle(bench: Bench, system: str, folder: Path) -> Figures:
@@ -225,6 +240,8 @@ _SCENARIOS: dict[str, Callable[[Bench, str, Path], Figures]] = {
     "restart": _restart,
     "term": _terminated_leader,
     "crash": _killed_leader,
+    "handover": _handed_over,
+    "handover-crash": _left_behind,
     "trickle": _trickle,
     "waves": _waves,
     "groups": _groups,

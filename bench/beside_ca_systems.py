@@ -79,19 +79,24 @@ class Stage:
     def __init__(self, bench: Bench, system: str, folder: Path, cloud: SharedCloud) -> None:
         self.plane = bench.plane
         self.system = system
-        self.user = "ca" if system == "ca" else "nodewright"
+        self.user = _user_of(system)
         self.cloud = cloud
         self._binary = bench.ca
         self._folder = folder
         self._processes: list[subprocess.Popen[bytes]] = []
         self._bridge = ""
 
-    def start(self, *flags: str, replica: str = "") -> Autoscaler:
-        """Start one process; ``replica`` names one of several that elect a leader."""
-        folder = self._folder / f"{self.system}-{len(self._processes)}"
+    def start(self, *flags: str, replica: str = "", system: str = "") -> Autoscaler:
+        """Start one process; ``replica`` names one of several that elect a leader. ``system`` is the stage's by default."""
+        system = system or self.system
+        folder = self._folder / f"{system}-{len(self._processes)}"
         folder.mkdir()
         flags = (*flags, f"--leader-elect={'true' if replica else 'false'}")
-        started = self._start_ca(folder, flags, replica) if self.system == "ca" else self._start_ours(folder, flags)
+        if system == "ca":
+            started = self._start_ca(folder, flags, replica)
+        else:
+            profile = ["--profile=ca"] if system == "nodewright-ca" else []
+            started = self._start_ours(folder, (*profile, *flags))
         self._processes.append(started.process)
         return started
 
@@ -104,16 +109,21 @@ class Stage:
         with self.cloud.lock:
             return {group.name: self.cloud.cloud.view(group.name).target for group in self.cloud.cloud.options.groups}
 
+    def leader(self) -> str:
+        """Return the name that the lease has for its holder, "" without one."""
+        leases = self.plane.request("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases")["items"]
+        ours = (one for one in leases if one["metadata"]["name"] == "cluster-autoscaler")
+        return next((one["spec"].get("holderIdentity") or "" for one in ours), "")
+
     def end(self) -> None:
         for process in self._processes:
             process.kill()
             process.wait()
 
     def _start_ours(self, folder: Path, flags: Sequence[str]) -> Autoscaler:
-        profile = ["--profile=ca"] if self.system == "nodewright-ca" else []
-        kubeconfig = self.plane.kubeconfig(self.user)
+        kubeconfig = self.plane.kubeconfig(_user_of("nodewright"))
         daemon = DaemonProcess(
-            folder, kubeconfig, self.cloud.address, ["--scan-interval=10s", *profile, *flags], self._settings()
+            folder, kubeconfig, self.cloud.address, ["--scan-interval=10s", *flags], self._settings()
         )
         return Autoscaler(
             daemon.process,
@@ -130,7 +140,7 @@ class Stage:
         command = [
             *_on_host(replica),
             str(self._binary),
-            f"--kubeconfig={self.plane.kubeconfig(self.user)}",
+            f"--kubeconfig={self.plane.kubeconfig(_user_of('ca'))}",
             "--cloud-provider=externalgrpc",
             f"--cloud-config={config}",
             "--namespace=kube-system",
@@ -203,6 +213,10 @@ def empty_cluster(plane: ControlPlane) -> None:
             return
         CLOCK.sleep(1.0)
     raise Ended("pods or nodes of the scenario before are still there")
+
+
+def _user_of(system: str) -> str:
+    return "ca" if system == "ca" else "nodewright"
 
 
 def _on_host(name: str) -> list[str]:

@@ -129,7 +129,16 @@ def test_every_row_and_promise_is_of_a_scenario() -> None:
 @pytest.mark.parametrize(
     ("binary", "words", "said"),
     [
-        (None, [], "CA_BINARY is not set: let it name a cluster-autoscaler 1.37, or leave ca out of --systems.\n"),
+        (
+            None,
+            ["--scenarios=burst"],
+            "CA_BINARY is not set: let it name a cluster-autoscaler 1.37, or leave ca out of --systems.\n",
+        ),
+        (
+            None,
+            ["--systems=nodewright", "--scenarios=burst,handover"],
+            "CA_BINARY is not set: let it name a cluster-autoscaler 1.37, or leave handover out of --scenarios.\n",
+        ),
         ("/nowhere/ca", [], "CA_BINARY names /nowhere/ca, which is not a program.\n"),
         (None, ["--systems=keda"], "There is no system of the name keda; known: ca, nodewright, nodewright-ca.\n"),
         (None, ["--scenarios=burst,x"], f"There is no scenario of the name x; known: {', '.join(SCENARIOS)}.\n"),
