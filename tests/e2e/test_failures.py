@@ -9,6 +9,7 @@ from tests.e2e.cloud import SharedCloud, silence
 from tests.e2e.conftest import StartDaemon, make_group
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.daemon import DaemonProcess, wait_until
+from tests.e2e.rights import Asked, Right, bind_role, read_asked
 from tests.e2e.test_scale_down import QUICK
 from tests.e2e.test_scale_up import count_running, deploy, find_events
 
@@ -16,6 +17,7 @@ from nodewright_fake import GroupConfig, StockOut
 from nodewright_fake.options import DeadBoot
 
 SYSTEM = "/api/v1/namespaces/kube-system"
+DEVICES = "resource.k8s.io"
 
 
 @pytest.fixture
@@ -104,6 +106,27 @@ def test_a_daemon_killed_in_the_middle_of_a_scale_up(
     wait_until(lambda: count_running(clean) == 8, "running pods")
     assert increases(shared) == asked
     assert sum(args[2] - args[1] for args in asked) == 2
+
+
+def test_a_role_from_before_devices_stops_nothing_and_its_update_needs_no_restart(
+    clean: ControlPlane, start: StartDaemon
+) -> None:
+    path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/nodewright"
+    role = clean.request(path)
+    older = [rule for rule in role["rules"] if rule["apiGroups"] != [DEVICES]]
+    clean.request(path, method="PUT", body={**role, "rules": older})
+    try:
+        daemon = start()
+        deploy(clean, "web", 4)
+        wait_until(lambda: count_running(clean) == 4, "running pods")
+        [told] = daemon.says("kind ResourceClaim: ")
+        assert told["level"] == "warning"
+        assert f"list and watch of resourceclaims (API group {DEVICES}) in the ClusterRole" in told["message"]
+    finally:
+        bind_role(clean)
+    lists = Right(DEVICES, "resourceclaims", "list")
+    wait_until(lambda: Asked(lists, 200) in read_asked(clean), "list of what was forbidden")
+    assert daemon.process.poll() is None
 
 
 def test_one_loop_without_a_cluster(start: StartDaemon) -> None:
