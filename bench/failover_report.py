@@ -8,7 +8,7 @@ from failover_scenarios import CASES, HORIZON, MINUTE, MODES
 
 COLUMNS = ("scenario", "mode", "next group", "all running", "scale-ups", "idle node hours")
 # Okabe and Ito's colours, told apart by everybody.
-_COLOURS = dict(zip(MODES, ("#009E73", "#0072B2", "#56B4E9", "#E69F00", "#D55E00"), strict=True))
+_COLOURS = dict(zip(MODES, ("#009E73", "#0072B2", "#56B4E9", "#E69F00", "#F0E442", "#D55E00"), strict=True))
 _LEFT, _WIDTH, _BAR, _GAP, _TOP = 150, 620, 13, 14, 46
 _LIMIT_MINUTES = 130.0
 
@@ -22,7 +22,7 @@ def cells(row: Mapping[str, Any]) -> list[str]:
 
 def write_document(rows: Sequence[Mapping[str, Any]], counts: Sequence[Mapping[str, Any]]) -> str:
     """Return the whole page."""
-    return "\n".join([*_introduction(), *_results(rows), *_false_failovers(counts)]) + "\n"
+    return "\n".join([*_introduction(), *_results(rows), *_misfits(), *_false_failovers(counts)]) + "\n"
 
 
 def _introduction() -> list[str]:
@@ -32,6 +32,7 @@ def _introduction() -> list[str]:
         "# Failover: benchmark",
         "",
         "This page is a benchmark; what happens when a machine fails is in [architecture.md](architecture.md#a-failed-machine-becomes-a-backoff-and-a-new-plan).",
+        "",
         "How long pods wait when a node group does not deliver. `make bench-failover` writes this page; every figure",
         "is of whole loops on virtual time against the fake provider, and the same each time.",
         "[Through the plugins of AWS, GCE and Azure](failover-clouds.md) it is measured too.",
@@ -82,7 +83,24 @@ def _results(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         "- In seed-3 all memory is lost. `ca` then counts nothing as on its way and buys at once, which in a healthy",
         "  scale-up buys twice ([ADR 3](adr/0003-upcoming-and-backoff.md)), and leaves the dead group's size wrong for",
         "  ever; `prompt` waits one provision time and corrects it. A restart that keeps its memory costs one loop.",
-        "- `ca` and `seed` have no fast failure detection here: a cloud that tells helps them too.",
+        "- `ca` and `seed` are told of no failure. `ca-fast` is: cluster-autoscaler's providers for AWS and GCE, and others, report",
+        "  machines that could not be created. It leaves as soon as `fast`, but asks the second group of the zone or the quota in",
+        "  vain first. In partial-stock-out it buys the three machines that come a second time: machines of a group that backs off do",
+        "  not count as on their way ([ADR 3](adr/0003-upcoming-and-backoff.md)).",
+        "",
+    ]
+
+
+def _misfits() -> list[str]:
+    return [
+        "## Machines that come and do not fit",
+        "",
+        "A group may promise more than its machines have: it was made again with a smaller type, or the provider's description counts what the",
+        "system keeps. The group delivered, so nothing above applies. nodewright looks at the node that came: if it does not take the pods that",
+        "it was bought for, the warning event `AddedNodeDoesNotFit` says what is missing, these pods go to the next best group in the same",
+        "loop, and the group is not grown for such pods for 1 hour, then 8, then 24. Its other pods are free to use it, and its template is",
+        "corrected from the node. `nodewright explain pod` shows the reason and the time",
+        "([ADR 27](adr/0027-vain-purchases.md)).",
         "",
     ]
 
@@ -118,7 +136,7 @@ def draw_chart(rows: Sequence[Mapping[str, Any]]) -> str:
     """Bars of the minutes until all pods run, as SVG; a bar that is open to the right never ends."""
     parts, y = _legend(), _TOP
     for name in dict.fromkeys(row["scenario"] for row in rows):
-        parts.append(_text(_LEFT - 10, y + 2.5 * _BAR + 4, name, anchor="end", weight="600"))
+        parts.append(_text(_LEFT - 10, y + 3 * _BAR + 4, name, anchor="end", weight="600"))
         for row in rows:
             if row["scenario"] == name:
                 parts += _bar(row, y)

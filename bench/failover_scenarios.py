@@ -29,6 +29,11 @@ MODES: Mapping[str, Mode] = {
     "prompt": Mode("timeouts, prompt correction (default)", {}),
     "auto": Mode("timeouts learned from the group's own arrivals, and hedging", {"max-node-provision-time": "auto"}),
     "ca": Mode("today's cluster-autoscaler's rules", {"size-correction": "ca"}),
+    "ca-fast": Mode(
+        "the same where its provider reports failed machines, as those of AWS and GCE",
+        {"size-correction": "ca"},
+        tells=True,
+    ),
     "seed": Mode("the two-stage rule of seed 001", {"size-correction": "seed"}),
 }
 

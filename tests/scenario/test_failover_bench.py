@@ -11,7 +11,7 @@ import pytest
 from false_failovers import count_false_failovers
 
 BENCH = Path(__file__).parents[2] / "bench" / "failover.py"
-MODES = ["fast", "prompt", "auto", "ca", "seed"]
+MODES = ["fast", "prompt", "auto", "ca", "ca-fast", "seed"]
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -28,6 +28,8 @@ def test_it_prints_a_row_for_each_scenario_and_mode() -> None:
     assert minutes["seed-1", "fast"] <= 0.17
     assert 15 < minutes["seed-1", "prompt"] <= 15.17
     assert minutes["seed-1", "auto"] < minutes["seed-1", "prompt"] / 2
+    assert minutes["seed-1", "ca-fast"] <= 0.17
+    assert minutes["seed-1", "ca"] > 15
     assert minutes["seed-1", "seed"] >= 90, "as the document tells"
     assert minutes["seed-3", "seed"] is None, "a human must come"
     assert 15 < minutes["seed-3", "prompt"] < 16
