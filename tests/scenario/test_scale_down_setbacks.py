@@ -57,7 +57,7 @@ def test_the_reason_is_there_to_be_read_also_after_a_restart() -> None:
     codes = {
         str(why.code) for state, plan in story.loops for why in plan.scale_down.unremovable.values() if state.now > 1500
     }
-    assert "GivenBackLately" in codes
+    assert "RemovalFailedLately" in codes
 
 
 def test_it_goes_once_evictions_are_accepted_and_all_is_forgotten() -> None:

@@ -102,7 +102,7 @@ class UnremovableCode(StrEnum):
     FLAPPING = "Flapping"
     QUARANTINED = "Quarantined"
     UNHEALTHY_GROUP = "UnhealthyGroup"
-    GIVEN_BACK = "GivenBackLately"
+    FAILED_LATELY = "RemovalFailedLately"
     IN_COOLDOWN = "InCooldown"
     NOT_EXAMINED = "NotExaminedYet"
     AWAITS_TURN = "AwaitsItsTurn"

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from nodewright.model.decode import convert_object
 from nodewright.model.devices import ResourcePool, ResourceSlice
-from nodewright.predicates.dra.allocator import InUse, Question, Refusal, RefusalCode, _DeviceSearch, allocate
+from nodewright.predicates.dra.allocator import AllocationContext, InUse, Refusal, RefusalCode, _DeviceSearch, allocate
 from nodewright.predicates.dra.pools import SliceIndex
 from nodewright.predicates.dra.selectors import Selectors
 
@@ -19,7 +19,7 @@ def search(slices: list[ResourceSlice], *specs: dict[str, Any], **extras: Any) -
     """Return the names of the devices of each claim on the node n, or why there are none."""
     pools = SliceIndex(slices).gather(node("n"))
     claims = [claim("c", spec).spec.devices for spec in specs]
-    found = allocate(claims, Question(pools, {"gpu": device_class()}, Selectors(), **extras))
+    found = allocate(claims, AllocationContext(pools, {"gpu": device_class()}, Selectors(), **extras))
     return found if isinstance(found, Refusal) else [[given.candidate.id[2] for given in one] for one in found]
 
 

@@ -79,10 +79,10 @@ def find_sources(context: PlanningContext, consolidate_after: float, settled: Ma
         (row, name, ref) for (row, name), ref in zip(names, refs, strict=True) if ref is not None and prices.get(ref)
     ]
     rows = [row for row, _, _ in pooled]
-    held = _Holding(context, consolidate_after, settled)
+    rules = _SourceRules(context, consolidate_after, settled)
     disruptions = snapshot.of_pods(disruption_of, rows, disruption_of)
     nodes = tuple(
-        held.source(row, name, ref, prices[ref], NODE_DISRUPTION + disruption, subset)
+        rules.source(row, name, ref, prices[ref], NODE_DISRUPTION + disruption, subset)
         for (row, name, ref), disruption, subset in zip(
             pooled, disruptions, find_pod_subsets(snapshot, rows), strict=True
         )
@@ -94,8 +94,8 @@ def find_sources(context: PlanningContext, consolidate_after: float, settled: Ma
         destinations=tuple(
             row for (row, _), ref in zip(names, refs, strict=True) if ref is None or not prices.get(ref)
         ),
-        most_of_group={ref: held.spare(ref) for ref in dict.fromkeys(ref for _, _, ref in pooled)},
-        held_until=held.until,
+        most_of_group={ref: rules.spare(ref) for ref in dict.fromkeys(ref for _, _, ref in pooled)},
+        held_until=rules.until,
         outside={
             name: why_outside(state, ref)
             for (_, name), ref in zip(names, refs, strict=True)
@@ -112,7 +112,7 @@ def why_outside(state: ClusterState, ref: GroupRef) -> str:
     return f"group {ref} may use machines that are paid already (--prices)" if group.seen.reserved is not None else ""
 
 
-class _Holding:
+class _SourceRules:
     """The rules that keep nodes in place."""
 
     def __init__(self, context: PlanningContext, consolidate_after: float, settled: Mapping[str, str]) -> None:

@@ -355,7 +355,7 @@ def _failed_recently(state: ClusterState, name: str) -> Unremovable | None:
         f"the last attempt to remove it failed{times} ({held.message}); "
         f"the next one may begin in {held.until - state.now:.0f} s"
     )
-    return Unremovable(code=UnremovableCode.GIVEN_BACK, message=text)
+    return Unremovable(code=UnremovableCode.FAILED_LATELY, message=text)
 
 
 def _moved_too_often(state: ClusterState, moving: PodSubset, most: int) -> Unremovable | None:

@@ -79,7 +79,7 @@ class InUse:
 
 
 @dataclass(frozen=True)
-class Question:
+class AllocationContext:
     """What a search needs besides the claims. ``in_use`` are layers: those of the cluster, and those of a node."""
 
     pools: NodePools
@@ -89,16 +89,16 @@ class Question:
     max_steps: int = MAX_STEPS
 
 
-def allocate(claims: Sequence[DeviceClaim], question: Question) -> list[list[ChosenDevice]] | Refusal:
+def allocate(claims: Sequence[DeviceClaim], context: AllocationContext) -> list[list[ChosenDevice]] | Refusal:
     """Return the devices of each claim, or why there are none."""
-    search = _DeviceSearch(claims, question)
+    search = _DeviceSearch(claims, context)
     try:
         is_done = search.run()
     except SearchError as error:
         return error.refusal
     if is_done:
         return search.given
-    if any(pool.is_invalid for pool in question.pools.pools):
+    if any(pool.is_invalid for pool in context.pools.pools):
         return Refusal(RefusalCode.CANNOT_ALLOCATE, "invalid resource pools were encountered")
     return Refusal(RefusalCode.CANNOT_ALLOCATE, "cannot allocate all claims")
 
@@ -126,11 +126,11 @@ class _TooMany(Exception):
 
 
 class _DeviceSearch:
-    def __init__(self, claims: Sequence[DeviceClaim], question: Question) -> None:
+    def __init__(self, claims: Sequence[DeviceClaim], context: AllocationContext) -> None:
         self._claims = claims
-        self._question = question
-        self._candidates = question.pools.candidates
-        self._in_use = question.in_use
+        self._context = context
+        self._candidates = context.pools.candidates
+        self._in_use = context.in_use
         self._steps = 0
         self._asks: list[list[list[_Ask]]] = []
         self._constraints = [[AttributeConstraint(spec) for spec in claim.constraints] for claim in claims]
@@ -168,7 +168,7 @@ class _DeviceSearch:
             pairs = [(request.name, one.name, one) for one in request.first_available]
         asks = []
         for parent, name, one in pairs:
-            device_class = self._question.classes.get(one.device_class_name)
+            device_class = self._context.classes.get(one.device_class_name)
             if device_class is None:
                 text = f"request {name}: device class {one.device_class_name} does not exist"
                 raise SearchError(RefusalCode.CLASS_MISSING, text, is_error=False)
@@ -181,7 +181,7 @@ class _DeviceSearch:
         return asks
 
     def _all(self, ask: _Ask) -> Iterator[Candidate]:
-        for pool in self._question.pools.pools:
+        for pool in self._context.pools.pools:
             if not pool.is_usable:
                 code = RefusalCode.POOL_INCOMPLETE if pool.is_incomplete else RefusalCode.POOL_INVALID
                 state = "being updated" if pool.is_incomplete else "invalid"
@@ -230,7 +230,7 @@ class _DeviceSearch:
         failed = set[object]()
         for index in range(start, len(self._candidates)):
             self._steps += 1
-            if self._steps > self._question.max_steps:
+            if self._steps > self._context.max_steps:
                 raise _undecided()
             candidate = self._candidates[index]
             if not self._is_open(claim, ask, candidate) or (failed and self._kind(candidate) in failed):
@@ -265,7 +265,7 @@ class _DeviceSearch:
         return not held and not any(candidate.id in layer.devices for layer in self._in_use)
 
     def _matches(self, ask: _Ask, candidate: Candidate) -> bool:
-        select = self._question.select
+        select = self._context.select
         return all(select(candidate, expression) for expression in ask.expressions) and candidate.reaches
 
     def _has_room(self, ask: _Ask, candidate: Candidate) -> bool:
@@ -382,7 +382,7 @@ class _DeviceSearch:
             return candidate.id
         try:
             selected = tuple(
-                all(self._question.select(candidate, expression) for expression in ask.expressions)
+                all(self._context.select(candidate, expression) for expression in ask.expressions)
                 for asks in self._asks
                 for alternatives in asks
                 for ask in alternatives

@@ -7,7 +7,7 @@ from nodewright.model.devices import AllocatedDevice, DeviceClaim, DeviceClass, 
 from nodewright.model.node import Node
 from nodewright.model.pod import NodeSelector, NodeSelectorTerm
 from nodewright.predicates.dra import extended
-from nodewright.predicates.dra.allocator import ChosenDevice, InUse, Question, Refusal, RefusalCode, allocate
+from nodewright.predicates.dra.allocator import AllocationContext, ChosenDevice, InUse, Refusal, RefusalCode, allocate
 from nodewright.predicates.dra.pools import DeviceId, NodePools, SliceIndex
 from nodewright.predicates.dra.selectors import NO_CEL, Selectors, is_available
 from nodewright.predicates.node_selector import matches_node
@@ -198,7 +198,12 @@ class DeviceLedger:
             if known is not None:
                 return known
         found = self._search(
-            snapshot, state, demand, pod, row, Question(pools, self.context.device_classes, self.select, layers)
+            snapshot,
+            state,
+            demand,
+            pod,
+            row,
+            AllocationContext(pools, self.context.device_classes, self.select, layers),
         )
         if not demand.is_shared and not demand.resources:
             if len(self._found) >= _MAX_KNOWN:
@@ -207,7 +212,13 @@ class DeviceLedger:
         return found
 
     def _search(
-        self, snapshot: Snapshot, state: DeviceState, demand: DeviceDemand, pod: PodClass, row: int, question: Question
+        self,
+        snapshot: Snapshot,
+        state: DeviceState,
+        demand: DeviceDemand,
+        pod: PodClass,
+        row: int,
+        search: AllocationContext,
     ) -> Found:
         if demand.refusal is not None:
             return demand.refusal
@@ -220,7 +231,7 @@ class DeviceLedger:
         served = self._served(snapshot, demand, row)
         if served:
             wanted.append(extended.claim_for(pod.spec, served))
-        found = allocate(wanted, question)
+        found = allocate(wanted, search)
         return _ELSEWHERE if is_away and not isinstance(found, Refusal) else found
 
     def _served(self, snapshot: Snapshot, demand: DeviceDemand, row: int) -> dict[str, DeviceClass]:
