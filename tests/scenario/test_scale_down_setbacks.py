@@ -17,7 +17,7 @@ HOUR = 60 * MINUTE
 
 def make(*, minutes: float = 180, refused: float = 24 * HOUR, **settings: Any) -> Story:
     """Two nodes with a small pod on each, of which no eviction is accepted for so long."""
-    story = Story(POOL, settings={**SOON, **settings}, minutes=minutes)
+    story = Story(POOL, settings={**SOON, "consolidation-policy": "off", **settings}, minutes=minutes)
     story.pods(2, at=1, grace=5)
     story.simulation.api_server.refusals.append(Refusal(start=0, end=refused, of="default"))
     return story
@@ -35,6 +35,14 @@ def test_pauses_between_attempts_grow() -> None:
     """An attempt takes two minutes and ten seconds; the pauses begin with the time of other unremovable nodes."""
     found = max(attempts(make()).values(), key=len)
     assert [after - before - 130 for before, after in pairwise(found)] == [300, 600, 1200, 2400, 4800]
+
+
+def test_moves_of_consolidation_keep_the_pauses_too() -> None:
+    story = make(**{"consolidation-policy": "balanced"})
+    assert any(event.event.reason == "MoveAbandoned" for event in story.result.events)
+    for found in attempts(story).values():
+        pauses = [after - before - 130 for before, after in pairwise(found)]
+        assert all(pause >= least for pause, least in zip(pauses, [300, 600, 1200, 2400, 4800], strict=False)), pauses
 
 
 def test_ca_tries_again_as_soon_as_the_node_is_unneeded_for_long_enough() -> None:

@@ -154,6 +154,16 @@ def test_a_search_is_made_again_when_a_node_has_been_calm_for_long_enough() -> N
     assert plan.search_at == NOW + 200
 
 
+def test_no_move_begins_with_nodes_of_a_group_in_quarantine() -> None:
+    """Machines of it were deleted by somebody else: until that is over none is deleted by us."""
+    world = full()
+    world.running = world.running[::2]
+    world.memory = replace(world.memory, scale_down=ScaleDownMemory(quarantined_until={ref("pool"): NOW + 60}))
+    assert not look(world).moves
+    world.now = NOW + 61
+    assert look(world).moves
+
+
 def test_no_more_nodes_go_together_than_a_disruption_budget_lets_go() -> None:
     world = World()
     world.add_group("large", 4, cpu="32", memory="64Gi", hourly_price=3.0)

@@ -18,6 +18,7 @@ from nodewright.planner.context import PlanningContext
 from nodewright.planner.moves import DRAIN_SECONDS
 from nodewright.planner.scale_down.eligibility import disabled_nodes
 from nodewright.planner.scale_down.limits import DisruptionLimits
+from nodewright.planner.scale_down.selection import reason_for_node_pause
 from nodewright.planner.scale_up.options import skip_reason
 
 # Seconds after the provision time of their group in which new nodes may still come before the move is abandoned.
@@ -51,7 +52,7 @@ def propose_moves(
     if is_busy or state.now < held.searched_at + SEARCH_SECONDS:
         return NewMoves(held)
     settled = {name: pause.why for name, pause in held.pauses.items() if pause.until > state.now}
-    settled |= _held_by_budgets(state)
+    settled |= _held_by_budgets(state) | _held_by_pauses(context)
     most_nodes = DisruptionLimits(state).most_together(DisruptionReason.REPLACED)
     searched = _fingerprint(context, settled, most_nodes)
     if searched == held.vain and state.now < held.again_at:
@@ -112,6 +113,15 @@ def _held_by_budgets(state: ClusterState) -> dict[str, str]:
         return {}
     limits = DisruptionLimits(state)
     reasons = {name: limits.find_obstacle(name, DisruptionReason.REPLACED) for name in state.group_of_node}
+    return {name: reason.message for name, reason in reasons.items() if reason is not None}
+
+
+def _held_by_pauses(context: PlanningContext) -> dict[str, str]:
+    """Return for each node that removals leave where it is for now, why: its group is quarantined, or its removal failed."""
+    state = context.state
+    if not context.settings.policy.pauses_after_removals:
+        return {}
+    reasons = {name: reason_for_node_pause(state, name) for name in state.group_of_node}
     return {name: reason.message for name, reason in reasons.items() if reason is not None}
 
 

@@ -320,14 +320,22 @@ def _staying(context: PlanningContext, names: Mapping[str, RemovableNode]) -> Ma
 def reason_for_pause(context: PlanningContext, found: RemovableNode) -> Unremovable | None:
     """Return why a removable node should not go now, given what removals did lately; None if it may.
 
-    The group is quarantined, or grew again soon after it shrank; the node's last removal failed; or its pods were
-    moved too often. CA knows none of these.
+    Besides ``reason_for_node_pause``: its pods were moved too often.
     """
-    state, settings = context.state, context.settings
-    ref, memory, now = state.group_of_node[found.name], state.memory.scale_down, state.now
-    quarantined, flapping = memory.quarantined_until.get(ref, 0.0), memory.flapping.get(ref)
-    if not settings.policy.pauses_after_removals:
+    if not context.settings.policy.pauses_after_removals:
         return None
+    return reason_for_node_pause(context.state, found.name) or _moved_too_often(
+        context.state, found.moving, context.settings.scale_down.max_pod_moves_per_hour
+    )
+
+
+def reason_for_node_pause(state: ClusterState, name: str) -> Unremovable | None:
+    """Return why a node should not go now, given what happened to it and to its group lately; None if it may.
+
+    The group is quarantined, or grew again soon after it shrank; or the node's last removal failed. CA knows none of these.
+    """
+    ref, memory, now = state.group_of_node[name], state.memory.scale_down, state.now
+    quarantined, flapping = memory.quarantined_until.get(ref, 0.0), memory.flapping.get(ref)
     if quarantined > now:
         text = (
             f"no node of group {ref} is removed for another {quarantined - now:.0f} s, because machines disappeared that no "
@@ -340,9 +348,7 @@ def reason_for_pause(context: PlanningContext, found: RemovableNode) -> Unremova
             f"{now - flapping.last:.0f} s ago; it keeps its nodes for another {flapping.until - now:.0f} s"
         )
         return Unremovable(code=UnremovableCode.FLAPPING, message=text)
-    return _failed_recently(state, found.name) or _moved_too_often(
-        state, found.moving, settings.scale_down.max_pod_moves_per_hour
-    )
+    return _failed_recently(state, name)
 
 
 def _failed_recently(state: ClusterState, name: str) -> Unremovable | None:
