@@ -191,9 +191,12 @@ def make_plan(state: ClusterState, settings: Settings, random: Random) -> tuple[
         _reach_minimum_sizes,
         _order_writes,
         _note_purchases,
+        _remove_nodes,
+        _renew_nodes,
+        _move_nodes,
+        _drain_interrupted,
     ):
         draft = step(draft)
-    draft = _drain_interrupted(_move_nodes(_renew_nodes(_remove_nodes(draft))))
     emptied = delete_empty_groups(draft.context, {action.group for action in draft.actions})
     return draft.end((*with_creations(draft.actions, draft.context), *emptied))
 
@@ -235,13 +238,13 @@ def _correct_sizes(state: ClusterState, settings: Settings, quotas: Sequence[Rea
         buffers=CapacityBufferState.of(state, settings.buffers, settings.pods),
         actions=corrections.actions,
     )
-    is_unstaffed = not settings.loop.scale_up_from_zero and not count_ready_nodes(start.state, settings.templates)
-    if not is_unstaffed:
+    lacks_ready_nodes = not settings.loop.scale_up_from_zero and not count_ready_nodes(start.state, settings.templates)
+    if not lacks_ready_nodes:
         start = replace(start, requests=start.requests.apply(expire_requests(start.requests)))
     unhealthy = start.state.memory.unhealthy
     if start.state.is_halted and unhealthy is not None:
         return _halted(start, describe_unhealthy(unhealthy, state.now))
-    if is_unstaffed:
+    if lacks_ready_nodes:
         kept = start.actions if settings.policy.corrects_without_ready_nodes else ()
         return _halted(replace(start, actions=kept), NO_READY_NODES)
     return replace(start, plan=replace(start.plan, cut_short=corrections.cut_short))
