@@ -6,7 +6,14 @@ import pytest
 
 from nodewright.actuation import Event
 from nodewright.clusterstate.backoff import NO_MACHINE
-from nodewright_simulator.cli.summary import GroupSums, as_json, find_setbacks, format_clock, format_span, sum_groups
+from nodewright_simulator.cli.summary import (
+    GroupSums,
+    as_json,
+    find_failed_scale_ups,
+    format_clock,
+    format_span,
+    sum_groups,
+)
 from nodewright_simulator.result import (
     Decision,
     FinalState,
@@ -77,7 +84,7 @@ def test_a_setback_knows_what_it_befell_and_what_came_instead() -> None:
         decide(30, "increase", "c/b", 1, 3),
         events=(fail(30, "c/a"),),
     )
-    [setback] = find_setbacks(ran)
+    [setback] = find_failed_scale_ups(ran)
     assert setback.before.at == 10
     assert setback.seen_after == 20
     assert setback.instead is not None
@@ -86,7 +93,7 @@ def test_a_setback_knows_what_it_befell_and_what_came_instead() -> None:
 
 def test_a_setback_may_have_nothing_instead() -> None:
     ran = result(decide(10, "increase", "c/a", 0, 2), decide(500, "increase", "c/b", 0, 1), events=(fail(20, "c/a"),))
-    [setback] = find_setbacks(ran)
+    [setback] = find_failed_scale_ups(ran)
     assert setback.instead is None
 
 
@@ -96,16 +103,16 @@ def test_a_call_that_the_cloud_refused_is_a_setback_too(said: str, why: str) -> 
     message = f"Scale-up failed for group c/a: {why}"
     event = TimedEvent(at=20, event=Event(kind="x", name="y", reason="FailedToScaleUpGroup", message=message))
     grown = decide(10, "increase", "c/a", 0, 2), refusal, decide(20, "increase", "c/b", 0, 1)
-    [setback] = find_setbacks(result(*grown, events=(event,)))
+    [setback] = find_failed_scale_ups(result(*grown, events=(event,)))
     assert setback.before is refusal
     assert setback.seen_after == 0
     assert setback.instead is not None
     later = fail(40, "c/a")
-    assert [one.before.at for one in find_setbacks(result(*grown, events=(event, later)))] == [20, 10]
+    assert [one.before.at for one in find_failed_scale_ups(result(*grown, events=(event, later)))] == [20, 10]
 
 
 def test_a_failure_that_nothing_preceded_is_no_story() -> None:
-    assert list(find_setbacks(result(events=(fail(5, "c/a"), fail(6, "c/a", "ScaledUpGroup"))))) == []
+    assert list(find_failed_scale_ups(result(events=(fail(5, "c/a"), fail(6, "c/a", "ScaledUpGroup"))))) == []
 
 
 def test_json_counts_failures_by_event() -> None:

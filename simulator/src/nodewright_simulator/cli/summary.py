@@ -361,7 +361,7 @@ _SOON_SECONDS = 120.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setback:
+class FailedScaleUp:
     """A failure: the scale-up that it befell, and the one that came instead, if any; times in epoch seconds."""
 
     at: float
@@ -375,7 +375,7 @@ class Setback:
         return self.at - self.before.at
 
 
-def find_setbacks(result: SimulationResult) -> Iterator[Setback]:
+def find_failed_scale_ups(result: SimulationResult) -> Iterator[FailedScaleUp]:
     """Yield every failed scale-up whose course is known, in order of time."""
     grown = list(increases(result))
     asked = [step for step in result.decisions if step.what == "increase"]
@@ -383,7 +383,7 @@ def find_setbacks(result: SimulationResult) -> Iterator[Setback]:
         befallen = [step for step in asked if _is_befallen(step, at, message)]
         if befallen:
             after = (step for step in grown if at <= step.at <= at + _SOON_SECONDS and step.group != befallen[-1].group)
-            yield Setback(at=at, message=message, before=befallen[-1], instead=next(after, None))
+            yield FailedScaleUp(at=at, message=message, before=befallen[-1], instead=next(after, None))
 
 
 def _is_befallen(step: Decision, at: float, message: str) -> bool:
@@ -395,7 +395,7 @@ def _is_befallen(step: Decision, at: float, message: str) -> bool:
 
 def print_setbacks(console: Console, result: SimulationResult) -> None:
     """Print the first failed scale-up step by step, and how many there were."""
-    setbacks = list(find_setbacks(result))
+    setbacks = list(find_failed_scale_ups(result))
     if not setbacks:
         return
     first = setbacks[0]
