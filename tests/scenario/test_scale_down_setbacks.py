@@ -38,7 +38,8 @@ def test_pauses_between_attempts_grow() -> None:
 
 
 def test_moves_of_consolidation_keep_the_pauses_too() -> None:
-    story = make(**{"consolidation-policy": "balanced"})
+    settings: dict[str, Any] = {"consolidation-policy": "balanced"}
+    story = make(**settings)
     assert any(event.event.reason == "MoveAbandoned" for event in story.result.events)
     for found in attempts(story).values():
         pauses = [after - before - 130 for before, after in pairwise(found)]
