@@ -83,7 +83,7 @@ def test_a_plan_for_programs(nodewright: Nodewright, dump: str) -> None:
     assert document["expansions"] == [
         {"group": "dump/general", "current": 2, "target": 4, "max": 20, "purpose": "request"}
     ]
-    assert document["actions"][0]["request"] == {"id": "train", "key": "ml/train", "nodes": 2}
+    assert document["actions"][0]["request"] == {"id": "train", "is_gang": False, "key": "ml/train", "nodes": 2}
 
 
 def test_where_requests_are_off_the_plan_says_so(nodewright: Nodewright, dump: str) -> None:

@@ -41,7 +41,8 @@ class Pacing:
     """The grid of ticks on which loops fall, one scan interval apart, shifted by each loop that ran.
 
     A tick matters when the world changed since the last loop, when a timer has passed, or when the last loop
-    left work unsettled. All others would change nothing, so that leaving them out gives the same outcome.
+    left work unsettled. All others would change nothing, so that leaving them out gives the same outcome. Only searches for
+    moves of consolidation, whose times count from the search before, may fall on other ticks.
     """
 
     def __init__(self, start: float, interval: float, *, every_tick: bool = False) -> None:
