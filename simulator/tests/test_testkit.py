@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,10 @@ def test_the_values_of_nodes_reach_the_plugin() -> None:
         ({**SCENARIO, "deploymens": []}, "deployments"),
         ({**SCENARIO, "providers": {"a": {}, "b": {}}}, "play: providers: a play has one provider, but there are 2"),
         ({**SCENARIO, "settings": {"expnder": "price"}}, "expander"),
+        (
+            {**SCENARIO, "duration": timedelta(minutes=30)},
+            "scenario: Object of type timedelta is not JSON serializable",
+        ),
     ],
 )
 def test_a_wrong_scenario_is_told(scenario: str | dict[str, Any], said: str) -> None:

@@ -70,6 +70,7 @@ def test_a_new_plugin_can_be_installed_and_is_listed(render: Render, tmp_path: P
         (("fake",), "NAME: the package nodewright-fake offers a provider fake already"),
         (("acme", "--title", 'The "best"'), "--title: "),
         (("acme", "--title", " "), "--title: "),
+        (("acme", "--title", "A\\qB"), "--title: "),
         (("acme", "--folder", "full"), "--folder: full is not empty"),
         (("acme", "--folder", "full/file"), "full/file"),
     ],

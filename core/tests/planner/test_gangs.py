@@ -257,7 +257,19 @@ def test_pods_of_nodes_that_are_drained_do_not_count_as_running() -> None:
     world.add_group("a", 3, cpu="1")
     world.running = [member(number, node=f"a-{number}") for number in range(3)]
     groups = PodGroups(kubernetes={one.key: one for one in world.pod_groups})
-    (gang,) = find_running(world.state().observation.snapshot, groups, {"a-0"}).values()
+    (gang,) = find_running(world.state().observation.snapshot, groups, (), {"a-0"}).values()
+    assert gang == RunningGang(2, 2)
+
+
+def test_a_gang_below_its_minimum_holds_its_nodes_only_while_others_of_it_wait() -> None:
+    """Else two pods that are left of six would keep their nodes without end."""
+    world = make_world(0, 6)
+    world.add_group("a", 3, cpu="1")
+    world.running = [member(number, node=f"a-{number}") for number in range(2)]
+    (gang,) = world.state().observation.workloads.gangs.values()
+    assert gang == RunningGang(2, 0)
+    world.pending = [member(2)]
+    (gang,) = world.state().observation.workloads.gangs.values()
     assert gang == RunningGang(2, 2)
 
 

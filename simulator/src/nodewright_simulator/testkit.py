@@ -79,7 +79,11 @@ class Cluster:
 def _read(scenario: str | Mapping[str, Any]) -> Scenario:
     if isinstance(scenario, str):
         return read_scenario(scenario, "scenario")
-    return read_scenario(json.dumps({"name": "play", **scenario}), "scenario")
+    try:
+        text = json.dumps({"name": "play", **scenario})
+    except TypeError as error:
+        raise ConfigError(f"scenario: {error}") from error
+    return read_scenario(text, "scenario")
 
 
 def _run(scenario: Scenario, load: LoadProvider, clock: VirtualClock, at: Happenings) -> SimulationResult:
@@ -116,15 +120,17 @@ class _PlayedKubelets:
 
     @hookimpl
     def running_machines(self) -> Sequence[NodeStart]:
+        running, now = self._played_cloud.running_machines(), self._played_clock.now()
+        self._running_since = {machine: self._running_since.get(machine, now) for machine in running}
         return [
             NodeStart(
                 instance_id=machine,
-                group_id=group,
-                node_name=machine.partition("://")[2].strip("/").replace("/", ".").lower(),
-                running_since=self._running_since.setdefault(machine, self._played_clock.now()),
+                group_id=running[machine],
+                node_name=(machine.partition("://")[2] or machine).strip("/").replace("/", ".").lower(),
+                running_since=since,
                 register_after_seconds=REGISTERS_AFTER,
             )
-            for machine, group in sorted(self._played_cloud.running_machines().items())
+            for machine, since in sorted(self._running_since.items())
         ]
 
     @hookimpl

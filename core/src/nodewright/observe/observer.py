@@ -110,7 +110,7 @@ class Observer:
 def _with_gangs(observed: ClusterObservation, removing: Mapping[str, Removing]) -> Workloads:
     """Return the workloads with the gangs that run."""
     leaving = frozenset(name for name, held in removing.items() if held.removal.drains)
-    gangs = find_running(observed.snapshot, observed.pod_groups, leaving)
+    gangs = find_running(observed.snapshot, observed.pod_groups, observed.pending, leaving)
     return replace(observed.workloads, gangs=gangs) if gangs else observed.workloads
 
 

@@ -19,19 +19,22 @@ def count_running(snapshot: Snapshot) -> Counter[GangRef]:
 
 
 def find_running(
-    snapshot: Snapshot, groups: PodGroups, leaving: Container[str] = frozenset()
+    snapshot: Snapshot, groups: PodGroups, pending: Iterable[Pod], leaving: Container[str] = frozenset()
 ) -> Mapping[GangRef, RunningGang]:
     """Return the gangs with running pods, without the pods of the nodes in ``leaving``, which are being drained.
 
-    A gang that runs with fewer pods than its minimum must keep all of these.
+    A gang that runs with fewer pods than its minimum must keep all of these while others of it wait for a node. If none
+    waits, it is no gang that runs any more, and its pods are moved as ordinary ones: it would hold its nodes without end.
     """
+    waiting = frozenset(map(find_gang, pending))
+    before = count_running(snapshot)
     running, samples = Counter[GangRef](), dict[GangRef, Pod]()
     for refs, pods in _members(snapshot, leaving):
         running.update(refs)
         samples.update(zip(refs, pods, strict=True))
     terms = {ref: find_terms(ref, pod, groups) for ref, pod in samples.items()}
     return {
-        ref: RunningGang(count, min(count, own.min_count))
+        ref: RunningGang(count, min(count, own.min_count) if before[ref] >= own.min_count or ref in waiting else 0)
         for ref, count in running.items()
         if (own := terms[ref]) is not None and not own.is_missing
     }

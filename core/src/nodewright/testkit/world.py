@@ -140,7 +140,7 @@ class World:
             providers={PROVIDER: self.provider},
             daemon_sets=tuple(self.daemon_sets),
             priorities=self.priorities,
-            workloads=replace(self.workloads(), gangs=find_running(snapshot, pod_groups)),
+            workloads=replace(self.workloads(), gangs=find_running(snapshot, pod_groups, self.pending)),
             removing=dict(self.removing),
             provisioning=Provisioning(
                 requests=tuple(self.requests),

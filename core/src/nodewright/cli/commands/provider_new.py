@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from shlex import quote
 
 import click
 from jinja2 import Environment, StrictUndefined
@@ -41,7 +42,7 @@ def new(name: str, title: str | None, folder: Path | None) -> None:
     _write(folder, made)
     for path in made:
         click.echo(folder / path)
-    click.echo(f"\nIts tests pass: cd {folder} && pip install -e '.[test]' && pytest")
+    click.echo(f"\nIts tests pass: cd {quote(str(folder))} && pip install -e '.[test]' && pytest")
     click.echo("Now put your cloud's SDK in the place of sdk.py; README.md says how to go on.")
 
 
@@ -77,8 +78,8 @@ def _answers(name: str, title: str | None) -> Mapping[str, str]:
         raise ConfigError(f"NAME: the package {taken} offers a provider {name} already")
     words = name.replace("-", " ").title()
     title = f"{words} Cloud" if title is None else title.strip()
-    if not title or '"' in title or not title.isprintable():
-        raise ConfigError(f"--title: {printable(title)} must be one line of text without double quotes")
+    if not title or '"' in title or "\\" in title or not title.isprintable():
+        raise ConfigError(f"--title: {printable(title)} must be one line of text without double quotes and backslashes")
     return {"name": name, "title": title, "module": name.replace("-", "_"), "class_name": words.replace(" ", "")}
 
 
