@@ -127,7 +127,7 @@ def test_a_schedule_switches_moves_off_for_its_window(tmp_path: Path) -> None:
     assert moves(told)[0].started >= 1800
 
 
-def test_moves_are_made_by_default_where_groups_have_a_price() -> None:
+def test_moves_of_auto_are_made_where_groups_have_a_price() -> None:
     told = story(settings={"consolidation-policy": "auto"})
     assert (told.machines("large"), told.machines("small")) == (0, 2)
 

@@ -80,10 +80,8 @@ groups:
     document = nodewright("savings", dump, "--groups", mixed, "-o", "json").document
     assert document["held"] == dict.fromkeys(("large-0", "large-1"), "group dump/large has no price")
     said = "Nodes of groups without a price are not given up for cheaper ones (--consolidation-policy): dump/large."
-    assert said in " ".join(nodewright("plan", dump, "--groups", mixed).out.split())
-    assert said not in " ".join(
-        nodewright("plan", dump, "--groups", mixed, "--consolidation-policy", "off").out.split()
-    )
+    assert said in " ".join(nodewright("plan", dump, "--groups", mixed, "--consolidation-policy", "auto").out.split())
+    assert said not in " ".join(nodewright("plan", dump, "--groups", mixed).out.split())
 
 
 def test_nothing_pays(nodewright: Nodewright, dump: str, groups: Path) -> None:
@@ -98,8 +96,7 @@ def test_plan_shows_growth_for_a_move_as_such(nodewright: Nodewright, write_dump
         build_pod("web", "500m", node_name="large-0", created_at=HOUR),
         build_pod("late", "100m", created_at=5 * HOUR, phase="Succeeded"),
     )
-    outcome = nodewright(
-        "plan", found, "--groups", groups, "--expander", "price", "--scale-down-utilization-threshold", "0"
-    )
+    policy = ("--consolidation-policy", "auto", "--expander", "price")
+    outcome = nodewright("plan", found, "--groups", groups, *policy, "--scale-down-utilization-threshold", "0")
     assert "Plan: 1 more node in 1 group for 1 move" in outcome.out
     assert "grows for move replaced-large-0-" in " ".join(outcome.out.split())
