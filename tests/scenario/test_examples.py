@@ -6,7 +6,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from nodewright.engine.planning import Planning
 from nodewright.model.removal import RemovalResult
@@ -21,12 +20,9 @@ SCAN_INTERVAL = 10.0
 
 
 @cache
-def run(name: str, *, every_tick: bool = False, moves: bool = True) -> SimulationResult:
+def run(name: str, *, every_tick: bool = False) -> SimulationResult:
     options = BuildOptions(every_tick=every_tick, planning=Planning(strict=True))
-    scenario = load_scenario(FOLDER / f"{name}.yaml")
-    if not moves:
-        scenario = replace(scenario, settings={**scenario.settings, "consolidation-policy": "off"})
-    return build_simulation(scenario, options).run()
+    return build_simulation(load_scenario(FOLDER / f"{name}.yaml"), options).run()
 
 
 def decisions(result: SimulationResult, matches: Callable[[Decision], bool] = lambda _: True) -> list[tuple[str, str]]:
@@ -40,8 +36,7 @@ def test_all_examples_are_listed() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_skipping_empty_ticks_changes_nothing(name: str) -> None:
-    """Moves of consolidation are left out: the time of each search for them counts from the search before."""
-    quick, full = run(name, moves=False), run(name, every_tick=True, moves=False)
+    quick, full = run(name), run(name, every_tick=True)
     assert quick.loops < full.loops / 2
     assert quick.final == full.final
     assert quick.increases == full.increases
@@ -130,7 +125,7 @@ def test_nothing_is_bought_twice_around_crashes_and_outages() -> None:
 
 
 def test_nodes_go_one_after_the_other_and_the_engine_goes_along() -> None:
-    result = run("scale-down", moves=False)
+    result = run("scale-down")
     assert result.final.nodes == {"fake/pool": 3}
     results = [over.result for over in result.removals]
     assert results.count(RemovalResult.OK) == 5

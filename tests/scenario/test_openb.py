@@ -64,13 +64,9 @@ def offered(folder: Path) -> dict[str, tuple[Amounts, int]]:
 
 
 @cache
-def replay(
-    *, compression: float = 1.0, all_at_once: bool = False, every_tick: bool = False, moves: bool = True
-) -> SimulationResult:
+def replay(*, compression: float = 1.0, all_at_once: bool = False, every_tick: bool = False) -> SimulationResult:
     """The packaged cut."""
     scenario = trace_scenario(str(CUT), compression=compression, all_at_once=all_at_once)
-    if not moves:
-        scenario = replace(scenario, settings={**scenario.settings, "consolidation-policy": "off"})
     return build_simulation(scenario, BuildOptions(every_tick=every_tick, planning=Planning(strict=True))).run()
 
 
@@ -126,9 +122,7 @@ def test_the_packaged_cut_as_it_was(audit: MakeAudit) -> None:
 
 
 def test_the_cut_at_every_tick_comes_to_the_same() -> None:
-    """Moves of consolidation are left out: the time of each search for them counts from the search before."""
-    quick = replay(compression=100.0, moves=False)
-    full = replay(compression=100.0, every_tick=True, moves=False)
+    quick, full = replay(compression=100.0), replay(compression=100.0, every_tick=True)
     assert quick.decisions == full.decisions
     assert quick.pod_waits == full.pod_waits
     assert quick.final == full.final

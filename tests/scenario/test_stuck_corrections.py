@@ -55,7 +55,7 @@ def rests(moments: Sequence[float]) -> bool:
 def test_a_machine_that_cannot_be_deleted_keeps_nothing_from_being_withdrawn() -> None:
     broken = [{"group": "a", "end": "2m"}]
     sold_out = [{"group": "a", "start": "2m"}]
-    settings = {"probe-after-backoff": False, "consolidation-policy": "off"}  # no move asks the group meanwhile
+    settings = {"probe-after-backoff": False}
     cloud: dict[str, Any] = {"dead_boots": broken, "stock_outs": sold_out, "switched_off": SILENT}
     story = Story(A, B, C, faults=[UNDELETABLE], settings=settings, minutes=60, **cloud)
     story.pods(1, at=5)
