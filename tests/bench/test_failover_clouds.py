@@ -9,7 +9,7 @@ from failover_stage import CASES, measure
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_who_is_told_of_a_stock_out_leaves_in_the_next_loop(provider: str) -> None:
-    found = measure(provider, "stock-out", {"expander": "price", "consolidation-policy": "off"}, tells=True)
+    found = measure(provider, "stock-out", {"expander": "price"}, tells=True)
     assert found.minutes_to_next_group is not None
     assert found.minutes_to_next_group < 0.5
     assert found.minutes_to_all_running is not None

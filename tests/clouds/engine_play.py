@@ -49,7 +49,7 @@ class EnginePlay:
         self._scenario = {
             "duration": end,
             "seed": 1,
-            "settings": {"expander": "price", "consolidation-policy": "off", **(settings or {})},
+            "settings": {"expander": "price", **(settings or {})},
             "providers": {name: options},
             "deployments": [{"name": "web", "replicas": 3, "at": PODS_AT, "pod": {"cpu": "1500m", "memory": 0}}],
         }

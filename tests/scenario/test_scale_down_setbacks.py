@@ -17,7 +17,7 @@ HOUR = 60 * MINUTE
 
 def make(*, minutes: float = 180, refused: float = 24 * HOUR, **settings: Any) -> Story:
     """Two nodes with a small pod on each, of which no eviction is accepted for so long."""
-    story = Story(POOL, settings={**SOON, "consolidation-policy": "off", **settings}, minutes=minutes)
+    story = Story(POOL, settings={**SOON, **settings}, minutes=minutes)
     story.pods(2, at=1, grace=5)
     story.simulation.api_server.refusals.append(Refusal(start=0, end=refused, of="default"))
     return story
