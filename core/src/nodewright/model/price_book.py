@@ -109,6 +109,8 @@ class PriceBook:
 
     def find_unknown(self, groups: Iterable[GroupRef]) -> str:
         """Return a sentence about prices for node groups that are none of these; empty: there are none."""
+        if not self.by_group:
+            return ""
         known = {name for ref in groups for name in (str(ref), ref.group_id)}
         unknown = sorted(name for name, _, _ in self.by_group if name not in known)
         if not unknown:

@@ -118,8 +118,9 @@ def _held_by_budgets(state: ClusterState) -> dict[str, str]:
 
 def _held_by_pauses(context: PlanningContext) -> dict[str, str]:
     """Return for each node that removals leave where it is for now, why: its group is quarantined, or its removal failed."""
-    state = context.state
-    if not context.settings.policy.pauses_after_removals:
+    state, memory = context.state, context.state.memory.scale_down
+    pauses = memory.quarantined_until or memory.flapping or memory.removal_failures
+    if not (pauses and context.settings.policy.pauses_after_removals):
         return {}
     reasons = {name: reason_for_node_pause(state, name) for name in state.group_of_node}
     return {name: reason.message for name, reason in reasons.items() if reason is not None}

@@ -92,7 +92,7 @@ def _await(plugin: InstalledProvider, process: SpawnProcess, receiver: Connectio
     finally:
         process.kill()
         process.join()
-    return _begin(plugin, problem)
+    return _identify(plugin, problem)
 
 
 def _describe_to(sender: Connection, plugin: InstalledProvider, settings: ProviderSettings) -> None:
@@ -101,7 +101,7 @@ def _describe_to(sender: Connection, plugin: InstalledProvider, settings: Provid
     sender.send(_describe(plugin, settings))
 
 
-def _begin(plugin: InstalledProvider, problem: str | None = None) -> Described:
+def _identify(plugin: InstalledProvider, problem: str | None = None) -> Described:
     return Described(name=plugin.name, distribution=plugin.distribution, version=plugin.version, problem=problem)
 
 
@@ -109,11 +109,11 @@ def _describe(plugin: InstalledProvider, settings: ProviderSettings) -> Describe
     try:
         info = Connector(clock=SystemClock()).connect(plugin.name, settings).info
     except ConfigError as error:
-        return _begin(plugin, f"its options (providers.{plugin.name}.options): {error}")
+        return _identify(plugin, f"its options (providers.{plugin.name}.options): {error}")
     except NodewrightError as error:
-        return _begin(plugin, str(error))
+        return _identify(plugin, str(error))
     return msgspec.structs.replace(
-        _begin(plugin),
+        _identify(plugin),
         contract=_version(info.spec_version),
         capabilities={capability: capability in info.capabilities for capability in Capability},
     )

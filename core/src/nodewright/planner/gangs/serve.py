@@ -14,6 +14,7 @@ from msgspec.structs import replace as changed
 from nodewright.clusterstate.backoff import allowance
 from nodewright.model.action import ForRequest, IncreaseSize
 from nodewright.model.capability import Capability
+from nodewright.model.gang import find_gang
 from nodewright.model.group import GroupRef
 from nodewright.model.node import HOSTNAME_LABEL
 from nodewright.model.plan import Expansion, OptionSummary, ScaleUpReport
@@ -188,9 +189,7 @@ def _domains_of(snapshot: Snapshot, gang: Gang, labels: Mapping[GroupRef, Mappin
 
 
 def _is_of(pod: Pod, gang: Gang) -> bool:
-    group = pod.spec.scheduling_group
-    same = group is not None and group.pod_group_name == gang.ref.name
-    return same and pod.metadata.namespace == gang.ref.namespace and pod.metadata.deletion_timestamp is None
+    return find_gang(pod) == gang.ref and pod.metadata.deletion_timestamp is None
 
 
 @dataclass(frozen=True, kw_only=True)
