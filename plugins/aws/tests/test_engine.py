@@ -108,9 +108,10 @@ def test_somebody_elses_resize_is_neither_undone_nor_harmful(play: AwsPlay) -> N
 
 
 def test_a_group_is_made_where_no_other_has_machines(moto: MotoServer) -> None:
-    """Both groups are out of stock; two machines of the new one hold all pods."""
+    """Both groups are out of stock; two machines of the new one hold all pods. AWS lists the new one on its second page."""
     clock = FakeClock()
     cloud = AwsCloud(moto.port, clock.now)
+    crowd = [cloud.add_group() for _ in range(50)]
     making = {"like": cloud.add_group(), "instance_types": ["m5.xlarge"]}
     options = {"cluster": "engine", "autoprovisioning": making, "prices_per_hour": {"m5.large": 0.1, "m5.xlarge": 0.4}}
     settings = {"expander": "price", "node-autoprovisioning-enabled": True}
@@ -123,5 +124,6 @@ def test_a_group_is_made_where_no_other_has_machines(moto: MotoServer) -> None:
     assert made[0].startswith("aws/nap-engine-m5-xlarge-")
     assert result.final.pending == 0
     assert result.final.nodes == {made[0]: 2}
-    cloud.remove_group(made[0].removeprefix("aws/"))
+    for name in (*crowd, made[0].removeprefix("aws/")):
+        cloud.remove_group(name)
     cloud.close()

@@ -83,6 +83,11 @@ class AwsCloud:
         ][0]
         return found
 
+    def group_names(self) -> list[str]:
+        """Return the names of all groups on the server, those of other tests included, page by page."""
+        pages = self.asg.get_paginator("describe_auto_scaling_groups").paginate()
+        return [group["AutoScalingGroupName"] for page in pages for group in page["AutoScalingGroups"]]
+
     # Making things
 
     def add_template(self, instance_type: str = "m5.large", **data: Any) -> str:

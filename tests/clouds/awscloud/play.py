@@ -28,9 +28,8 @@ class AwsPlay(EnginePlay):
         super().__init__("aws", AwsProvider, cloud, clock, names, options, **play)
 
     def groups(self) -> Iterable[str]:
-        listed = self.cloud.asg.describe_auto_scaling_groups()["AutoScalingGroups"]
-        made = (group["AutoScalingGroupName"] for group in listed)
-        return (*self.names.values(), *(name for name in made if name.startswith("nap-")))
+        made = (name for name in self.cloud.group_names() if name.startswith("nap-"))
+        return (*self.names.values(), *made)
 
     def sizes(self) -> dict[str, int]:
         return {role: self.cloud.group(name)["DesiredCapacity"] for role, name in self.names.items()}
