@@ -100,7 +100,8 @@ def follow_moves(context: PlanningContext) -> MovesUnderWay:
             text = f"it is part of move {move.id} ({move.stage})"
             reason = Unremovable(code=UnremovableCode.IN_MOVE, message=text)
             in_moves |= dict.fromkeys((*move.left, *fresh), reason)
-            marked.update(name for name in move.left if name not in state.observation.removing)
+            present = (name for name in move.left if name in context.snapshot)
+            marked.update(name for name in present if name not in state.observation.removing)
     live = {move.id: move for move in moves if not move.stage.is_over}
     places = {name: kept for name, kept in held.places.items() if name in live}
     return MovesUnderWay(
