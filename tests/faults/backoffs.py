@@ -134,7 +134,7 @@ def _fails_by_age(facts: Facts, group: str, number: int) -> bool:
     tried = any(write.group == group and write.hook != "increase_size" for other in lately for write in other.writes)
     withdraws = any(write.group == group and write.hook == "decrease_target_size" for write in loop.writes)
     is_hedge = hedged_lately(facts, group, loop.at) > 0
-    return withdraws and not (hindered or tried or facts.requests or is_hedge)
+    return withdraws and not (hindered or tried or facts.asks_for_all_or_nothing or is_hedge)
 
 
 def reached(facts: Facts, group: str, scope: str, *, sure: bool = False) -> frozenset[str]:

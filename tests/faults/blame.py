@@ -84,7 +84,9 @@ def _failed_in(facts: Facts, loop: Loop) -> Iterator[tuple[str, str]]:
             continue
         if not write.is_granted:
             yield write.group, facts.stated_scope(write)
-        elif facts.requests and write.accepted < write.target - write.expected:  # it may have been for all or nothing
+        elif (
+            facts.asks_for_all_or_nothing and write.accepted < write.target - write.expected
+        ):  # it may have been for all or nothing
             yield write.group, "group"
     for group, seen in loop.seen.items():
         for failure_id, failure in seen.failed.items():
@@ -115,13 +117,13 @@ def _is_overdue(facts: Facts, group: str, seen: Seen, loop: Loop, looked: float)
     unclear = bool(facts.resets) or facts.has_wrong_size(group, loop.at)
     recent = float("-inf") if unclear else min(looked - facts.patience, late) - SLACK
     # The time of a reservation begins when it is asked for, and it ends where one of its machines is lost.
-    asked_before = SLACK if facts.requests else 0.0
+    asked_before = SLACK if facts.asks_for_all_or_nothing else 0.0
     is_old = any(a.ours and recent <= a.at < late + asked_before for a in mine)
-    if facts.requests and is_old and unregistered(seen, loop):
+    if facts.asks_for_all_or_nothing and is_old and unregistered(seen, loop):
         return True
     if any(recent <= facts.first_seen[group, machine] < late + asked_before for machine in unregistered(seen, loop)):
         return True
-    if facts.requests and any(
+    if facts.asks_for_all_or_nothing and any(
         a.group == group and not a.ours and looked <= a.at <= loop.at for a in facts.history.asked
     ):
         return True

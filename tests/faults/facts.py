@@ -6,7 +6,7 @@ from functools import cached_property
 from itertools import pairwise, product
 from typing import Any
 
-from tests.faults.history import History, Loop, Seen, Write, group_of
+from tests.faults.history import History, Loop, Seen, Write, group_of, is_of
 
 from nodewright.model.duration import parse_duration
 from nodewright_simulator.journal import What
@@ -116,6 +116,25 @@ class Facts:
         """The requests for capacity, and of how many pods each is."""
         asked = self.history.scenario.provisioning_requests
         return {request.name: sum(pods.count for pods in request.pod_sets) for request in asked}
+
+    @cached_property
+    def gangs(self) -> Mapping[str, int]:
+        """The gangs, and how many pods of each start together at least."""
+        return {spec.name: spec.gang for spec in self.history.scenario.deployments if spec.gang is not None}
+
+    @property
+    def asks_for_all_or_nothing(self) -> bool:
+        """Return whether machines are asked for of which all must come: for a request or a gang."""
+        return bool(self.requests or self.gangs)
+
+    def needs(self, loop: Loop) -> Mapping[str, int]:
+        """Return the gangs with pods that wait, each with how many of these must find room."""
+        waiting = {gang: sum(is_of(pod, gang) for pod in loop.waiting) for gang in self.gangs}
+        return {gang: max(1, self.gangs[gang] - loop.running[gang]) for gang, count in waiting.items() if count}
+
+    def pending_alone(self, loop: Loop) -> int:
+        """Return how many pods wait that are of no gang."""
+        return loop.pending - sum(is_of(pod, gang) for pod in loop.waiting for gang in self.gangs)
 
     def is_absent(self, group: str, at: float) -> bool:
         """Return whether the group is gone or not listed, or was so lately."""

@@ -5,7 +5,9 @@ from collections.abc import Collection, Iterator, Mapping
 from tests.faults.backoffs import expected_backoffs
 from tests.faults.blame import Suspicions, suspect
 from tests.faults.facts import SLACK, STARTUP, TOLERATED_UNREADY, Facts, in_time, said, unregistered, unwell
-from tests.faults.history import Loop, NodeSeen, Seen
+from tests.faults.history import Loop, NodeSeen, Seen, is_of
+
+from nodewright_simulator.journal import What
 
 Findings = Iterator[str]
 
@@ -66,7 +68,7 @@ def check_hedges(facts: Facts) -> Findings:
         room = (most + 1) * max(
             limits.most_slots for limits in facts.groups.values()
         ) - 1  # the last machine may be part empty
-        if surplus > room and not facts.requests and not facts.enforces_minimum:
+        if surplus > room and not facts.asks_for_all_or_nothing and not facts.enforces_minimum:
             yield f"{loop.at:g} s: with {loop.hedged} bought twice there is room for {surplus} pods too many"
 
 
@@ -74,7 +76,8 @@ def check_prompt_growth(facts: Facts) -> Findings:
     """While pods wait for which nothing can be on its way, and some group is beyond suspicion, it grows at once."""
     suspicions = suspect(facts)
     for number, loop in enumerate(facts.loops):
-        if not loop.pending or _asked_in(loop):
+        pending = facts.pending_alone(loop)
+        if not pending or _asked_in(loop):
             continue
         following = facts.loops[number + 1].at if number + 1 < len(facts.loops) else loop.ends_reads
         hindered = facts.is_paused(loop.at) or facts.shows_old_machines(loop.at)
@@ -91,8 +94,8 @@ def check_prompt_growth(facts: Facts) -> Findings:
             and not facts.has_wrong_size(group, loop.at)
             and not facts.is_held(group, loop.at)
         ]
-        if loop.pending > possible and open_groups:
-            yield f"{loop.at:g} s: {loop.pending} pods wait, {possible} may find room, and no increase asks {open_groups}"
+        if pending > possible and open_groups:
+            yield f"{loop.at:g} s: {pending} pods wait, {possible} may find room, and no increase asks {open_groups}"
 
 
 def _free_again(facts: Facts, machine: str, node: NodeSeen) -> int:
@@ -106,7 +109,11 @@ def check_probes(facts: Facts) -> Findings:
     """Pods that wait for a group on probation have machines asked for elsewhere within a few loops, where some group fits
     and as many may be bought twice.
     """
-    if facts.resets or facts.requests or not facts.history.scenario.settings.get("probe-after-backoff", True):
+    if (
+        facts.resets
+        or facts.asks_for_all_or_nothing
+        or not facts.history.scenario.settings.get("probe-after-backoff", True)
+    ):
         return
     suspicions = suspect(facts)
     backed_off_until: dict[str, float] = {}
@@ -186,6 +193,42 @@ def check_backoffs(facts: Facts) -> Findings:
                 yield said(loop, write, f"is to be left alone until {until[write.group]:g} s")
 
 
+def check_gangs(facts: Facts) -> Findings:
+    """Machines are asked for a gang only if enough of its pods have room then; and a gang that runs is not broken up."""
+    if not facts.gangs:
+        return
+    for loop in facts.loops:
+        needs, asked = facts.needs(loop), _asked_in(loop)
+        is_unclear = facts.is_misled(loop.at) or facts.is_tainted(loop.at) or bool(loop.hedged or loop.moved)
+        # The loop ends with the first call that fails. Pods that wait alone are helped by themselves.
+        is_unclear = is_unclear or any(not write.is_granted for write in loop.writes) or facts.pending_alone(loop) > 0
+        if not (asked and needs) or is_unclear or facts.enforces_minimum:
+            continue
+        room = sum(count * facts.groups[group].most_slots for group, count in asked.items())
+        room += sum(_perhaps_coming(facts, group, seen, loop) for group, seen in loop.seen.items())
+        room += sum(_free_again(facts, machine, node) for machine, node in loop.nodes.items())
+        if room < min(needs.values()):
+            yield f"{loop.at:g} s: asked for {dict(asked)}, and with them there is room for {room} pods, but {needs} must start"
+    yield from _broken_up(facts)
+
+
+def _broken_up(facts: Facts) -> Findings:
+    """Say which pods were evicted although too few of their gang ran then, without ending it as a whole."""
+    for gang, least in facts.gangs.items():
+        nodes: dict[str, str] = {}
+        for fact in facts.history.result.journal if facts.history.result is not None else ():
+            if not is_of(fact.name, gang):
+                continue
+            if fact.what is What.POD_STARTED:
+                nodes[fact.name] = fact.where
+                continue
+            node = nodes.pop(fact.name, "")
+            if fact.what is not What.POD_EVICTED or facts.is_misled(fact.at):
+                continue
+            if len(nodes) + 1 >= least > len(nodes) and {*nodes.values()} - {node}:
+                yield f"{fact.at:g} s: {fact.name} is evicted from {node}, and {len(nodes)} of {least} pods of {gang} are left"
+
+
 def _asked_in(loop: Loop) -> Mapping[str, int]:
     """By how much each group was to grow in one loop, repeated calls counted once."""
     grown: dict[str, tuple[int, int]] = {}
@@ -200,7 +243,7 @@ def _may_be_given_back(facts: Facts, group: str, loop: Loop) -> bool:
     """Return whether machines of the group may be left of a request that could not be granted in full: no check may count
     on those, and the request is granted elsewhere meanwhile. It may have spanned groups, of which one failed.
     """
-    if not facts.requests:
+    if not facts.asks_for_all_or_nothing:
         return False
     lately = [other for other in facts.loops if loop.at - facts.patience < other.at <= loop.at]
     shrunk = any(w.group == group and w.hook != "increase_size" for other in lately for w in other.writes)

@@ -17,6 +17,11 @@ def group_of(machine: str) -> str:
     return machine.split("/")[-2]
 
 
+def is_of(pod: str, deployment: str) -> bool:
+    """Return whether the pod with that key belongs to the deployment."""
+    return pod.rpartition("-")[0] == f"default/{deployment}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Seen:
     """What the cloud answered about a group in one loop.
@@ -100,6 +105,7 @@ class Loop:
     """One loop: what the cloud answered, how things stood, and what was written. ``seen`` lacks what is unknown.
 
     ``waiting`` are the pending pods; ``requests`` are those for capacity, each ``waiting``, ``granted`` or ``over``.
+    ``running`` is how many pods of each gang run that are not being deleted.
     ``hedged`` is how many of the machines that each group is asked for the plan calls hedges. ``moved`` is how many of them it
     asks for to give up other machines; ``given_up`` are those, ``in_moves`` they and the nodes that came for them, as long as the
     move is under way. ``backed_off`` is what the engine says of itself: until when (epoch seconds) each group is left alone.
@@ -111,6 +117,7 @@ class Loop:
     nodes: Mapping[str, NodeSeen]
     seen: Mapping[str, Seen]
     waiting: frozenset[str] = frozenset()
+    running: Mapping[str, int] = field(default_factory=dict)
     requests: Mapping[str, str] = field(default_factory=dict)
     backed_off: Mapping[str, float] = field(default_factory=dict)
     writes: list[Write] = field(default_factory=list)

@@ -16,7 +16,14 @@ from tests.faults.facts import (
     unregistered,
     unwell,
 )
-from tests.faults.growth import check_backoffs, check_hedges, check_overbuying, check_probes, check_prompt_growth
+from tests.faults.growth import (
+    check_backoffs,
+    check_gangs,
+    check_hedges,
+    check_overbuying,
+    check_probes,
+    check_prompt_growth,
+)
 from tests.faults.history import Loop, NodeSeen, Seen, Write
 from tests.faults.liveness import check_bystanders, check_reads, check_starvation
 from tests.faults.removals import (
@@ -71,7 +78,7 @@ def check_deletions(facts: Facts) -> Findings:
             seen = loop.seen.get(write.group)
             for doomed in write.ids if seen is not None else ():
                 # A request that cannot be granted in full gives back at once what it got, where nothing runs.
-                if facts.requests and doomed not in write.occupied:
+                if facts.asks_for_all_or_nothing and doomed not in write.occupied:
                     continue
                 if doomed not in write.nodes:
                     yield from _too_early(facts, loop, write, doomed, was_node.get(doomed, 0.0))
@@ -138,7 +145,7 @@ def check_withdrawals(facts: Facts) -> Findings:
         seen = loop.seen.get(write.group)
         if write.hook != "decrease_target_size" or seen is None or facts.has_wrong_size(write.group, loop.at):
             continue
-        if facts.requests:  # the rest of a request that cannot be granted in full is given back at once
+        if facts.asks_for_all_or_nothing:  # the rest of a request that cannot be granted in full is given back at once
             continue
         if facts.found_old_state(
             loop.at - SLACK, loop.at
@@ -308,7 +315,9 @@ def check_rest(facts: Facts) -> Findings:
     small = {*facts.small_nodes.values()}
     room = sum(limits.slots * limits.most for group, limits in facts.groups.items() if group not in small)
     missing = result.final.pending - max(0, result.final.pending + result.final.running - room)
-    if missing > 0:
+    last = facts.loops[-1]
+    # A gang starts as a whole, or it waits.
+    if missing > 0 and (facts.pending_alone(last) or missing >= min(facts.needs(last).values(), default=0)):
         yield f"at the end {missing} pods wait that would fit"
     for group, limits in facts.groups.items():
         if facts.enforces_minimum and facts.history.targets[group] < limits.least:
@@ -387,6 +396,7 @@ INVARIANTS: Mapping[str, Invariant] = {
         check_pauses,
         check_full_disk,
         check_unhealthy,
+        check_gangs,
         check_starvation,
         check_bystanders,
         check_reads,

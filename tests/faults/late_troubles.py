@@ -192,6 +192,25 @@ def add_clock_jumps(draw: Draw, world: World) -> None:
             world["timeline"].append({"do": "restart", "at": jump["at"] + after, "down": 5})
 
 
+def add_gangs(draw: Draw, world: World) -> None:
+    """Add one or two gangs, of which all or some pods must start together. Some end, and some grow later.
+
+    In half of the worlds no group alone has room for the first of them.
+    """
+    groups = world["providers"]["fake"]["groups"]
+    largest = max(group["max_size"] * group["cpu"] for group in groups)
+    for number in range(draw(st.sampled_from((1, 1, 2)))):
+        pods = draw(st.integers(2, 6))
+        if not number and len(groups) > 1 and draw(st.booleans()):
+            pods = largest + draw(st.integers(1, 2))
+        at, name = draw(st.integers(0, 40)) * 30, f"gang{number}"
+        gang: World = {"name": name, "at": at, "replicas": pods, "gang": draw(st.integers(2, pods))}
+        world["deployments"].append(gang | {"pod": {"cpu": "1", "memory": "64Mi"}})
+        if draw(st.booleans()):
+            later = {"do": "scale", "at": at + draw(st.integers(1, 60)) * 30, "deployment": name}
+            world["timeline"].append({**later, "replicas": draw(st.sampled_from((0, 0, pods + 1, pods - 1)))})
+
+
 # What another writer does to a group after which its machines may be other ones.
 REMAKES = ("recreate", "change", "vanish")
 LATE_TROUBLES: Mapping[str, Trouble] = {

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from tests.faults.blame import Suspicions, suspect
 from tests.faults.facts import SLACK, STARTUP, Facts, last_registered, unregistered
-from tests.faults.history import Loop
+from tests.faults.history import Loop, is_of
 
 Findings = Iterator[str]
 
@@ -16,10 +16,11 @@ LONGEST_BACKOFF = 1800.0
 @dataclass
 class _Waits:
     """Since when what waits has waited, and since when each group has been sound with room for so many pods, both
-    without a break.
+    without a break. A gang waits as one; ``needs``: how many pods of it had to find room, at most.
     """
 
     items: dict[str, float] = field(default_factory=dict)
+    needs: dict[str, int] = field(default_factory=dict)
     sound: dict[tuple[str, int], float] = field(default_factory=dict)
     asked: dict[str, float] = field(default_factory=dict)
     starting: float = float("-inf")
@@ -27,8 +28,11 @@ class _Waits:
 
     def note(self, facts: Facts, loop: Loop, suspicions: Suspicions) -> None:
         requested = [name for name, stage in loop.requests.items() if stage == "waiting"]
-        self.items = {item: self.items.get(item, loop.at) for item in (*loop.waiting, *requested)}
-        sizes = {1, *facts.requests.values()}
+        gangs = facts.needs(loop)
+        alone = [pod for pod in loop.waiting if not any(is_of(pod, gang) for gang in gangs)]
+        self.items = {item: self.items.get(item, loop.at) for item in (*alone, *requested, *gangs)}
+        self.needs |= {gang: max(count, self.needs.get(gang, 0)) for gang, count in gangs.items()}
+        sizes = {1, *facts.requests.values(), *self.needs.values()}
         sound = [(g, size) for g in facts.groups for size in sizes if _is_sound(facts, g, size, loop, suspicions)]
         self.sound = {place: self.sound.get(place, loop.at) for place in sound}
         # As in cluster-autoscaler, a node that breaks within its startup time counts as starting until that is over.
@@ -47,7 +51,8 @@ def check_starvation(facts: Facts) -> Findings:
         waits.note(facts, loop, suspicions)
         if not (waits.items and waits.sound):
             continue
-        for size in {facts.requests.get(item, 1) for item in waits.items}:
+        needs = {item: facts.requests.get(item, waits.needs.get(item, 1)) for item in waits.items}
+        for size in {*needs.values()}:
             sound = {group: since for (group, room), since in waits.sound.items() if room == size}
             if not sound:
                 continue
@@ -59,7 +64,7 @@ def check_starvation(facts: Facts) -> Findings:
             since = facts.calm_since(loop.at, others * (time + startup) + TEN_LOOPS + SLACK)
             if facts.knows_since(loop.at) > since:  # who forgot everything gives each group its time again
                 continue
-            starving = [i for i, began in waits.items.items() if began <= since and facts.requests.get(i, 1) == size]
+            starving = [i for i, began in waits.items.items() if began <= since and needs[i] == size]
             open_groups = [group for group, began in sound.items() if began <= since]
             if starving and open_groups and max(waits.asked.get(group, -1.0) for group in open_groups) <= since:
                 yield f"{loop.at:g} s: {starving} wait since {since:g} s or longer, and no increase asks {open_groups}"

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hypothesis import strategies as st
-from tests.faults.late_troubles import LATE_TROUBLES, add_clock_jumps, add_smaller_machines
+from tests.faults.late_troubles import LATE_TROUBLES, add_clock_jumps, add_gangs, add_smaller_machines
 from tests.faults.troubles import TROUBLES
 
 MINUTE = 60
@@ -19,6 +19,8 @@ READS = ("refresh", "node_groups", "target_size", "instances", "failed_instances
 WRITES = ("increase_size", "decrease_target_size", "delete_instances")
 # Worlds in which another writer changes or recreates groups, whose machines may be smaller from then on.
 REMADE = ("recreated_groups", "changed_groups", "vanishing_groups")
+# Worlds with other machines that come all or not at all, or with a hundred nodes.
+WITHOUT_GANGS = ("atomic_requests", "idle_crowd")
 
 Schedule = Mapping[str, Any]
 Draw = st.DrawFn
@@ -245,6 +247,15 @@ def schedules(draw: Draw) -> Schedule:
     # Drawn last of all: half of the worlds with scale-down are as they were before there were moves.
     if settings["scale-down-enabled"]:
         settings["consolidation-policy"] = draw(st.sampled_from(("off", "balanced", "balanced", "off", "when-cheaper")))
+    return draw(_with_gangs(schedule))
+
+
+@st.composite
+def _with_gangs(draw: Draw, schedule: dict[str, Any]) -> Schedule:
+    """Add gangs to one of ten worlds. This is drawn after even all the rest."""
+    is_other = schedule["name"] in WITHOUT_GANGS or "small_machines" in schedule["providers"]["fake"]
+    if draw(st.integers(0, 9)) == 9 and not is_other:
+        add_gangs(draw, schedule)
     return schedule
 
 

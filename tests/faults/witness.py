@@ -9,7 +9,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from tests.faults.history import CLOSE, Asked, History, Loop, NodeSeen, Seen, Write, group_of
+from tests.faults.history import CLOSE, Asked, History, Loop, NodeSeen, Seen, Write, group_of, is_of
 from tests.faults.provider import OtherProvider, TellingProvider
 
 from nodewright.adapters.provider import CallRunner, CallSettings, ProviderClient, connect_provider
@@ -147,6 +147,7 @@ class Witness:
                 nodes=nodes,
                 seen=seen if self._has_groups else {},
                 waiting=self._waiting(),
+                running=self._running(),
                 backed_off=_backed_off(state),
                 requests=self._requests(),
             )
@@ -202,6 +203,13 @@ class Witness:
 
     def _waiting(self) -> frozenset[str]:
         return frozenset(pod.key for pod in self._simulation.cluster.pending())
+
+    def _running(self) -> dict[str, int]:
+        gangs = [spec.name for spec in self.history.scenario.deployments if spec.gang is not None]
+        if not gangs:
+            return {}
+        held = [held for held in self._simulation.cluster.pods() if held.node and not held.is_ending]
+        return {gang: sum(is_of(one.key, gang) for one in held) for gang in gangs}
 
     def _requests(self) -> dict[str, str]:
         return {held.name: _stage(held) for held in self._simulation.api_server.requests.all()}

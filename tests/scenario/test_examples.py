@@ -11,6 +11,7 @@ from nodewright.engine.planning import Planning
 from nodewright.model.removal import RemovalResult
 from nodewright_simulator.build import BuildOptions, build_simulation
 from nodewright_simulator.cli.summary import as_json, scale_down_in_words
+from nodewright_simulator.journal import What
 from nodewright_simulator.result import Decision, SimulationResult
 from nodewright_simulator.scenario_file import load_scenario
 
@@ -85,6 +86,13 @@ def test_a_stock_out_that_is_not_reported_costs_the_provision_time() -> None:
     assert withdrawal.at == elsewhere.at
     assert 300.0 < withdrawal.at - first.at <= 300.0 + SCAN_INTERVAL
     assert "ScaleUpTimedOut" in {timed.event.reason for timed in result.events}
+
+
+def test_a_gang_of_which_a_group_delivers_a_part_starts_whole_in_the_next() -> None:
+    result = run("gang")
+    assert [fact.at for fact in result.journal if fact.what is What.POD_STARTED] == [result.waiting.longest + 60.0] * 8
+    assert result.final.nodes == {"fake/on-demand": 8}
+    assert 300.0 < result.waiting.longest < 600.0
 
 
 def test_a_quota_is_never_exceeded_and_each_group_that_is_refused_backs_off() -> None:

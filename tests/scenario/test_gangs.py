@@ -6,20 +6,16 @@ from random import Random
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 from tests.scenario.kills import kill_everywhere
 from tests.scenario.story import LOOP, PROVISION, SOON, Story
 
 from nodewright.model.capability import Capability
-from nodewright.model.gang import GangPolicy, PodGroupSpec, SchedulingPodGroup, SchedulingPolicy
-from nodewright.model.meta import ObjectMeta
-from nodewright.model.pod import SchedulingGroup
 from nodewright.model.reason import BlockingCode
 from nodewright.snapshot.running_gangs import count_running
 from nodewright_simulator.controllers import DeploymentController
 from nodewright_simulator.scenario import PodShape
 from nodewright_simulator.simulation import Simulation
-from nodewright_simulator.workloads import pod_of
+from nodewright_simulator.workloads import gang_pod, pod_group, pod_of
 
 POOL = {"name": "pool", "max_size": 20, "price_per_hour": 0.1}
 OTHER = {"name": "other", "max_size": 20, "cpu": 2, "memory": "8Gi", "price_per_hour": 0.9}
@@ -33,12 +29,10 @@ def add_gang(
     story: Story, name: str, count: int, *, least: int = 0, at: float = ASKED, until: float = math.inf, cpu: str = "1"
 ) -> None:
     """A gang of ``count`` pods, of which at least ``least`` (0: all) must start together; they are gone from ``until`` on."""
-    spec = PodGroupSpec(scheduling_policy=SchedulingPolicy(gang=GangPolicy(min_count=least or count)))
-    group = SchedulingPodGroup(metadata=ObjectMeta(name=name, namespace="default"), spec=spec)
     cluster = story.simulation.cluster
+    group = pod_group(name, "default", least or count)
     cluster.pod_groups[group.key] = group
-    pod = pod_of(name, PodShape(cpu=cpu, memory="1Gi"))
-    pod = replace(pod, spec=replace(pod.spec, scheduling_group=SchedulingGroup(pod_group_name=name)))
+    pod = gang_pod(pod_of(name, PodShape(cpu=cpu, memory="1Gi")), name)
     workers = DeploymentController(cluster, name, pod)
     story.simulation.agenda.at(at, partial(workers.scale, count))
     if until < math.inf:

@@ -46,7 +46,9 @@ from nodewright_simulator.workloads import (
     buffer_objects,
     daemon_set,
     engine_pod,
+    gang_pod,
     job_pod,
+    pod_group,
     pod_of,
     request_objects,
     trace_pods,
@@ -239,7 +241,12 @@ def _add_buffer(simulation: Simulation, spec: SpareSpec, scenario: Scenario) -> 
 
 def _add_deployments(simulation: Simulation, scenario: Scenario) -> None:
     for spec in scenario.deployments:
-        deployment = DeploymentController(simulation.cluster, spec.name, pod_of(spec.name, spec.pod))
+        pod = pod_of(spec.name, spec.pod)
+        if spec.gang is not None:
+            pod = gang_pod(pod, spec.name)
+            group = pod_group(spec.name, pod.metadata.namespace, spec.gang)
+            simulation.cluster.pod_groups[group.key] = group
+        deployment = DeploymentController(simulation.cluster, spec.name, pod)
         steps = [(spec.at, spec.replicas)]
         steps += [(s.at, s.replicas) for s in scenario.timeline if isinstance(s, Scale) and s.deployment == spec.name]
         for at, replicas in steps:

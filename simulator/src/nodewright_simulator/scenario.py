@@ -85,6 +85,9 @@ class DeploymentSpec(Workload, frozen=True, kw_only=True):
 
     replicas: Annotated[Count, Help("How many pods there are.")]
     at: Annotated[TimeSpan, Help("When the deployment is created.")] = TimeSpan(0)
+    gang: Annotated[
+        Count | None, Help("The pods are a gang of this name: at least so many of them start together, or none.")
+    ] = None
 
 
 class JobsSpec(Workload, frozen=True, kw_only=True):

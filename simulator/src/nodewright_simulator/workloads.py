@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from nodewright.model.capacity_buffer import CapacityBuffer, CapacityBufferSpec, ScalableReference
 from nodewright.model.cluster import DaemonSet, DaemonSetSpec, PodTemplateSpec
+from nodewright.model.gang import GangPolicy, PodGroupSpec, SchedulingPodGroup, SchedulingPolicy
 from nodewright.model.meta import LabelSelector, ObjectMeta, Resources
 from nodewright.model.node import HOSTNAME_LABEL
 from nodewright.model.pod import (
@@ -18,6 +19,7 @@ from nodewright.model.pod import (
     PodSpec,
     PodStatus,
     ResourceRequirements,
+    SchedulingGroup,
     Toleration,
     TopologySpreadConstraint,
     Volume,
@@ -79,6 +81,17 @@ def pod_of(name: str, template: PodShape) -> Pod:
     )
     meta = ObjectMeta(namespace=template.namespace, labels=labels, annotations=template.annotations)
     return Pod(metadata=meta, spec=spec, status=PodStatus(phase="Pending"))
+
+
+def gang_pod(pod: Pod, name: str) -> Pod:
+    """Return the pod as a member of the PodGroup ``name`` of its namespace."""
+    return replace(pod, spec=replace(pod.spec, scheduling_group=SchedulingGroup(pod_group_name=name)))
+
+
+def pod_group(name: str, namespace: str, min_count: int) -> SchedulingPodGroup:
+    """Return the PodGroup of which at least ``min_count`` pods start together."""
+    spec = PodGroupSpec(scheduling_policy=SchedulingPolicy(gang=GangPolicy(min_count=min_count)))
+    return SchedulingPodGroup(metadata=ObjectMeta(name=name, namespace=namespace), spec=spec)
 
 
 def engine_pod(template: PodShape) -> Pod:
