@@ -128,9 +128,15 @@ class Facts:
         return bool(self.requests or self.gangs)
 
     def needs(self, loop: Loop) -> Mapping[str, int]:
-        """Return the gangs with pods that wait, each with how many of these must find room."""
+        """Return the gangs with pods that wait and enough pods to start, each with how many of these must find room."""
         waiting = {gang: sum(is_of(pod, gang) for pod in loop.waiting) for gang in self.gangs}
-        return {gang: max(1, self.gangs[gang] - loop.running[gang]) for gang, count in waiting.items() if count}
+        needs = {gang: max(1, self.gangs[gang] - loop.running[gang]) for gang in self.gangs}
+        return {gang: count for gang, count in needs.items() if count <= waiting[gang]}
+
+    def pending(self, loop: Loop) -> int:
+        """Return how many pods wait, but those of gangs of which too few pods exist."""
+        incomplete = self.gangs.keys() - self.needs(loop).keys()
+        return loop.pending - sum(is_of(pod, gang) for pod in loop.waiting for gang in incomplete)
 
     def pending_alone(self, loop: Loop) -> int:
         """Return how many pods wait that are of no gang."""

@@ -1,5 +1,6 @@
 """What must hold in every run, told from the cloud's log and the pods alone: nothing here is the engine's own code."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 
 from tests.faults.facts import (
@@ -317,7 +318,7 @@ def check_rest(facts: Facts) -> Findings:
     missing = result.final.pending - max(0, result.final.pending + result.final.running - room)
     last = facts.loops[-1]
     # A gang starts as a whole, or it waits.
-    if missing > 0 and (facts.pending_alone(last) or missing >= min(facts.needs(last).values(), default=0)):
+    if missing > 0 and (facts.pending_alone(last) or missing >= min(facts.needs(last).values(), default=math.inf)):
         yield f"at the end {missing} pods wait that would fit"
     for group, limits in facts.groups.items():
         if facts.enforces_minimum and facts.history.targets[group] < limits.least:

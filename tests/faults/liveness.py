@@ -29,7 +29,7 @@ class _Waits:
     def note(self, facts: Facts, loop: Loop, suspicions: Suspicions) -> None:
         requested = [name for name, stage in loop.requests.items() if stage == "waiting"]
         gangs = facts.needs(loop)
-        alone = [pod for pod in loop.waiting if not any(is_of(pod, gang) for gang in gangs)]
+        alone = [pod for pod in loop.waiting if not any(is_of(pod, gang) for gang in facts.gangs)]
         self.items = {item: self.items.get(item, loop.at) for item in (*alone, *requested, *gangs)}
         self.needs |= {gang: max(count, self.needs.get(gang, 0)) for gang, count in gangs.items()}
         sizes = {1, *facts.requests.values(), *self.needs.values()}

@@ -107,7 +107,7 @@ def _quarantined_until(facts: Facts, machine: str, now: float) -> float:
 
 def _is_busy(facts: Facts, loop: Loop) -> bool:
     """Return whether scale-down may wait: pods wait, machines come, nodes are unready or groups are unknown."""
-    if loop.pending or len(loop.seen) < len(facts.groups) or len(unwell(loop)) > TOLERATED_UNREADY:
+    if facts.pending(loop) or len(loop.seen) < len(facts.groups) or len(unwell(loop)) > TOLERATED_UNREADY:
         return True
     return any(seen.without_machine or seen.failed for seen in loop.seen.values()) or bool(loop.requests)
 
@@ -166,8 +166,8 @@ def check_moves(facts: Facts) -> Findings:
     for loop in facts.loops:
         if not loop.moved:
             continue
-        if loop.pending and not facts.is_misled(loop.at):
-            yield f"{loop.at:g} s: asks for {loop.moved} to give up {loop.given_up}, and {loop.pending} pods wait"
+        if facts.pending(loop) and not facts.is_misled(loop.at):
+            yield f"{loop.at:g} s: asks for {loop.moved} to give up {loop.given_up}, and {facts.pending(loop)} pods wait"
         before = sum(prices[group_of(machine)] for machine in loop.given_up)
         after = sum(prices[group] * count for group, count in loop.moved.items())
         if after >= before:
