@@ -112,6 +112,16 @@ def test_files_that_the_settings_name_are_checked(
     assert f"--{flag}: {named} cannot be read" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("row", "told"), [("group: fake/small", True), ("type: m5.large", False)])
+def test_what_only_a_provider_could_tell_is_named(file: Path, tmp_path: Path, row: str, told: bool) -> None:
+    prices = tmp_path / "prices.yaml"
+    prices.write_text(f"prices: [{{{row}, per_hour: 0.5}}]")
+    note = f"{prices}: not checked whether the node groups with a price exist; nodewright doctor asks the providers"
+    assert check(file, f"--prices={prices}")["not_checked"] == [note] * told
+    shown = CliRunner().invoke(cli, ["config", "check", str(file), f"--prices={prices}"]).stdout
+    assert (note in shown) == told
+
+
 def test_a_running_process_takes_over_what_is_safe(file: Path) -> None:
     source = SettingsSource({"expander": "random"}, str(file))
     reloader = watch_settings(source, source.load().settings)

@@ -14,6 +14,7 @@ from nodewright.cli.settings.flags import SettingsCommand, SettingsSource, sourc
 from nodewright.cli.settings.known_flags import SECTIONS, SETTINGS
 from nodewright.cli.settings.load import LoadedSettings
 from nodewright.cli.settings.values import Setting, SettingKind, write_value
+from nodewright.model.price_book import PriceBook
 from nodewright.model.settings import ProviderSettings, Settings
 
 SCHEMA = 1
@@ -37,27 +38,37 @@ def command() -> None:
 def check(source: SettingsSource, file: str, output: str) -> None:
     """Check a file of settings, together with NODEWRIGHT_* variables and flags if there are any, and show what it sets.
 
-    The files that --disruption-config and --prices name are checked, too.
+    The files that --disruption-config and --prices name are checked, too. No provider is asked.
 
     Exit codes: 0 it can be used; 2 it cannot: the key and what is wrong with it are named.
     """
     loaded = SettingsSource(source.flags, file, "FILE").load()
     check_daemon(loaded.settings)
     DisruptionFile(lambda: loaded.settings.safety).check()
-    PricesFile(lambda: loaded.settings.scale_up).check()
+    prices = PricesFile(lambda: loaded.settings.scale_up)
+    prices.check()
+    not_checked = list(_find_not_checked(prices.read()))
     if output == "json":
-        write_json(as_json(loaded))
+        write_json(as_json(loaded) | {"not_checked": not_checked})
         return
     console = make_console()
     console.print(safe(f"{file} can be used."), soft_wrap=True)
     for note in loaded.idle:
         console.print(safe(note, "yellow"), soft_wrap=True)
+    for note in not_checked:
+        console.print(safe(note), soft_wrap=True)
     rows = list(_rows(loaded, f"{file}: "))
     if rows:
         table = make_table("What differs from the defaults", "setting", "value", "from", "takes effect")
         for row in rows:
             table.add_row(*map(safe, row))
         console.print(table)
+
+
+def _find_not_checked(prices: PriceBook) -> Iterator[str]:
+    """Yield a sentence for each thing that only a provider could tell."""
+    if prices.by_group:
+        yield f"{prices.name}: not checked whether the node groups with a price exist; nodewright doctor asks the providers"
 
 
 def as_json(loaded: LoadedSettings) -> dict[str, Any]:
