@@ -84,8 +84,13 @@ format: .venv/.dev
 generate: .venv/.dev
 	$(BIN)/python docs/generate.py
 
+# Pictures of the README and of docs/cost.md. The figures of docs/cost.md must be those of the same run: out/cost-*.json.
 pictures: .venv/.dev
+	mkdir -p out
 	$(BIN)/python docs/images/draw.py
+	for expander in least-cost price; do \
+		$(BIN)/python bench/cost.py --expander $$expander --output json > out/cost-$$expander.json || exit 1; done
+	$(BIN)/python bench/cost_chart.py least-cost=out/cost-least-cost.json price=out/cost-price.json
 
 clean:
 	rm -rf .venv out
