@@ -120,13 +120,19 @@ class Filler:
                 if free[resource] < amount:
                     break
             else:
-                count = min(count, most[one], *[free[resource] // amount for resource, amount in asked])
+                count = min(count, most[one])
+                for resource, amount in asked:
+                    count = min(count, free[resource] // amount)
                 for resource, amount in asked:
                     free[resource] -= count * amount
                 filling.append((one, count))
                 worth += count * values[one]
-                if any(free[resource] < amount for resource, amount in least):
-                    break
+                for resource, amount in least:
+                    if free[resource] < amount:
+                        break
+                else:
+                    continue
+                break
         filling.sort()
         return worth, tuple(filling)
 
