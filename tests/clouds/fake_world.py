@@ -28,7 +28,9 @@ _SOLD_OUT = Shortage(
     message="no machine of this type is left",
     delay=fixed(0),
 )
-_FAILURES = {Trouble.CAPACITY: _SOLD_OUT, Trouble.QUOTA: OVER_QUOTA, Trouble.OTHER: BROKEN}
+# A quota of the group alone, as the refusals of this cloud have it.
+_QUOTA = replace(OVER_QUOTA, scope=FailureScope.GROUP)
+_FAILURES = {Trouble.CAPACITY: _SOLD_OUT, Trouble.QUOTA: _QUOTA, Trouble.OTHER: BROKEN}
 _REFUSALS = {
     Trouble.CAPACITY: "out_of_capacity",
     Trouble.QUOTA: "quota",
@@ -133,9 +135,9 @@ class FakeCloudWorld(ContractWorld):
             if seconds > _PATIENCE_SECONDS:
                 self.cloud.faults.inject(Refuse(hook=hook, error="unavailable"))
 
-    def set_minimum(self, group_id: str, size: int) -> None:
+    def set_limits(self, group_id: str, min_size: int, max_size: int) -> None:
         group = self.cloud.group(group_id)
-        group.config, group.seen = replace(group.config, min_size=size), None
+        group.config, group.seen = replace(group.config, min_size=min_size, max_size=max_size), None
 
     def before_write(self, happening: Callable[[], object]) -> None:
         self.cloud.before_write(happening)

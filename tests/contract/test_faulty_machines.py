@@ -87,6 +87,44 @@ class HasLimitsOfItsOwn(FakeProvider):
         return [replace(group, min_size=0) for group in super().node_groups()]
 
 
+class HasAMaximumOfItsOwn(FakeProvider):
+    @hookimpl
+    def node_groups(self) -> Sequence[spec.NodeGroup]:
+        return [replace(group, max_size=10) for group in super().node_groups()]
+
+
+class ListsAMaximumAndForgetsIt(FakeProvider):
+    """Lists the configured maximum, and grows up to that of the cloud."""
+
+    @hookimpl
+    def increase_size(self, group_id: str, expected_target: int, target: int) -> int:
+        self.cloud.set_target(group_id, target)
+        self._look_again(group_id)
+        return target - expected_target
+
+
+class CancelsWhatStarts(FakeProvider):
+    """Takes a machine that does not run yet for one that does not exist."""
+
+    @hookimpl
+    def decrease_target_size(self, group_id: str, expected_target: int, target: int) -> int:
+        starting = [one.id for one in super().instances(group_id) if one.state == spec.InstanceState.CREATING]
+        if not starting:
+            return super().decrease_target_size(group_id, expected_target, target)
+        self.cloud.delete(group_id, starting[: expected_target - target], expected_target)
+        self._look_again(group_id)
+        return expected_target - self._view(group_id).target
+
+
+class AsksTheCloudForTemplates(FakeProvider):
+    """Reads the machine type whenever a template is wanted."""
+
+    @hookimpl
+    def template_node(self, group_id: str) -> spec.NodeTemplate:
+        with self.cloud.faults.around("refresh"):
+            return super().template_node(group_id)
+
+
 class IdsOfTheConsole(FakeProvider):
     """Names machines as the cloud's console does, not as nodes do. The world under it does the same."""
 
@@ -161,6 +199,30 @@ class ForgetsAllFailuresWithOne(FakeProvider):
         return accepted
 
 
+class ForgetsAllPlaceholdersWithOne(FakeProvider):
+    """Takes the deletion of a failure that left no machine for that of all of its kind."""
+
+    @hookimpl
+    def delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> Sequence[str]:
+        without = {one.failure_id for one in self._view(group_id).failures if one.instance_id is None}
+        accepted = super().delete_instances(group_id, instance_ids, expected_target)
+        if without & set(instance_ids):
+            for name in without - set(instance_ids):
+                self.cloud.delete(group_id, [name], self.cloud.view(group_id).target)
+            self._look_again(group_id)
+        return accepted
+
+
+class CallsTheZoneUsedUp(FakeProvider):
+    """Takes a lack of one type for a lack of the whole zone."""
+
+    @hookimpl
+    def failed_instances(self, group_id: str) -> Sequence[spec.FailedInstance]:
+        zone, shortage = spec.FailureScope.ZONE, spec.ErrorClass.OUT_OF_RESOURCES
+        found = super().failed_instances(group_id)
+        return [replace(one, scope=zone) if one.error_class == shortage else one for one in found]
+
+
 class CallsNothingCapacity(FakeProvider):
     @hookimpl
     def failed_instances(self, group_id: str) -> Sequence[spec.FailedInstance]:
@@ -199,7 +261,11 @@ REJECTED = [
     (FailsForWhatIsGone, "deletion_among_machines_that_are_gone_is_exact"),
     (ListsStrangers, "strangers_are_not_listed"),
     (DeletesWhateverIsNamed, "strangers_are_not_deleted"),
-    (HasLimitsOfItsOwn, "the_configured_minimum_is_listed"),
+    (HasLimitsOfItsOwn, "the_configured_limits_are_kept"),
+    (HasAMaximumOfItsOwn, "the_configured_limits_are_kept"),
+    (ListsAMaximumAndForgetsIt, "the_configured_limits_are_kept"),
+    (CancelsWhatStarts, "a_starting_machine_survives_decrease"),
+    (AsksTheCloudForTemplates, "reads_call_no_cloud"),
     (IdsOfTheConsole, "ids_are_the_nodes_provider_ids"),
     (TemplateOfTheDataSheet, "templates_offer_what_nodes_offer"),
     (TemplateWithAGpuTooMany, "templates_offer_what_nodes_offer"),
@@ -208,6 +274,8 @@ REJECTED = [
     (TemplateWithATaint, "templates_have_the_nodes_taints"),
     (TellsFailuresForTenMinutes, "failures_are_told_for_an_hour"),
     (ForgetsAllFailuresWithOne, "one_failure_at_a_time_can_be_deleted"),
+    (ForgetsAllPlaceholdersWithOne, "one_failure_without_a_machine_at_a_time_can_be_deleted"),
+    (CallsTheZoneUsedUp, "failures_for_capacity_are_told_as_such"),
     (CallsNothingCapacity, "failures_for_capacity_are_told_as_such"),
     (CallsEverythingCapacity, "failures_for_a_quota_are_told_as_such"),
     (NeedsAMachineToFail, "failures_without_a_machine_are_told"),

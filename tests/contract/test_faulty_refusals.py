@@ -1,8 +1,10 @@
 """Providers that mistake what a cloud refuses, or forget what they did when an answer is late or lost."""
 
 import dataclasses
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 
 import pytest
 from msgspec.structs import replace
@@ -74,6 +76,17 @@ class TakesALockForARefusal(FakeProvider):
             return super().increase_size(group_id, expected_target, target)
 
 
+class TakesNoCapacityForOneOfTheAccount(FakeProvider):
+    """Lets a lack of one type stop every group of the account."""
+
+    @hookimpl
+    def increase_size(self, group_id: str, expected_target: int, target: int) -> int:
+        try:
+            return super().increase_size(group_id, expected_target, target)
+        except spec.OutOfCapacity as error:
+            raise spec.OutOfCapacity(str(error), code=error.code, scope=spec.FailureScope.ACCOUNT) from error
+
+
 class AnswersNoneInsteadOfARefusal(FakeProvider):
     """Returns that no machine was accepted, and keeps the reason to itself."""
 
@@ -124,6 +137,24 @@ class DeletesPastALock(FakeProvider):
         self.cloud.delete(group_id, instance_ids, expected_target, force=True)
         self._look_again(group_id)
         return instance_ids
+
+
+class SaysGoneWhenThrottled(FakeProvider):
+    """Returns that there was nothing to delete."""
+
+    @hookimpl
+    def delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> Sequence[str]:
+        with suppress(spec.Throttled):
+            return super().delete_instances(group_id, instance_ids, expected_target)
+        return ()
+
+
+class SaysWithdrawnWhenRefused(FakeProvider):
+    @hookimpl
+    def decrease_target_size(self, group_id: str, expected_target: int, target: int) -> int:
+        with suppress(spec.AccessDenied):
+            return super().decrease_target_size(group_id, expected_target, target)
+        return expected_target - target
 
 
 class EmptyWhenUnreadable(FakeProvider):
@@ -204,6 +235,18 @@ class DeletesTheNextWhenInDoubt(FakeProvider):
             raise
 
 
+class WithdrawsAgainWhenInDoubt(FakeProvider):
+    """Repeats its own decrease when the answer does not come, on top of what the first one did."""
+
+    @hookimpl
+    def decrease_target_size(self, group_id: str, expected_target: int, target: int) -> int:
+        try:
+            return super().decrease_target_size(group_id, expected_target, target)
+        except BaseException:
+            self.cloud.set_target(group_id, self.cloud.view(group_id).target - 1)
+            raise
+
+
 class KnowsOnlyWhatItMadeItself(FakeProvider):
     """Keeps the target in its memory: a new process starts with what runs."""
 
@@ -261,6 +304,22 @@ class DeclaresNoDelay(FakeProvider):
         return replace(super().provider_info(), settles_after=0.0)
 
 
+class AsksTheWallClock(FakeProvider):
+    """Tells from the computer's own clock how old its data is."""
+
+    @hookimpl
+    def refresh(self, wanted: frozenset[str]) -> bool:
+        self.read_at = time.time()  # noqa: TID251 - the defect
+        return super().refresh(wanted)
+
+
+class AsksTheCalendar(FakeProvider):
+    @hookimpl
+    def instances(self, group_id: str) -> Sequence[spec.Instance]:
+        self.read_on = datetime.now(UTC)  # noqa: TID251 - the defect
+        return super().instances(group_id)
+
+
 class WaitsForever(FakeProvider):
     """Calls without a time limit."""
 
@@ -285,6 +344,7 @@ class GivesUpAtOnce(FakeProvider):
 
 REJECTED = [
     (TakesNoCapacityForAQuota, "no_capacity_is_told_as_such"),
+    (TakesNoCapacityForOneOfTheAccount, "no_capacity_is_told_as_such"),
     (AnswersNoneInsteadOfARefusal, "no_capacity_is_told_as_such"),
     (RaisesItsTargetBeforeItAsks, "no_capacity_is_told_as_such"),
     (TakesAQuotaForNoCapacity, "a_used_up_quota_is_told_as_such"),
@@ -297,6 +357,8 @@ REJECTED = [
     (ClaimsWhatItAskedFor, "a_partly_granted_increase_is_counted"),
     (SaysDeletedWhenRefused, "a_refused_deletion_is_no_deletion"),
     (DeletesPastALock, "a_locked_machine_is_not_deleted"),
+    (SaysGoneWhenThrottled, "a_throttled_deletion_is_told_as_such"),
+    (SaysWithdrawnWhenRefused, "a_refused_decrease_withdraws_nothing"),
     (EmptyWhenUnreadable, "an_unreadable_cloud_is_no_empty_cloud"),
     (EmptiesItselfFirst, "an_unreadable_cloud_is_no_empty_cloud"),
     (FreshWhenUnreadable, "an_unreadable_cloud_is_no_empty_cloud"),
@@ -305,11 +367,15 @@ REJECTED = [
     (ReadsNothingWhenThrottled, "a_cloud_that_throttles_reads_is_no_empty_cloud"),
     (BuysAgainWhenInDoubt, "a_lost_answer_buys_nothing_twice"),
     (DeletesTheNextWhenInDoubt, "a_lost_answer_deletes_nothing_else"),
+    (WithdrawsAgainWhenInDoubt, "a_lost_answer_withdraws_nothing_twice"),
     (KnowsOnlyWhatItMadeItself, "a_new_process_sees_the_same"),
     (ComparesWithItsOwnMemory, "a_new_process_makes_nothing_twice"),
     (NumbersFailuresByProcess, "a_new_process_tells_failures_by_the_same_ids"),
     (DeclaresNoDelay, "late_listings_hide_no_increase"),
     (DeclaresNoDelay, "late_listings_bring_no_machine_back"),
+    (DeclaresNoDelay, "late_listings_hide_nothing_from_a_new_process"),
+    (AsksTheWallClock, "time_comes_from_the_context"),
+    (AsksTheCalendar, "time_comes_from_the_context"),
     (WaitsForever, "a_call_ends_by_itself"),
     (GivesUpAtOnce, "a_slow_cloud_is_waited_for"),
 ]

@@ -98,6 +98,17 @@ def test_without_settles_after_late_listings_cost_money(lost_answers: int) -> No
     assert buy_one(0.0, lost_answers) > 1
 
 
+def test_a_new_process_sees_what_the_one_before_bought_last() -> None:
+    clock = FakeClock(1000)
+    cloud = LabelledServers(clock, settles_after=LAG, lost_answers=0)
+    before = connect("late", cloud, clock)
+    before.refresh()
+    before.increase_size("servers", 0, 1)
+    after = connect("late", cloud, clock)
+    after.refresh()
+    assert after.target_size("servers") == 1
+
+
 @pytest.mark.parametrize("wrong", [-1.0, 61.0, True, "5s"])
 def test_a_delay_that_cannot_be_is_refused(wrong: float) -> None:
     with pytest.raises(ContractViolation, match="settles_after"):

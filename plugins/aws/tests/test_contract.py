@@ -8,7 +8,7 @@ import pytest
 
 from awscloud import AwsCloud, MotoServer
 from cloud_world import NO_NODES, START, CloudWorld
-from nodewright.spec import ProviderContext
+from nodewright.spec import FailureScope, ProviderContext
 from nodewright.testkit import FakeClock
 from nodewright.testkit.contract import (
     ContractOutcome,
@@ -62,6 +62,7 @@ class AwsWorld(CloudWorld[AwsCloud]):
         Trouble.UNAVAILABLE: ("ServiceUnavailable", "try later", 503),
         Trouble.CONFLICT: ("ScalingActivityInProgress", "a scaling activity is in progress", 400),
     }
+    scopes = {Trouble.QUOTA: FailureScope.INSTANCE_TYPE}
     failures = {
         Trouble.CAPACITY: (),
         Trouble.QUOTA: ("You have requested more vCPU capacity than your current vCPU limit allows.",),
@@ -85,10 +86,10 @@ class AwsWorld(CloudWorld[AwsCloud]):
         self.reconnect()
 
     def reconnect(self) -> None:
-        self.set_minimum(self.group_id, 0)
+        self.set_limits(self.group_id, 0, 10)
 
-    def set_minimum(self, group_id: str, size: int) -> None:
-        specs = (f"{size}:10:{group_id}",)
+    def set_limits(self, group_id: str, min_size: int, max_size: int) -> None:
+        specs = (f"{min_size}:{max_size}:{group_id}",)
         context = ProviderContext(clock=self.clock, random=Random(1), options=self._options, node_group_specs=specs)
         self.client = connect("aws", AwsProvider(context, self._sdk), self.clock)
 

@@ -10,7 +10,7 @@ import pytest
 from azurecloud import Authority, AzureCloud
 from azurecloud.sets import Trouble as Words
 from cloud_world import NO_NODES, START, CloudWorld
-from nodewright.spec import ProviderContext
+from nodewright.spec import FailureScope, ProviderContext
 from nodewright.testkit import FakeClock
 from nodewright.testkit.contract import (
     ContractOutcome,
@@ -69,6 +69,7 @@ class AzureWorld(CloudWorld[AzureCloud]):
         Trouble.UNAVAILABLE: ("ServiceUnavailable", "try later", 503),
         Trouble.CONFLICT: ("AnotherOperationInProgress", "Another operation is in progress", 409),
     }
+    scopes = {Trouble.QUOTA: FailureScope.INSTANCE_TYPE}
     failures = {
         Trouble.CAPACITY: (),
         Trouble.QUOTA: (Words("OperationNotAllowed", "exceeding approved standardDSv3Family Cores quota"),),
@@ -82,7 +83,7 @@ class AzureWorld(CloudWorld[AzureCloud]):
         self.cloud.hold(self.group_id)
         self.cloud.set(self.group_id).delete_seconds = delete_seconds
         self._options = {**place, "prices_per_hour": {"Standard_D2s_v3": 0.096}, **options}
-        self.set_minimum(self.group_id, 0)
+        self.set_limits(self.group_id, 0, 10)
 
     def add_group(self) -> tuple[str, dict[str, Any]]:
         """Its name, and the options that lead to it."""
@@ -92,10 +93,10 @@ class AzureWorld(CloudWorld[AzureCloud]):
         return self.cloud.add_set(capacity=1)
 
     def reconnect(self) -> None:
-        self.set_minimum(self.group_id, 0)
+        self.set_limits(self.group_id, 0, 10)
 
-    def set_minimum(self, group_id: str, size: int) -> None:
-        specs = (f"{size}:10:{group_id}",)
+    def set_limits(self, group_id: str, min_size: int, max_size: int) -> None:
+        specs = (f"{min_size}:{max_size}:{group_id}",)
         context = ProviderContext(clock=self.clock, random=Random(1), options=self._options, node_group_specs=specs)
         self.client = connect("azure", AzureProvider(context, self._sdk), self.clock)
 

@@ -9,7 +9,7 @@ import pytest
 from cloud_world import NO_NODES, START, CloudWorld
 from environment import only_variables
 from gcecloud import GceCloud
-from nodewright.spec import ProviderContext
+from nodewright.spec import FailureScope, ProviderContext
 from nodewright.testkit import FakeClock
 from nodewright.testkit.contract import (
     ContractOutcome,
@@ -69,6 +69,7 @@ class GceWorld(CloudWorld[GceCloud]):
         Trouble.UNAVAILABLE: (503, "backendError", "try later"),
         Trouble.CONFLICT: (400, "resourceNotReady", "The resource is not ready"),
     }
+    scopes = {Trouble.QUOTA: FailureScope.ACCOUNT}
     failures = {
         Trouble.CAPACITY: (),
         Trouble.QUOTA: ("QUOTA_EXCEEDED", "Instance 'x' creation failed: Quota 'CPUS' exceeded. Limit: 24.0"),
@@ -84,7 +85,7 @@ class GceWorld(CloudWorld[GceCloud]):
         self.cloud.hold(self.group_id)
         self._options = options
         self._strange: list[str] = []
-        self.set_minimum(self.group_id, 0)
+        self.set_limits(self.group_id, 0, 10)
 
     def interrupt(self, group_id: str) -> str:
         machine = min(self.machines(group_id))
@@ -100,14 +101,14 @@ class GceWorld(CloudWorld[GceCloud]):
         return name
 
     def reconnect(self) -> None:
-        self.set_minimum(self.group_id, 0)
+        self.set_limits(self.group_id, 0, 10)
 
-    def set_minimum(self, group_id: str, size: int) -> None:
+    def set_limits(self, group_id: str, min_size: int, max_size: int) -> None:
         context = ProviderContext(
             clock=self.clock,
             random=Random(group_id),  # no two processes send the same request ids
             options={"endpoints": self.cloud.endpoints, "preemption_interval": 1, **self._options},
-            node_group_specs=(f"{size}:10:{group_id}", *(f"0:3:{name}" for name in self._groups[1:])),
+            node_group_specs=(f"{min_size}:{max_size}:{group_id}", *(f"0:3:{name}" for name in self._groups[1:])),
         )
         self.client = connect("gce", GceProvider(context, self._sdk), self.clock)
 

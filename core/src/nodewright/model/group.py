@@ -213,7 +213,7 @@ class ProviderInfo(Value, frozen=True, kw_only=True):
 
     ``spec_version`` is the oldest contract (major, minor) that the plugin works with. ``parallel_calls``: calls may
     overlap. ``ignores_id_case``: instance ids are compared without regard to case. ``settles_after``: how many seconds a
-    write takes to show in the cloud's listings (at most 60). The core reads the cloud no sooner after a write.
+    write takes to show in the cloud's listings (at most 60). The core reads the cloud no sooner after a write, nor after its own start.
     """
 
     name: str

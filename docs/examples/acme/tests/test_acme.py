@@ -90,8 +90,8 @@ class AcmeWorld(ContractWorld):
     def slow(self, seconds: float) -> None:
         self.cloud.seconds_per_call = seconds
 
-    def set_minimum(self, group_id: str, size: int) -> None:
-        self.reconnect(f"{size}:10:{group_id}")
+    def set_limits(self, group_id: str, min_size: int, max_size: int) -> None:
+        self.reconnect(f"{min_size}:{max_size}:{group_id}")
 
     def before_write(self, happening: Callable[[], object]) -> None:
         self.cloud.before_write = happening

@@ -99,7 +99,8 @@ class HookCaller:
         self._gate = gate
         # For this many seconds after a write the cloud's listings may lack it: the cloud is not read before.
         self.settles_after = 0.0
-        self._settled_at = 0.0
+        # None: this process has not read the cloud. A process before it may have written right before it ended.
+        self._settled_at: float | None = None
         self._stats: dict[str, HookStats] = {}
         self._lock = threading.Lock()
         self._seen: dict[tuple[str, str], tuple[Any, Any, Any]] = {}
@@ -198,6 +199,8 @@ class HookCaller:
 
     def _let_writes_settle(self) -> None:
         """Wait until listings show the last write; not at all if the clock was set back."""
+        if self._settled_at is None:
+            self._settled_at = self._clock.now() + self.settles_after
         left = self._settled_at - self._clock.now()
         if 0 < left <= self.settles_after:
             self._clock.sleep(left)

@@ -125,7 +125,7 @@ def force_delete_removes_exactly_the_named(world: ContractWorld) -> None:
 def force_delete_goes_below_the_minimum(world: ContractWorld) -> None:
     """A forced deletion ignores the group's minimum size."""
     alive = world.machines(world.group_id)
-    world.set_minimum(world.group_id, len(alive))
+    world.set_limits(world.group_id, len(alive), 10)
     refresh(world)
     before, least, victim = target(world), group(world).min_size, min(alive)
     demand(least == before, f"node_groups lists a minimum of {least}, but it is {before}")

@@ -125,13 +125,13 @@ def new_failures_have_new_ids(world: ContractWorld) -> None:
 
 @check(Promise.FAILURES, touches=Touch.OWN_CLOUD, capability=_FAST)
 def failures_for_capacity_are_told_as_such(world: ContractWorld) -> None:
-    """A creation that failed for lack of capacity has the class OUT_OF_RESOURCES."""
+    """A creation that failed for lack of capacity has the class OUT_OF_RESOURCES and the cloud's scope."""
     _demand_class(world, Trouble.CAPACITY, ErrorClass.OUT_OF_RESOURCES)
 
 
 @check(Promise.FAILURES, touches=Touch.OWN_CLOUD, capability=_FAST)
 def failures_for_a_quota_are_told_as_such(world: ContractWorld) -> None:
-    """A creation that failed for a quota of the account has the class QUOTA."""
+    """A creation that failed for a quota of the account has the class QUOTA and the cloud's scope."""
     _demand_class(world, Trouble.QUOTA, ErrorClass.QUOTA)
 
 
@@ -161,9 +161,19 @@ def failures_are_told_for_an_hour(world: ContractWorld) -> None:
 @check(Promise.FAILURES, touches=Touch.OWN_CLOUD, capability=_FAST)
 def one_failure_at_a_time_can_be_deleted(world: ContractWorld) -> None:
     """Of several failures one can be deleted: the target falls by its count, and the others are still reported."""
-    ask_and_fail(world)
+    _demand_one_deleted(world, leaves_machine=True)
+
+
+@check(Promise.FAILURES, touches=Touch.OWN_CLOUD, capability=_FAST)
+def one_failure_without_a_machine_at_a_time_can_be_deleted(world: ContractWorld) -> None:
+    """Of several failures that left no machine one can be deleted, and the others are still reported."""
+    _demand_one_deleted(world, leaves_machine=False)
+
+
+def _demand_one_deleted(world: ContractWorld, *, leaves_machine: bool) -> None:
+    ask_and_fail(world, leaves_machine=leaves_machine)
     world.pass_time(1.0)
-    raised = ask_and_fail(world)
+    raised = ask_and_fail(world, leaves_machine=leaves_machine)
     first, *others = _failures(world)
     world.client.delete_instances(world.group_id, _names([first]), raised)
     demand_target(world, raised - first.count, "delete_instances of one failure among several")
@@ -200,6 +210,9 @@ def _demand_class(world: ContractWorld, kind: Trouble, wanted: ErrorClass) -> No
     for failure in found:
         same = failure.error_class == wanted
         demand(same, f"a creation failed ({kind.value}), and failed_instances gives it the class {failure.error_class}")
+        scope = world.scopes.get(kind, FailureScope.GROUP)
+        said = f"gives it the scope {failure.scope}, and the cloud says {scope}"
+        demand(failure.scope == scope, f"a creation failed ({kind.value}), and failed_instances {said}")
 
 
 def _failures(world: ContractWorld) -> Sequence[FailedInstance]:

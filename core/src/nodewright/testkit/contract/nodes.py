@@ -4,7 +4,7 @@ from nodewright.model.errors import ProviderError
 from nodewright.model.group import InstanceState, NodeTemplate
 from nodewright.model.node import HOSTNAME_LABEL, Node
 from nodewright.testkit.contract.promises import Promise
-from nodewright.testkit.contract.registry import check, demand
+from nodewright.testkit.contract.registry import check, demand, unless_refused
 from nodewright.testkit.contract.situations import (
     ask_without_arrival,
     demand_alive,
@@ -116,12 +116,16 @@ def strangers_are_not_deleted(world: ContractWorld) -> None:
 
 
 @check(Promise.LIMITS, touches=Touch.OWN_CLOUD)
-def the_configured_minimum_is_listed(world: ContractWorld) -> None:
-    """A minimum that the operator sets with --nodes is the one that node_groups lists."""
-    world.set_minimum(world.group_id, 1)
+def the_configured_limits_are_kept(world: ContractWorld) -> None:
+    """The limits that the operator sets with --nodes are listed, and no increase goes beyond the maximum."""
+    world.set_limits(world.group_id, 1, 5)
     refresh(world)
-    least = group(world).min_size
-    demand(least == 1, f"the minimum is set to 1, and node_groups lists {least}")
+    found, before = group(world), target(world)
+    demand(found.min_size == 1, f"the minimum is set to 1, and node_groups lists {found.min_size}")
+    demand(found.max_size == 5, f"the maximum is set to 5, and node_groups lists {found.max_size}")
+    unless_refused(lambda: world.client.increase_size(world.group_id, before, 6), 0, "increase_size beyond the maximum")
+    refresh(world)
+    demand(target(world) <= 5, f"the maximum is set to 5, and increase_size went to {target(world)}")
 
 
 @check(Promise.NODES, touches=Touch.OWN_CLOUD)

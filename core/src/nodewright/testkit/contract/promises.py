@@ -33,6 +33,7 @@ class Promise(Enum):
     RESTART = "A new process sees what the one before saw, and makes nothing twice."
     LATENESS = "Where listings are late, settles_after says by how much, or the provider itself bridges it."
     DEADLINES = "A call ends by itself before its deadline, and a slow cloud is waited for."
+    CLOCK = "Time is that of the context's clock alone."
     STRANGERS = "Groups and machines of others are not listed and not changed."
     LIMITS = "The limits that the operator configured are those that are listed."
     NODES = "The id of a machine is its node's providerID, and the template describes the node that a machine becomes."
@@ -84,5 +85,7 @@ _LEVELS = {
         Level.CORE,
     ),
     **dict.fromkeys(("REFUSALS", "FAILURES"), Level.FAILURES),
-    **dict.fromkeys(("RESTART", "LATENESS", "DEADLINES", "STRANGERS", "NODES", "OVERLAP"), Level.AUTOSCALER_SAFE),
+    **dict.fromkeys(
+        ("RESTART", "LATENESS", "DEADLINES", "CLOCK", "STRANGERS", "NODES", "OVERLAP"), Level.AUTOSCALER_SAFE
+    ),
 }

@@ -16,7 +16,7 @@ from nodewright.testkit.contract.situations import (
     refresh,
     target,
 )
-from nodewright.testkit.contract.world import ContractWorld, Touch
+from nodewright.testkit.contract.world import ContractWorld, Touch, Trouble
 
 OPTIONAL_GROUP_HOOKS = {
     Capability.FAST_FAILURE_DETECTION: "failed_instances",
@@ -80,6 +80,21 @@ def reads_answer_from_the_last_refresh(world: ContractWorld) -> None:
     demand((target(world), ids(world)) == before, "a read changed without a refresh: it calls the cloud itself")
 
 
+@check(Promise.REFRESH, touches=Touch.OWN_CLOUD)
+def reads_call_no_cloud(world: ContractWorld) -> None:
+    """While the cloud refuses to be read, every read but refresh returns what it returned before."""
+    refresh(world)
+    before = {hook: _answer(call) for hook, call in _group_reads(world, world.group_id).items()}
+    world.refuse(world.group_id, Trouble.UNAVAILABLE, 100, reads=True)
+    for hook, call in _group_reads(world, world.group_id).items():
+        after = _answer(call)
+        same = after == before[hook]
+        demand(
+            same,
+            f"{hook} returned {str(after)[:120]} while the cloud refuses reads: it calls the cloud, as only refresh may",
+        )
+
+
 @check(Promise.REFRESH, touches=Touch.RESIZES)
 def refresh_bypasses_caches_for_wanted_groups(world: ContractWorld) -> None:
     """A refresh with the group in ``wanted`` sees a change that was made just before."""
@@ -103,17 +118,7 @@ def arriving_machines_are_listed(world: ContractWorld) -> None:
 def unknown_groups_are_refused_in_reads(world: ContractWorld) -> None:
     """Every read of an unknown group raises NodeGroupNotFound."""
     refresh(world)
-    client = world.client
-    calls: dict[str, Callable[[], object]] = {
-        "target_size": lambda: client.target_size(UNKNOWN_GROUP),
-        "instances": lambda: client.instances(UNKNOWN_GROUP),
-        "template_node": lambda: client.template_node(UNKNOWN_GROUP),
-        "failed_instances": lambda: client.failed_instances(UNKNOWN_GROUP),
-        "group_options": lambda: client.group_options(UNKNOWN_GROUP, GroupOptions()),
-        "node_price": lambda: client.node_price(UNKNOWN_GROUP),
-    }
-    _drop_unsupported(world, calls)
-    for hook, call in calls.items():
+    for hook, call in _group_reads(world, UNKNOWN_GROUP).items():
         _demand_not_found(hook, refusal(call, f"{hook} of an unknown group"))
 
 
@@ -132,6 +137,28 @@ def unknown_groups_are_refused_in_writes(world: ContractWorld) -> None:
     _drop_unsupported(world, calls)
     for hook, call in calls.items():
         _demand_not_found(hook, refusal(call, f"{hook} of an unknown group"))
+
+
+def _group_reads(world: ContractWorld, group_id: str) -> dict[str, Callable[[], object]]:
+    client = world.client
+    calls: dict[str, Callable[[], object]] = {
+        "target_size": lambda: client.target_size(group_id),
+        "instances": lambda: client.instances(group_id),
+        "template_node": lambda: client.template_node(group_id),
+        "failed_instances": lambda: client.failed_instances(group_id),
+        "group_options": lambda: client.group_options(group_id, GroupOptions()),
+        "node_price": lambda: client.node_price(group_id),
+    }
+    _drop_unsupported(world, calls)
+    return calls
+
+
+def _answer(call: Callable[[], object]) -> object:
+    """Return the result of a read, or the text of its error: a price may be unknown."""
+    try:
+        return call()
+    except ProviderError as error:
+        return str(error)
 
 
 def _demand_not_found(hook: str, error: ProviderError) -> None:

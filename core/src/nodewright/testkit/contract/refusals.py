@@ -1,6 +1,7 @@
 """Checks of what a cloud refuses, and of answers that are lost: they are told as what they are, and change nothing."""
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from nodewright.model.errors import (
     AccessDenied,
@@ -11,12 +12,22 @@ from nodewright.model.errors import (
     ProviderError,
     ProviderUnavailable,
     QuotaExceeded,
+    Shortage,
     TargetChanged,
     Throttled,
 )
+from nodewright.model.group import FailureScope
 from nodewright.testkit.contract.promises import Promise
 from nodewright.testkit.contract.registry import check, demand, refusal
-from nodewright.testkit.contract.situations import demand_alive, demand_target, ids, refresh, target
+from nodewright.testkit.contract.situations import (
+    ask_without_arrival,
+    decrease,
+    demand_alive,
+    demand_target,
+    ids,
+    refresh,
+    target,
+)
 from nodewright.testkit.contract.world import ContractWorld, Touch, Trouble
 
 # As often as the core may repeat a call.
@@ -33,13 +44,13 @@ _KINDS: dict[Trouble, tuple[type[ProviderError], ...]] = {
 
 @check(Promise.REFUSALS, touches=Touch.OWN_CLOUD)
 def no_capacity_is_told_as_such(world: ContractWorld) -> None:
-    """An increase for which the cloud has no machines raises OutOfCapacity and changes nothing."""
+    """An increase for which the cloud has no machines raises OutOfCapacity with the cloud's scope and changes nothing."""
     _demand_told(world, Trouble.CAPACITY)
 
 
 @check(Promise.REFUSALS, touches=Touch.OWN_CLOUD)
 def a_used_up_quota_is_told_as_such(world: ContractWorld) -> None:
-    """An increase beyond a quota of the account raises QuotaExceeded and changes nothing."""
+    """An increase beyond a quota of the account raises QuotaExceeded with the cloud's scope and changes nothing."""
     _demand_told(world, Trouble.QUOTA)
 
 
@@ -79,6 +90,17 @@ def a_partly_granted_increase_is_counted(world: ContractWorld) -> None:
     demand_alive(world, alive, "increase_size, granted in part,")
 
 
+@check(Promise.ACCEPTED, touches=Touch.OWN_CLOUD)
+def a_refused_decrease_withdraws_nothing(world: ContractWorld) -> None:
+    """A decrease that the cloud refuses is not told as withdrawn, and the target stays."""
+    raised = ask_without_arrival(world, 2)
+    refresh(world)
+    world.refuse(world.group_id, Trouble.DENIED, _ALWAYS)
+    accepted = decrease(world, raised, raised - 1)
+    demand(accepted == 0, f"the cloud refused a decrease, and decrease_target_size returned {accepted}")
+    demand_target(world, raised, "decrease_target_size, refused by the cloud,")
+
+
 @check(Promise.DELETION, touches=Touch.OWN_CLOUD)
 def a_refused_deletion_is_no_deletion(world: ContractWorld) -> None:
     """A deletion that the cloud refuses raises an error; the machine lives, and the target stays."""
@@ -89,6 +111,12 @@ def a_refused_deletion_is_no_deletion(world: ContractWorld) -> None:
 def a_locked_machine_is_not_deleted(world: ContractWorld) -> None:
     """A deletion while another operation locks the machines is refused; they live, and the target stays."""
     _demand_not_deleted(world, Trouble.CONFLICT, "delete_instances of a locked machine", CloudBusy, TargetChanged)
+
+
+@check(Promise.DELETION, touches=Touch.OWN_CLOUD)
+def a_throttled_deletion_is_told_as_such(world: ContractWorld) -> None:
+    """A deletion that the cloud throttles raises Throttled: an empty answer would say that the machines are gone."""
+    _demand_not_deleted(world, Trouble.THROTTLED, "a throttled delete_instances", Throttled)
 
 
 @check(Promise.REFRESH, touches=Touch.OWN_CLOUD)
@@ -131,6 +159,20 @@ def a_lost_answer_deletes_nothing_else(world: ContractWorld) -> None:
     demand_target(world, before - 1, "delete_instances whose answer was lost")
 
 
+@check(Promise.ONCE, touches=Touch.OWN_CLOUD)
+def a_lost_answer_withdraws_nothing_twice(world: ContractWorld) -> None:
+    """A decrease whose answer is lost, and what the core does about it, lowers the target once and ends no machine."""
+    alive = world.machines(world.group_id)
+    raised = ask_without_arrival(world, 2)
+    refresh(world)
+    world.lose_answer(world.group_id)
+    _in_doubt(lambda: world.client.decrease_target_size(world.group_id, raised, raised - 1))
+    refresh(world)
+    later = target(world)
+    demand(raised - 1 <= later, f"decrease_target_size by 1 whose answer was lost lowered {raised} to {later}")
+    demand_alive(world, alive, "decrease_target_size whose answer was lost")
+
+
 def _demand_told(world: ContractWorld, kind: Trouble) -> None:
     """Raise BrokenPromise unless a refused increase raises the error of that kind, and changes nothing."""
     refresh(world)
@@ -141,6 +183,9 @@ def _demand_told(world: ContractWorld, kind: Trouble) -> None:
     wanted = " or ".join(one.__name__ for one in _KINDS[kind])
     demand(isinstance(error, _KINDS[kind]), f"{what} raised {type(error).__name__}, not {wanted}: {error}")
     demand(bool(error.code), f"{what} raised an error without a code")
+    if isinstance(error, Shortage):
+        scope = world.scopes.get(kind, FailureScope.GROUP)
+        demand(error.scope == scope, f"{what} raised the scope {error.scope}, and the cloud says {scope}")
     demand_target(world, before, what)
     demand_alive(world, alive, what)
 
@@ -182,8 +227,6 @@ def _demand_unread(world: ContractWorld, kind: Trouble, wanted: type[ProviderErr
 
 
 def _in_doubt(call: Callable[[], object]) -> None:
-    """Make a call of which the core may say that its outcome is unknown."""
-    try:
+    """Make a call of which the core may say that its outcome is unknown, or that the target is another by now."""
+    with suppress(ProviderUnavailable, TargetChanged):
         call()
-    except ProviderUnavailable:
-        return

@@ -150,6 +150,17 @@ def decrease_stops_at_what_runs(world: ContractWorld) -> None:
 
 
 @check(Promise.NOTHING_DIES, touches=Touch.OWN_CLOUD)
+def a_starting_machine_survives_decrease(world: ContractWorld) -> None:
+    """A decrease withdraws no machine that exists and does not run yet."""
+    raised = ask_without_arrival(world, 1)
+    world.begin(world.group_id)
+    refresh(world)
+    alive = world.machines(world.group_id)
+    decrease(world, raised, raised - 1)
+    _demand_kept(world, alive, "decrease_target_size while a machine starts")
+
+
+@check(Promise.NOTHING_DIES, touches=Touch.OWN_CLOUD)
 def machine_that_arrives_meanwhile_survives_decrease(world: ContractWorld) -> None:
     """A machine that arrives between the refresh and the decrease survives."""
     raised = ask_without_arrival(world, 1)

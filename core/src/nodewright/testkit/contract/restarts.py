@@ -1,6 +1,10 @@
-"""Checks of what a provider must not keep in its memory alone, and of clouds that are late or slow."""
+"""Checks of what a provider must not keep in its memory alone, and of time: clouds that are late or slow, and clocks."""
 
-from contextlib import suppress
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import date
+from types import FrameType
 
 from nodewright.model.capability import Capability
 from nodewright.model.errors import ProviderError, TargetChanged
@@ -15,11 +19,12 @@ from nodewright.testkit.contract.situations import (
     refresh,
     target,
 )
-from nodewright.testkit.contract.world import ContractWorld, Touch
+from nodewright.testkit.contract.world import CannotSteer, ContractWorld, Touch
 
 _LAG_SECONDS = 5.0
 # Longer than any deadline of a call.
 _HUNG_SECONDS = 3600.0
+_CLOCKS = {"time", "time_ns", "monotonic", "monotonic_ns", "sleep"}
 
 
 @check(Promise.RESTART, touches=Touch.OWN_CLOUD)
@@ -90,6 +95,20 @@ def late_listings_bring_no_machine_back(world: ContractWorld) -> None:
     demand_alive(world, alive - {victim}, "delete_instances in a cloud with late listings")
 
 
+@check(Promise.LATENESS, touches=Touch.OWN_CLOUD)
+def late_listings_hide_nothing_from_a_new_process(world: ContractWorld) -> None:
+    """Where listings are 5 s late, a new provider object sees an increase that was made right before its start."""
+    refresh(world)
+    before = target(world)
+    world.lag(_LAG_SECONDS)
+    accepted = world.client.increase_size(world.group_id, before, before + 1)
+    world.reconnect()
+    refresh(world)
+    seen = target(world)
+    late = f"listings are {_LAG_SECONDS:g} s late, and settles_after is {world.client.info.settles_after:g}"
+    demand(seen == before + accepted, f"a new process sees the target {seen}, not {before + accepted}; {late}")
+
+
 @check(Promise.DEADLINES, touches=Touch.OWN_CLOUD)
 def a_call_ends_by_itself(world: ContractWorld) -> None:
     """A refresh of a cloud that does not answer for an hour raises a ProviderError before its deadline."""
@@ -113,6 +132,68 @@ def a_slow_cloud_is_waited_for(world: ContractWorld) -> None:
     accepted = world.client.increase_size(world.group_id, before, before + 1)
     demand(accepted == 1, f"increase_size by 1 in a slow cloud accepted {accepted}")
     demand_target(world, before + 1, "increase_size in a slow cloud")
+
+
+@check(Promise.CLOCK, touches=Touch.OWN_CLOUD)
+def time_comes_from_the_context(world: ContractWorld) -> None:
+    """The plugin's own code asks no clock but ``ProviderContext.clock``, and sleeps on no other."""
+    asked: set[str] = set()
+    with _watched(asked):
+        refresh(world)
+        before = target(world)
+        world.client.increase_size(world.group_id, before, before + 1)
+        with suppress(CannotSteer):
+            world.fail_creation(world.group_id)
+        with suppress(CannotSteer):
+            world.interrupt(world.group_id)
+        world.pass_time(60.0)
+        world.client.refresh(frozenset())
+        group(world)
+        ids(world)
+        world.client.failed_instances(world.group_id)
+        world.client.template_node(world.group_id)
+        world.client.interruptions()
+        world.client.delete_instances(world.group_id, sorted(world.machines(world.group_id))[:1], target(world))
+        refresh(world)
+    demand(not asked, f"{', '.join(sorted(asked))}: the clock is that of the context")
+
+
+@contextmanager
+def _watched(asked: set[str]) -> Iterator[None]:
+    """Add to ``asked`` each call of a real clock by the package whose hook runs, in this thread."""
+
+    def watch(frame: FrameType, event: str, called: object) -> None:
+        if event == "c_call" and _is_clock(called) and _package(frame) == _package(_hook_of(frame)):
+            asked.add(
+                f"{frame.f_globals.get('__name__')} line {frame.f_lineno} calls {getattr(called, '__qualname__', '')}"
+            )
+
+    before = sys.getprofile()
+    sys.setprofile(watch)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
+
+
+def _is_clock(called: object) -> bool:
+    name, owner = getattr(called, "__name__", ""), getattr(called, "__self__", None)
+    if isinstance(owner, type) and issubclass(owner, date):
+        return name in ("now", "utcnow", "today")
+    return name in _CLOCKS and getattr(called, "__module__", "") == "time"
+
+
+def _hook_of(frame: FrameType | None) -> FrameType | None:
+    """Return the frame of the hook in which ``frame`` runs; None: it runs in no hook."""
+    while frame is not None and frame.f_back is not None:
+        if _package(frame.f_back) == "pluggy":
+            return frame
+        frame = frame.f_back
+    return None
+
+
+def _package(frame: FrameType | None) -> str | None:
+    return None if frame is None else str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
 def _seen(world: ContractWorld) -> tuple[object, ...]:

@@ -5,11 +5,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from enum import StrEnum
+from traceback import walk_tb
 
 import msgspec
 
 from nodewright.model.capability import Capability
 from nodewright.model.errors import NodewrightError
+from nodewright.testkit.client import Client
 from nodewright.testkit.contract.promises import Level, Promise
 from nodewright.testkit.contract.registry import CHECKS, BrokenPromise, Check
 from nodewright.testkit.contract.situations import group, refresh
@@ -54,7 +56,7 @@ def run_check(check: Check, world_factory: WorldFactory) -> ContractResult:
     except BrokenPromise as violation:
         outcome, reason = ContractOutcome.FAILED, str(violation)
     except NodewrightError as error:
-        outcome, reason = ContractOutcome.FAILED, f"{type(error).__name__}: {error}"
+        outcome, reason = ContractOutcome.FAILED, f"{_place(error)}{type(error).__name__}: {error}"
     except Exception as error:  # noqa: BLE001 - the cloud under the world may break in any way
         outcome, reason = ContractOutcome.FAILED, f"the world broke, {type(error).__name__}: {error}"
     return ContractResult(
@@ -65,6 +67,13 @@ def run_check(check: Check, world_factory: WorldFactory) -> ContractResult:
         reason=reason,
         applies=applies,
     )
+
+
+def _place(error: BaseException) -> str:
+    """Return which hook raised the error, for the beginning of a sentence; empty: none did."""
+    names = (frame.f_code.co_name for frame, _ in walk_tb(error.__traceback__))
+    hook = next((name for name in names if name in vars(Client)), None)
+    return f"{hook} raised " if hook is not None else ""
 
 
 def _run(check: Check, world: ContractWorld) -> None:

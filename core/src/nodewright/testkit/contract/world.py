@@ -8,6 +8,7 @@ from typing import ClassVar
 from nodewright.adapters.clocks import VirtualClock
 from nodewright.adapters.provider import CallRunner, CallSettings, InlineRunner, connect_provider
 from nodewright.model.clock import Clock
+from nodewright.model.group import FailureScope
 from nodewright.model.node import Node
 from nodewright.testkit.client import Client
 
@@ -56,7 +57,7 @@ HANDS = (
     "node_of",
     "lag",
     "slow",
-    "set_minimum",
+    "set_limits",
     "before_write",
     "interrupt",
     "pass_time",
@@ -77,6 +78,8 @@ class ContractWorld(ABC):
     client: Client
     group_id: str
     lacks: ClassVar[Mapping[str, str]] = {}
+    # What the cloud says is short in ``refuse`` and ``fail_creation``. A kind that is left out: the group alone.
+    scopes: ClassVar[Mapping[Trouble, FailureScope]] = {}
 
     def admit(self, touches: Touch) -> None:  # noqa: B027 - only clouds in use have a reason to refuse
         """Raise CannotSteer if a check that does this must not run here. A cloud made for the test admits all checks."""
@@ -143,7 +146,7 @@ class ContractWorld(ABC):
     def stranger(self) -> str:
         """Make a group with a running machine that is not the provider's: other labels, or not configured. Return its id.
 
-        ``machines`` tells of it too.
+        Make it as like the provider's own as the cloud allows. ``machines`` tells of it too.
         """
         raise self._lacking("stranger")
 
@@ -159,9 +162,12 @@ class ContractWorld(ABC):
         """From now on let the cloud take ``seconds`` for every answer."""
         raise self._lacking("slow", seconds)
 
-    def set_minimum(self, group_id: str, size: int) -> None:
-        """Set the group's minimum size, effective from the next refresh. May put a new provider into ``client``."""
-        raise self._lacking("set_minimum", group_id, size)
+    def set_limits(self, group_id: str, min_size: int, max_size: int) -> None:
+        """Set the group's limits as the operator does with --nodes, effective from the next refresh.
+
+        May put a new provider into ``client``.
+        """
+        raise self._lacking("set_limits", group_id, min_size, max_size)
 
     def before_write(self, happening: Callable[[], object]) -> None:
         """Call ``happening`` once, when the provider's next write of a size arrives, before the cloud handles it.
