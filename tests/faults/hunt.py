@@ -1,7 +1,7 @@
 """Runs random schedules until one shows a broken invariant, and tells it as a scenario file."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -109,25 +109,40 @@ def hunt(numbers: range, *, planning: Planning | None = None) -> Hunt:
     return found
 
 
-# Kinds of trouble that can be taken out of their worlds, and which events of the timeline they are. Of the two without
-# any one is what clouds answer, and one is a provider of its own.
-REMOVABLE = {
-    "full_disk": "full_disk",
-    "hands": "touch_nodes",
-    "wrong_lists": "misread",
-    "old_nodes": "misread",
-    "flapping_reads": "",
-    "dead_provider": "",
+# Kinds of trouble that can be taken out of their worlds, and what of a schedule they are: events of its timeline, or what other
+# writers do to groups. The others are what clouds answer, restarts that find strange state, or a provider of its own.
+REMOVABLE: Mapping[str, frozenset[str]] = {
+    "full_disk": frozenset({"full_disk"}),
+    "hands": frozenset({"touch_nodes"}),
+    "renamed_nodes": frozenset({"touch_nodes"}),
+    "wrong_lists": frozenset({"misread"}),
+    "old_nodes": frozenset({"misread"}),
+    "kills": frozenset({"kill"}),
+    "stubborn_api_server": frozenset({"refuse_edits", "refuse_evictions"}),
+    "recreated_groups": frozenset({"recreate"}),
+    "changed_groups": frozenset({"change"}),
+    "vanishing_groups": frozenset({"vanish"}),
+    "strange_state": frozenset(),
+    "interlopers": frozenset(),
+    "flapping_reads": frozenset(),
+    "small_machines": frozenset(),
+    "dead_provider": frozenset(),
 }
 
 
 def without_trouble(schedule: Schedule) -> Schedule:
     """Return the schedule without what is special about its world: one of REMOVABLE. All else stays."""
     kind, bare = schedule["name"], deepcopy(dict(schedule))
-    bare["timeline"] = [event for event in bare["timeline"] if event["do"] != REMOVABLE[kind]]
+    bare["timeline"] = [event for event in bare["timeline"] if event["do"] not in REMOVABLE[kind]]
+    cloud = bare["providers"]["fake"]
+    cloud["interference"] = [event for event in cloud.get("interference", ()) if event["do"] not in REMOVABLE[kind]]
     match kind:
+        case "strange_state":
+            bare["timeline"] = [event for event in bare["timeline"] if "saved" not in event]
+        case "interlopers" | "small_machines":
+            cloud[kind] = []
         case "flapping_reads":
-            bare["providers"]["fake"]["old_reads"] = []
+            cloud["old_reads"] = []
         case "dead_provider":
             bare["providers"]["dead"]["faults"] = []
     return bare

@@ -34,12 +34,17 @@ def test_a_bug_that_one_trouble_shows_is_caught_because_of_it() -> None:
 @pytest.mark.parametrize("kind", REMOVABLE)
 def test_without_its_trouble_a_world_has_all_else(kind: str) -> None:
     kept = {"do": "scale", "at": 5, "deployment": "web", "replicas": 1}
-    trouble = [{"do": REMOVABLE[kind], "at": 10, "for": 60}] if REMOVABLE[kind] else []
-    clouds = {"fake": {"old_reads": [{"group": "a"}]}, "dead": {"faults": [{"kind": "hang"}]}}
-    bare = without_trouble({"name": kind, "timeline": [kept, *trouble], "providers": clouds})
-    assert bare["timeline"] == [kept]
-    told = bare["providers"]["fake"]["old_reads"], bare["providers"]["dead"]["faults"]
-    assert [not part for part in told] == [kind == "flapping_reads", kind == "dead_provider"]
+    trouble = [{"do": event, "at": 10, "for": 60} for event in REMOVABLE[kind]]
+    odd = [{"do": "restart", "at": 10, "saved": "foreign"}] if kind == "strange_state" else []
+    rules = {"interference": [kept, *trouble], "old_reads": [1], "interlopers": [1], "small_machines": [1]}
+    clouds = {"fake": rules, "dead": {"faults": [{"kind": "hang"}]}}
+    bare = without_trouble({"name": kind, "timeline": [kept, *trouble, *odd], "providers": clouds})
+    assert bare["timeline"] == bare["providers"]["fake"]["interference"] == [kept]
+    lacks = {"flapping_reads": "old_reads", "interlopers": "interlopers", "small_machines": "small_machines"}.get(kind)
+    assert [name for name in ("old_reads", "interlopers", "small_machines") if not bare["providers"]["fake"][name]] == (
+        [lacks] if lacks else []
+    )
+    assert (not bare["providers"]["dead"]["faults"]) == (kind == "dead_provider")
 
 
 def test_an_unknown_mutant_is_refused() -> None:

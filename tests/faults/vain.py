@@ -12,21 +12,27 @@ MOST_MISFITS = 3
 
 
 def check_vain_purchases(facts: Facts) -> Findings:
-    """No pod causes more than three machines that it cannot use in a day, and no run lasts a day.
+    """No pod causes more than three machines in a day that it does not use. No run lasts a day.
 
-    A pod causes a purchase if it waits when the machines are asked for, and still when the first of them is Ready: of one
-    purchase one machine at most. What several such pods cause is shared by them, for they are alike, and no check can
-    tell for which of them a machine was meant. An engine that forgot everything may try anew.
+    A pod causes a purchase if it waits when the machines are asked for, and still when the first of them is Ready. Pods
+    that wait together are alike, and no check can tell for which of them a machine was meant: they share what is bought.
+    A pod is charged for a machine at most, but for more where more machines are bought than pods wait.
+
+    Not counted: machines as large as their template says, for they take the pods they were bought for; what other writers
+    asked for, and what fills a group up to its minimum, for no pod caused these; machines that never become Ready, which
+    are failures; and machines at whose arrival the pod no longer waits. What was bought before the engine forgot everything
+    is counted apart: it may try anew.
     """
-    most = MOST_MISFITS * (1 + len(facts.resets))
-    caused: dict[str, float] = defaultdict(float)
+    caused: dict[tuple[float, str], float] = defaultdict(float)
     for group in sorted({*facts.small_nodes.values()}):
         for bought, arrived, count in _bought_in_vain(facts, group):
-            waiting = sorted(bought.waiting & arrived.waiting)
+            waiting, knows_since = sorted(bought.waiting & arrived.waiting), facts.last_reset(bought.at)
+            share = max(min(1.0, count / len(waiting)), count / len(bought.waiting)) if waiting else 0.0
             for pod in waiting:
-                caused[pod] += min(1.0, count / len(waiting))
-                if caused[pod] > most:
-                    yield f"{arrived.at:g} s: {caused[pod]:g} machines were bought for {pod} that it cannot use"
+                caused[knows_since, pod] += share
+                if caused[knows_since, pod] > MOST_MISFITS:
+                    machines = caused[knows_since, pod]
+                    yield f"{arrived.at:g} s: {machines:g} machines were bought for {pod} that it cannot use"
                     return
 
 
