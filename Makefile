@@ -56,7 +56,7 @@ bench-refresh: .venv/.dev
 	$(BIN)/python bench/refresh.py --provider azure
 	$(BIN)/python bench/refresh.py --provider gce
 
-# Beside the Go cluster-autoscaler that CA_BINARY names; two runs take 100 minutes.
+# Beside the Go cluster-autoscaler that CA_BINARY names; two runs take some 115 minutes.
 bench-beside-ca: control-plane
 	mkdir -p out
 	$(BIN)/python bench/beside_ca.py --runs 2 --json out/beside-ca.json

@@ -130,9 +130,8 @@ def prepare_cold_start(size: int, share: float) -> Prepared:
     pod_pages = [*_write_pages(folder, "pods", bound), *_write_pages(folder, "waiting", waiting)]
     groups = Cluster()
     for group in range(_GROUPS):
-        groups.add_group(
-            f"g{group}", per_group, 10 * per_group + _PENDING, cpu="4", memory="16Gi", labels={"pool": f"g{group}"}
-        )
+        shape = {"cpu": "4", "memory": "16Gi", "labels": {"pool": f"g{group}"}, "price": 0.2 + 0.01 * group}
+        groups.add_group(f"g{group}", per_group, 10 * per_group + _PENDING, **shape)
     described = groups.groups
     del groups
     state: list[object] = []
