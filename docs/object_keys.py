@@ -272,6 +272,7 @@ OTHER_TEXTS = frozenset(
         "kubernetes.io/azure-file",
         "kubernetes.io/cinder",
         "kubernetes.io/gce-pd",
+        "kubernetes.io/job-controller",
         "kubernetes.io/no-provisioner",
         "kubernetes.io/portworx-volume",
         "kubernetes.io/vsphere-volume",

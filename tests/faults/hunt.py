@@ -116,6 +116,7 @@ REMOVABLE: Mapping[str, frozenset[str]] = {
     "hands": frozenset({"touch_nodes"}),
     "renamed_nodes": frozenset({"touch_nodes"}),
     "wrong_lists": frozenset({"misread"}),
+    "empty_answers": frozenset({"misread"}),
     "old_nodes": frozenset({"misread"}),
     "kills": frozenset({"kill"}),
     "stubborn_api_server": frozenset({"refuse_edits", "refuse_evictions"}),

@@ -144,6 +144,22 @@ def add_idle_crowd(draw: Draw, world: World) -> None:
         start += 40
 
 
+def add_empty_answers(draw: Draw, world: World) -> None:
+    """Add an API server that shows no pods, not all or old ones, also when asked for one node right before its deletion.
+
+    In half of these worlds the engine starts anew meanwhile, with or without its memory.
+    """
+    web = world["deployments"][0]
+    web |= {"at": 0, "replicas": max(4, web["replicas"])}
+    start, lasts = draw(st.integers(4, 35)) * MINUTE, draw(st.sampled_from((300, 600)))
+    shows = draw(st.sampled_from(("no_pods", "no_pods", "half_of_the_pods", "empty_nodes", "stale")))
+    world["timeline"].append({"do": "misread", "at": start, "for": lasts, "shows": shows, "direct": True})
+    if draw(st.booleans()):
+        restart: World = {"do": "restart", "at": start + draw(st.sampled_from((10, 200))), "down": 5}
+        saved = {"saved": "missing"} if draw(st.booleans()) else {}
+        world["timeline"].append(restart | saved)
+
+
 def add_smaller_machines(draw: Draw, world: World) -> None:
     """Have the machines of a group take no pod, for a while or for good, once another writer has changed or recreated it.
 

@@ -8,7 +8,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from hypothesis import strategies as st
-from tests.faults.late_troubles import LATE_TROUBLES, add_clock_jumps, add_gangs, add_smaller_machines
+from tests.faults.late_troubles import (
+    LATE_TROUBLES,
+    add_clock_jumps,
+    add_empty_answers,
+    add_gangs,
+    add_smaller_machines,
+)
 from tests.faults.troubles import TROUBLES
 
 MINUTE = 60
@@ -247,7 +253,8 @@ def schedules(draw: Draw) -> Schedule:
     # Drawn last of all: half of the worlds with scale-down are as they were before there were moves.
     if settings["scale-down-enabled"]:
         settings["consolidation-policy"] = draw(st.sampled_from(("off", "balanced", "balanced", "off", "when-cheaper")))
-    return draw(_with_gangs(schedule))
+    found = draw(_with_gangs(schedule))
+    return draw(_with_empty_answers(found))
 
 
 @st.composite
@@ -257,6 +264,17 @@ def _with_gangs(draw: Draw, schedule: dict[str, Any]) -> Schedule:
     if draw(st.integers(0, 9)) == 9 and not is_other:
         add_gangs(draw, schedule)
     return schedule
+
+
+@st.composite
+def _with_empty_answers(draw: Draw, schedule: Schedule) -> Schedule:
+    """Add empty answers to some of the ordinary worlds. This is drawn after even gangs: worlds without it stay as they were."""
+    is_ordinary = schedule["name"] == "random" and schedule["settings"]["scale-down-enabled"]
+    if not is_ordinary or draw(st.integers(0, 5)) != 5:
+        return schedule
+    world = {**schedule, "name": "empty_answers"}
+    add_empty_answers(draw, world)
+    return world
 
 
 @st.composite

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 from tests.faults.facts import Facts
 from tests.faults.hunt import Broken, drawn, examine, hunt, smallest
-from tests.faults.idle_crowds import GONE, NODES, PODS, UNNEEDED, WRONG_FOR, idle_crowds
+from tests.faults.idle_crowds import GONE, NODES, PODS, UNNEEDED, WRONG_FOR, busy_crowd, idle_crowds
 from tests.faults.invariants import INVARIANTS
 from tests.faults.schedules import Schedule
 from tests.faults.witness import Witness
@@ -131,3 +131,13 @@ def test_500_idle_nodes_go_within_five_minutes_and_none_with_pods(shows: str, wo
     assert result.final.running == 2 * PODS
     assert not [fact for fact in result.journal if fact.what == What.POD_LOST]
     assert not list(INVARIANTS["removals"](facts))
+
+
+@pytest.mark.parametrize("restart", ["", "missing"])
+@pytest.mark.parametrize("shows", ["no_pods", "half_of_the_pods", "empty_nodes"])
+def test_an_api_server_that_shows_no_pods_for_ten_minutes_deletes_no_node(shows: str, restart: str) -> None:
+    facts = Facts(Witness(read_scenario(json.dumps(busy_crowd(30, shows, restart)), "busy crowd"), Planning()).watch())
+    result = facts.history.result
+    assert result is not None
+    assert result.final.running == 30
+    assert not [fact for fact in result.journal if fact.what in (What.MACHINE_GONE, What.POD_LOST)]

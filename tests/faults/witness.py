@@ -218,8 +218,14 @@ class Witness:
         if not ids:
             return frozenset()
         cluster = self._simulation.cluster
-        nodes = (node for _, node in cluster.live.nodes())
-        return frozenset(node.spec.provider_id for node in nodes if cluster.pods_on(node.name)) & frozenset(ids)
+        # Of a pod that an API server hides within its grace period nothing tells any more: no controller counts it.
+        is_hidden = self._simulation.api_server.misreads.changes_direct_reads(self._clock.now())
+        nodes = (
+            node.spec.provider_id
+            for _, node in cluster.live.nodes()
+            if any(not (is_hidden and held.is_ending) for held in cluster.pods_on(node.name))
+        )
+        return frozenset(nodes) & frozenset(ids)
 
     def _nodes(self) -> dict[str, NodeSeen]:
         """Nodes of the groups that are watched, by the id of their machine."""

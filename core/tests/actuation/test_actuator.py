@@ -18,6 +18,8 @@ from nodewright.model.pod import Pod
 from nodewright.model.policy import Profile
 from nodewright.model.removal import NodeRemoval, RemovalReason, RemovalResult, RemovalStage
 from nodewright.model.settings import DrainSettings, LoopSettings, PodSettings, Settings
+from nodewright.planner.scale_down.missing_pods import CachedPods, MissingPods
+from nodewright.snapshot.snapshot import Snapshot
 from nodewright.testkit import FakeClock, build_pod
 from nodewright.testkit.world import PROVIDER, World, ref
 
@@ -123,9 +125,23 @@ class Stage:
             inbox=self.inbox,
             events=self.cluster,
             clock=self.clock,
+            find_cached=self.find_cached,
         )
+        self.missing = MissingPods()
+        self.cached = Snapshot()
+        self.uncountable = False
         settings = Settings(drain=DrainSettings(**drain), loop=LoopSettings(profile=profile))
         self.actuator = Actuator(ports, settings.removals, "test")
+
+    def find_cached(self) -> CachedPods:
+        if self.uncountable:
+            raise KubeApiError("the cluster cannot be read", retryable=True)
+        return CachedPods(self.cached, self.missing)
+
+    def cache(self, *pods: Pod) -> None:
+        """Let the cache show these pods on node a."""
+        self.cached = Snapshot()
+        self.cached.place_pods([(self.cached.add_node(self.cluster.nodes[self.a]), pods)])
 
     def add_pod(self, name: str, node: str, **rest: Any) -> Pod:
         pod = build_pod(name, node_name=node, **rest)
@@ -468,6 +484,106 @@ def test_under_profile_ca_pods_are_not_read_again() -> None:
     stage.start_empty()
     stage.run_until(START + 10)
     stage.add_pod("late", stage.b)
+    stage.run_until(START + MINUTE)
+    assert len(stage.cloud.deleted) == 3
+
+
+WRONG = MissingPods(ready=100, by_controller={"ReplicaSet default/rs": 100})
+LATE = MissingPods(ready=100, by_controller={"ReplicaSet default/rs": 1})
+
+
+def test_a_list_that_lacks_most_pods_deletes_nothing_however_long() -> None:
+    stage = Stage()
+    stage.missing = WRONG
+    stage.start_empty()
+    stage.run_until(START + 60 * MINUTE)
+    assert (stage.cloud.deleted, stage.ended) == ([], [])
+    stage.missing = MissingPods()
+    stage.run_until(START + 60 * MINUTE + 5)
+    assert len(stage.cloud.deleted) == 3
+
+
+def test_pods_that_appear_when_the_list_is_right_again_keep_their_node() -> None:
+    stage = Stage()
+    stage.missing = WRONG
+    stage.start(stage.removal())
+    stage.run_until(START + MINUTE)
+    stage.missing = MissingPods()
+    stage.add_pod("p", stage.a)
+    stage.run_until(START + 2 * MINUTE)
+    assert stage.cloud.deleted == []
+    assert [message for _, message in stage.ended] == ["new pods run on the node, for example default/p"]
+
+
+def test_a_late_status_holds_a_node_until_it_agrees_once() -> None:
+    stage = Stage()
+    stage.missing = LATE
+    stage.start(stage.removal())
+    stage.run_until(START + 7)
+    assert stage.cloud.deleted == []
+    stage.missing = MissingPods(ready=100, by_controller={"ReplicaSet default/another": 1})
+    stage.run_until(START + 10)
+    assert len(stage.cloud.deleted) == 1
+
+
+def test_a_status_that_is_wrong_for_good_is_told_when_it_is_believed_no_more() -> None:
+    stage = Stage()
+    stage.missing = LATE
+    stage.start(stage.removal())
+    stage.run_until(START + 14 * MINUTE)
+    assert stage.cloud.deleted == []
+    stage.run_until(START + 15 * MINUTE + 10)
+    assert len(stage.cloud.deleted) == 1
+    told = [event.message for event in stage.cluster.events if "default/rs" in event.message]
+    assert told == ["ReplicaSet default/rs counted more ready pods than are listed for 15m; deleting anyway"]
+
+
+def test_a_node_stays_while_the_cache_shows_pods_that_a_read_of_it_does_not() -> None:
+    stage = Stage()
+    stage.cache(build_pod("p", node_name=stage.a))
+    stage.start(stage.removal())
+    stage.run_until(START + 10 * MINUTE)
+    assert (stage.cloud.deleted, stage.ended) == ([], [])
+    stage.run_until(START + 16 * MINUTE)
+    assert stage.cloud.deleted == []
+    told = "new pods run on the node, for example default/p, says the list of all pods"
+    assert [message for _, message in stage.ended] == [told]
+
+
+@pytest.mark.parametrize("rest", [{"deleted_at": START}, {"owner": ("DaemonSet", "d")}])
+def test_pods_that_end_or_go_with_the_node_do_not_keep_it(rest: dict[str, Any]) -> None:
+    stage = Stage()
+    stage.cache(build_pod("p", node_name=stage.a, **rest))
+    stage.start(stage.removal())
+    stage.run_until(START + 5)
+    assert len(stage.cloud.deleted) == 1
+
+
+def test_a_cache_that_is_late_holds_a_node_for_a_moment() -> None:
+    stage = Stage()
+    stage.cache(build_pod("p", node_name=stage.a))
+    stage.start(stage.removal())
+    stage.run_until(START + 6)
+    stage.cache()
+    stage.run_until(START + 10)
+    assert len(stage.cloud.deleted) == 1
+
+
+def test_a_node_waits_while_pods_cannot_be_counted() -> None:
+    stage = Stage()
+    stage.uncountable = True
+    stage.start(stage.removal())
+    stage.run_until(START + MINUTE)
+    assert (stage.cloud.deleted, stage.ended) == ([], [])
+    stage.uncountable = False
+    stage.run_until(START + MINUTE + 5)
+    assert len(stage.cloud.deleted) == 1
+
+
+def test_under_profile_ca_no_pods_are_counted() -> None:
+    stage = Stage(profile="ca")
+    stage.missing = WRONG
+    stage.start_empty()
     stage.run_until(START + MINUTE)
     assert len(stage.cloud.deleted) == 3
 

@@ -1,7 +1,8 @@
 """The API server of a simulated cluster: what the engine reads of it, and what it may change."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from zlib import crc32
 
 from nodewright.adapters.server_time import FutureTimes
 from nodewright.engine.ports import ClusterObservation, Eviction, EvictionAnswer, NodeView
@@ -23,19 +24,27 @@ from nodewright_simulator.crash import Tripwire
 from nodewright_simulator.custom_resources import CapacityBuffers, PodTemplates, Quotas, Requests
 
 NO_PODS, HALF_OF_THE_PODS, STALE, STALE_NODES = "no_pods", "half_of_the_pods", "stale", "stale_nodes"
+EMPTY_NODES = "empty_nodes"
+# About one of so many nodes seems empty, always the same ones.
+_EMPTY_EVERY = 3
 
 
 class Misreads:
-    """Changes observations as a broken API server would. Direct reads (past the caches) are never changed."""
+    """Changes observations as a broken API server would, and direct reads of pods (past the caches) if these are wrong, too."""
 
     def __init__(self) -> None:
         self._shows = ""
         self._until = 0.0
+        self._is_direct = False
         self._held: ClusterObservation | None = None
 
-    def begin(self, shows: str, until: float) -> None:
-        """Begin to show the cluster wrong, ``until`` then (epoch seconds)."""
-        self._shows, self._until, self._held = shows, until, None
+    def begin(self, shows: str, until: float, *, is_direct: bool = False) -> None:
+        """Begin to show the cluster wrong, ``until`` then (epoch seconds). ``is_direct``: direct reads are wrong, too."""
+        self._shows, self._until, self._is_direct, self._held = shows, until, is_direct, None
+
+    def changes_direct_reads(self, now: float) -> bool:
+        """Return whether direct reads of pods show the same as the list."""
+        return self._is_direct and now < self._until
 
     def apply(self, observation: ClusterObservation, now: float) -> ClusterObservation:
         if now >= self._until:
@@ -43,13 +52,17 @@ class Misreads:
         if self._shows in (STALE, STALE_NODES):
             self._held = self._held or observation
             return self._held if self._shows == STALE else _with_nodes_of(self._held, observation)
+        if self._shows == EMPTY_NODES:
+            names = (node.name for _, node in observation.snapshot.nodes())
+            empty = {name for name in names if not crc32(name.encode()) % _EMPTY_EVERY}
+            return replace(_without(observation, every=1, only=empty), pending=observation.pending)
         return _without(observation, every=1 if self._shows == NO_PODS else 2)
 
 
-def _without(observation: ClusterObservation, *, every: int) -> ClusterObservation:
-    """Return the observation without every ``every``-th pod (1: without all pods)."""
+def _without(observation: ClusterObservation, *, every: int, only: Container[str] | None = None) -> ClusterObservation:
+    """Return the observation without every ``every``-th pod (1: without all pods), of the nodes in ``only`` if it is given."""
     snapshot, number = observation.snapshot.fork(), 0
-    for row, _ in list(snapshot.nodes()):
+    for row in [row for row, node in snapshot.nodes() if only is None or node.name in only]:
         for pod in snapshot.pods(row):
             number += 1
             if number % every == 0:
@@ -151,7 +164,7 @@ class ApiServer:
 
     def read(self, now: float) -> ClusterObservation:
         return replace(
-            self._dated(self.misreads.apply(self._cluster.read(now), now), now),
+            self._dated(self.misreads.apply(self._cluster.read(now), self._clock.now()), now),
             workloads=self._workloads(),
             provisioning=self.requests.read(),
             quotas=self.quotas.read(),
@@ -162,7 +175,11 @@ class ApiServer:
         row = self._cluster.live.find_row(node)
         if row is None:
             return NodeView(node=None)
-        pods = tuple(held.pod for held in self._cluster.pods_on(node))
+        pods, now = tuple(held.pod for held in self._cluster.pods_on(node)), self._clock.now()
+        if self.misreads.changes_direct_reads(now):
+            seen = self.misreads.apply(self._cluster.read(now), now).snapshot
+            there = seen.find_row(node)
+            pods = seen.pods(there) if there is not None else ()
         return NodeView(node=self._cluster.live.node(row), pods=pods, workloads=self._workloads())
 
     def list_nodes(self) -> Iterator[Node]:

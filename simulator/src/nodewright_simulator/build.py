@@ -198,7 +198,7 @@ def _add_death(simulation: Simulation, happening: Crash | Restart | Kill) -> Non
 def _add_wrong_answers(simulation: Simulation, happening: RefuseEdits | RefuseEvictions | Misread) -> None:
     match happening:
         case Misread():
-            simulation.misread(happening.at, happening.shows, happening.lasts)
+            simulation.misread(happening.at, happening.shows, happening.lasts, is_direct=happening.direct)
         case RefuseEdits():
             end, effect = happening.at + happening.lasts, happening.takes_effect
             edits = Refusal(start=happening.at, end=end, what=EDIT, takes_effect=effect)

@@ -8,7 +8,15 @@ from datetime import UTC, datetime
 from msgspec.structs import replace
 
 from nodewright.engine.ports import ClusterObservation
-from nodewright.model.cluster import DaemonSet, Deployment
+from nodewright.model.cluster import (
+    DaemonSet,
+    DaemonSetStatus,
+    Deployment,
+    Job,
+    JobStatus,
+    ReplicaSet,
+    ReplicaSetStatus,
+)
 from nodewright.model.gang import GangRef, PodGroups, SchedulingPodGroup, find_gang, find_terms
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod, PodCondition, PodStatus
@@ -113,6 +121,9 @@ class SimulatedCluster:
     def __init__(self, scheduler: Scheduler, journal: Journal, daemon_sets: tuple[DaemonSet, ...] = ()) -> None:
         self.daemon_sets = daemon_sets
         self._controllers: dict[tuple[str, str], Controller] = {}
+        # The pods that run of each controller, and of which controllers the status is behind.
+        self._ready: Counter[tuple[str, str]] = Counter()
+        self._outdated: set[tuple[str, str]] = set()
         self.deployments: dict[str, Deployment] = {}
         self.priorities: str | None = None
         # By ``namespace/name``.
@@ -160,16 +171,29 @@ class SimulatedCluster:
 
     @property
     def controllers(self) -> Mapping[tuple[str, str], Controller]:
-        """Every controller that has been declared; the same mapping until that changes."""
+        """Every controller that has been declared, with its status; the same mapping until that changes."""
         found = self._controllers
         missing = {("DaemonSet", one.key): one for one in self.daemon_sets if ("DaemonSet", one.key) not in found}
-        if missing:
-            self._controllers = found = {**found, **missing}
+        if missing or self._outdated:
+            found = {**found, **missing}
+            for key in (self._outdated | missing.keys()) & found.keys():
+                found[key] = _with_ready(found[key], self._ready[key])
+            self._controllers, self._outdated = found, set()
         return found
 
     def declare(self, controller: Controller) -> None:
         """Add or replace a controller."""
-        self._controllers = {**self._controllers, (type(controller).__name__, controller.key): controller}
+        key = type(controller).__name__, controller.key
+        self._controllers = {**self._controllers, key: controller}
+        self._outdated.add(key)
+
+    def _count(self, held: SimulatedPod, change: int) -> None:
+        """Count the pod for its controller, or no longer."""
+        owner = held.pod.metadata.controller
+        if owner is not None:
+            key = owner.kind, f"{held.pod.metadata.namespace}/{owner.name}"
+            self._ready[key] += change
+            self._outdated.add(key)
 
     @property
     def has_news(self) -> bool:
@@ -214,6 +238,8 @@ class SimulatedCluster:
         self._journal.note(at, What.NODE_REMOVED, name)
         for held in lost.values():
             self._tally.remove_pod(held.pod, name)
+            if not held.is_ending:
+                self._count(held, -1)
             self._lose(held, at)
         self._tally.remove_node(name)
         self._tidy()
@@ -250,6 +276,7 @@ class SimulatedCluster:
         self._journal.note(at, What.POD_EVICTED, going.key, going.node)
         row = self._live.row(going.node)
         self._live.unplace(self._class_of(going), row, pod=going.pod)
+        self._count(going, -1)
         ends = datetime.fromtimestamp(at + grace_seconds, tz=UTC)
         going.pod = replace(going.pod, metadata=replace(going.pod.metadata, deletion_timestamp=ends))
         self._live.place(self._class_of(going), row, pod=going.pod)
@@ -336,6 +363,7 @@ class SimulatedCluster:
         started.node, started.started = node, at
         self._live.place(self._class_of(started), row, pod=started.pod)
         self._on_node[node][started.key] = started
+        self._count(started, 1)
         self._tally.add_pod(started.pod, node)
         self._journal.note(at, What.POD_STARTED, started.key, node)
         if started.on_start is not None:
@@ -346,6 +374,8 @@ class SimulatedCluster:
         leaving.gone = True
         if leaving.node:
             del self._on_node[leaving.node][leaving.key]
+            if not leaving.is_ending:
+                self._count(leaving, -1)
             self._tally.remove_pod(leaving.pod, leaving.node)
             self._live.unplace(self._class_of(leaving), self._live.row(leaving.node), pod=leaving.pod)
             self._room_grew = True
@@ -382,3 +412,15 @@ class SimulatedCluster:
         theirs = self._on_node.items()
         fresh.place_pods((fresh.row(name), [held.pod for held in pods.values()]) for name, pods in theirs)
         self._live = fresh
+
+
+def _with_ready(controller: Controller, ready: int) -> Controller:
+    """Return the controller with a status that counts so many ready pods."""
+    match controller:
+        case ReplicaSet():
+            return replace(controller, status=ReplicaSetStatus(ready_replicas=ready))
+        case DaemonSet():
+            return replace(controller, status=DaemonSetStatus(number_ready=ready))
+        case Job():
+            return replace(controller, status=JobStatus(ready=ready))
+    return controller

@@ -10,7 +10,6 @@ from nodewright.model.cluster import (
     PodTemplateSpec,
     ReplicaSet,
     ReplicaSetSpec,
-    ReplicaSetStatus,
     TemplatedSpec,
 )
 from nodewright.model.cluster import Deployment as DeploymentObject
@@ -69,8 +68,7 @@ class DeploymentController:
 
     def scale(self, replicas: int, at: float) -> None:
         """Create or delete pods; those that wait go first, then the youngest."""
-        spec, status = ReplicaSetSpec(replicas=replicas), ReplicaSetStatus(replicas=replicas)
-        self._cluster.declare(ReplicaSet(metadata=self._meta, spec=spec, status=status))
+        self._cluster.declare(ReplicaSet(metadata=self._meta, spec=ReplicaSetSpec(replicas=replicas)))
         wanted = DeploymentObject(metadata=self._owner, spec=TemplatedSpec(replicas=replicas, template=self._shape))
         self._cluster.deployments = {**self._cluster.deployments, wanted.key: wanted}
         self._pods = [held for held in self._pods if not held.gone]

@@ -21,6 +21,7 @@ OTHER_TROUBLES = (
     "DeletionWithheld",
     "GroupQuarantined",
     "ClusterUnhealthy",
+    "PodsMissing",
     "PlanViolation",
     "PlanIsPartial",
     "StateNotUsable",

@@ -214,9 +214,10 @@ class Simulation:
 
         self.agenda.at(at, begin)
 
-    def misread(self, at: float, shows: str, seconds: float) -> None:
-        """Show the engine a wrong list of the cluster for so long."""
-        self.agenda.at(at, lambda moment: self.api_server.misreads.begin(shows, moment + seconds))
+    def misread(self, at: float, shows: str, seconds: float, *, is_direct: bool = False) -> None:
+        """Show the engine a wrong list of the cluster for so long; ``is_direct``: and wrong pods of single nodes."""
+        misreads = self.api_server.misreads
+        self.agenda.at(at, lambda moment: misreads.begin(shows, moment + seconds, is_direct=is_direct))
         self.agenda.at(at + seconds, lambda _: None)  # worth a look
 
     def fill_disk(self, at: float, seconds: float) -> None:

@@ -1,7 +1,10 @@
-"""Carry out removals: taint nodes, take the steps of drain.py one after the other, delete machines in batches."""
+"""Carry out removals: taint nodes, take the steps of drain.py one after the other, delete machines in batches.
+
+The file is long because what must hold right before a machine is deleted is to be read beside the call.
+"""
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -25,9 +28,10 @@ from nodewright.actuation.drain import (
     find_ranks,
     next_step,
     postponed,
+    why_lost,
     why_not_delete,
 )
-from nodewright.actuation.events import removal_ended_event, removal_started_events
+from nodewright.actuation.events import missing_pods_event, removal_ended_event, removal_started_events
 from nodewright.actuation.ports import ClusterWrites, EventSink, Eviction, EvictionAnswer, NodeReader
 from nodewright.actuation.taints import NodeTainter, update_soft_taints
 from nodewright.clusterstate.deletions import DELETION_SECONDS
@@ -39,6 +43,8 @@ from nodewright.model.group import GroupRef
 from nodewright.model.plan import ScaleDownReport
 from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalResult, RemovalStage, Removing
 from nodewright.model.settings import RemovalSettings
+from nodewright.planner.scale_down.missing_pods import CachedPods, doubt_after
+from nodewright.snapshot.context import Workloads
 
 # Seconds for which a read of a node's pods serves its deletion. Later the pods are read again.
 LOOK_SECONDS = 2.0
@@ -142,7 +148,10 @@ def _sign(action: SizeWrite | GroupWrite) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class ActuatorPorts:
-    """What the actuator reads from, writes to and reports to."""
+    """What the actuator reads from, writes to and reports to.
+
+    ``find_cached`` returns the pods that the cache shows, and how many are missing there. It raises KubeApiError.
+    """
 
     reader: NodeReader
     cluster: ClusterWrites
@@ -150,6 +159,7 @@ class ActuatorPorts:
     inbox: Inbox
     events: EventSink
     clock: Clock
+    find_cached: Callable[[], CachedPods]
 
 
 class Actuator:
@@ -162,6 +172,9 @@ class Actuator:
         self._inbox = ports.inbox
         self._events = ports.events
         self._clock = ports.clock
+        self._find_cached = ports.find_cached
+        # What the cache showed last, and when (epoch seconds).
+        self._cached: tuple[float, CachedPods] | None = None
         self._deleter = InstanceDeleter(ports.calls)
         self._settings = settings
         self._name = name
@@ -367,7 +380,8 @@ class Actuator:
     def _confirm(self, batch: DeletionBatch) -> tuple[ActiveRemoval, ...]:
         """Return the members whose machines may be deleted now, by a look at their pods that is at most LOOK_SECONDS old.
 
-        The removal of a node with new pods ends. A node that cannot be read waits, and its zero-or-max group with it.
+        The removal of a node with new pods ends. A node that cannot be read waits, and so does one on which pods may run that
+        no list shows; its zero-or-max group waits with it.
         """
         if not self._settings.policy.rereads_pods_before_deleting:
             return batch.members
@@ -375,10 +389,41 @@ class Actuator:
         confirmed = tuple(
             self._active[active.name]
             for active in batch.members
-            if self._is_unchanged(active) and self._is_still_empty(active)
+            if self._is_unchanged(active)
+            and self._lacks_no_pods(active)
+            and self._is_still_empty(self._active[active.name])
         )
         is_whole = len(confirmed) == len(batch.members) or all(active.removal.batch <= 1 for active in batch.members)
         return confirmed if is_whole else ()
+
+    def _lacks_no_pods(self, active: ActiveRemoval) -> bool:
+        """Return whether the cache shows no pods on the node, and controllers count no more than it shows in the cluster."""
+        now = self._clock.now()
+        if active.removal.is_forced or not self._settings.policy.compares_pods_with_controllers:
+            return True
+        if self._cached is None or not 0 <= now - self._cached[0] <= LOOK_SECONDS:
+            try:
+                self._cached = now, self._find_cached()
+            except KubeApiError:
+                self._active[active.name] = replace(active, ready_at=now + POLL_SECONDS)
+                return False
+        cached = self._cached[1]
+        doubt = doubt_after(active.doubt, cached.missing, now)
+        shown = why_lost(active.removal, cached.staying_on(active.name), Workloads(), now, self._settings)
+        if doubt.holds(now) or (shown and not doubt.is_old(now)):
+            self._active[active.name] = replace(
+                active, doubt=doubt, ready_at=now + POLL_SECONDS, seen_empty_at=-math.inf
+            )
+            return False
+        if shown:
+            self._finish_one(
+                active, Finish(result=RemovalResult.INTERNAL, message=f"{shown}, says the list of all pods")
+            )
+            return False
+        if doubt.controllers:
+            self._events.record(missing_pods_event(active.name, doubt.controllers, now - doubt.since))
+        self._active[active.name] = replace(active, doubt=doubt)
+        return True
 
     def _is_still_empty(self, active: ActiveRemoval) -> bool:
         """Return whether the node has no pods that would be lost with it. Read it again if the last look is too old."""

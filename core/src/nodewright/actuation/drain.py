@@ -21,6 +21,7 @@ from nodewright.model.pod import Pod
 from nodewright.model.removal import LAST_SECONDS, NodeRemoval, RemovalResult, RemovalStage, Removing
 from nodewright.model.settings import DrainSettings, PodSettings, RemovalSettings
 from nodewright.planner.scale_down.drainability import DrainabilityRules, evaluate_pods
+from nodewright.planner.scale_down.missing_pods import Doubt
 from nodewright.planner.scale_down.pdb import DisruptionBudgets
 from nodewright.planner.scale_up.pending_pods import is_expendable
 from nodewright.snapshot.context import Workloads
@@ -66,8 +67,8 @@ class ActiveRemoval(msgspec.Struct, frozen=True, kw_only=True):
     pods ``unaccepted``. ``terminating`` are evicted pods whose end is awaited since ``accepted_at``. ``refusal`` is the
     API server's last refusal of an eviction. ``may_be_delayed``: the node had a delay-deletion annotation when the
     removal began. ``ready_at`` is when only the cloud call was left to make (inf: not yet). ``seen_empty_at`` is when the
-    node last had no pods that would be lost with it (-inf: not yet seen). ``next_at`` is when the next step is due (inf:
-    the deletion batch decides).
+    node last had no pods that would be lost with it (-inf: not yet seen). ``doubt`` is whether it runs pods that no list
+    shows (None: not yet looked at). ``next_at`` is when the next step is due (inf: the deletion batch decides).
     """
 
     removal: NodeRemoval
@@ -84,6 +85,7 @@ class ActiveRemoval(msgspec.Struct, frozen=True, kw_only=True):
     evicted: tuple[str, ...] = ()
     ready_at: float = math.inf
     seen_empty_at: float = -math.inf
+    doubt: Doubt | None = None
 
     @property
     def name(self) -> str:
@@ -304,9 +306,15 @@ def why_not_delete(removal: NodeRemoval, view: NodeView, now: float, settings: R
     """
     if _is_over(removal, now):
         return _identity_problem(removal, view)
-    pods = tuple(pod for pod in running_pods(view.pods, settings.pods) if not _is_fake(pod))
-    as_empty = replace(removal, pods=(), places=())
-    return _identity_problem(removal, view) or _why_not(as_empty, pods, view.workloads, settings, now)
+    return _identity_problem(removal, view) or why_lost(removal, view.pods, view.workloads, now, settings)
+
+
+def why_lost(
+    removal: NodeRemoval, pods: Iterable[Pod], workloads: Workloads, now: float, settings: RemovalSettings
+) -> str:
+    """Return which of a node's pods would be lost with its machine; empty if none would."""
+    real = tuple(pod for pod in running_pods(pods, settings.pods) if not _is_fake(pod))
+    return _why_not(replace(removal, pods=(), places=()), real, workloads, settings, now)
 
 
 def _why_not(

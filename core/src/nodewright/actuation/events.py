@@ -47,6 +47,8 @@ def loop_events(state: ClusterState, plan: Plan, outcomes: Sequence[WriteOutcome
         yield _of_status("ClusterUnhealthy", plan.halted, WARNING)
     elif state.memory.unhealthy is not None:
         yield _of_status("ClusterUnhealthy", describe_unhealthy(state.memory.unhealthy, state.now), WARNING)
+    if plan.scale_down.missing_pods:
+        yield _of_status("PodsMissing", f"No node is removed: {plan.scale_down.missing_pods}", WARNING)
     for misfit in plan.misfits:
         yield _misfit_event(misfit)
     yield from _notice_events(state, plan)
@@ -398,6 +400,15 @@ def eviction_failed_event(pod: str) -> Event:
 def deletion_delay_expired_event(node: str) -> Event:
     """Return the event on a node that is deleted although a delay-deletion annotation is still present."""
     message = "delay-deletion annotation still present after the timeout; deleting anyway"
+    return _of_node(node, "ScaleDown", message, WARNING)
+
+
+def missing_pods_event(node: str, controllers: Iterable[str], seconds: float) -> Event:
+    """Return the event on a node that is deleted although controllers still count pods that are listed nowhere."""
+    message = (
+        f"{', '.join(sorted(controllers))} counted more ready pods than are listed for {format_duration(round(seconds))}; "
+        "deleting anyway"
+    )
     return _of_node(node, "ScaleDown", message, WARNING)
 
 

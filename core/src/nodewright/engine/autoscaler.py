@@ -40,6 +40,7 @@ from nodewright.model.pod import Pod
 from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalResult, Removing
 from nodewright.model.settings import PodSettings, Settings, default_options
 from nodewright.observe import Observer
+from nodewright.planner.scale_down.missing_pods import CachedPods
 from nodewright.planner.scale_up.pending_pods import hint_key, is_pending
 from nodewright.snapshot.observation import Observation
 from nodewright.validate import PlanViolation
@@ -120,6 +121,7 @@ class Autoscaler:
             inbox=self._inbox,
             events=ports.events,
             clock=clock,
+            find_cached=self._find_cached,
         )
         self._actuator = Actuator(actuator_ports, settings.removals, self._name)
         self._startup_cleanup = StartupCleanup(ports.cluster, ports.events)
@@ -263,6 +265,11 @@ class Autoscaler:
     def step_removals(self) -> tuple[WriteOutcome, ...]:
         """Do what is due for the removals under way; return the results of cloud calls, which the next loop also gets."""
         return self._actuator.step(self._held_until(self._clock.now()))
+
+    def _find_cached(self) -> CachedPods:
+        """Return the pods as the cache shows them now. Raise KubeApiError."""
+        seen = self._ports.cluster.read(self._clock.now())
+        return CachedPods.of(seen.snapshot, seen.workloads)
 
     def _held_until(self, now: float) -> float:
         """Return until when (epoch seconds) nothing is evicted or deleted: during a pause or in an unhealthy cluster."""

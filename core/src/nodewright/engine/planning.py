@@ -110,6 +110,7 @@ def withhold(plan: Plan) -> Plan:
             cooldown_until=down.cooldown_until,
             next_change=down.next_change,
             partial=down.partial,
+            missing_pods=down.missing_pods,
         ),
         provisioning=plan.provisioning,
         buffers=plan.buffers,

@@ -36,8 +36,13 @@ class DaemonSetSpec(Kube, frozen=True, kw_only=True):
     template: PodTemplateSpec = PodTemplateSpec()
 
 
+class DaemonSetStatus(Kube, frozen=True, kw_only=True):
+    number_ready: Int32 = 0
+
+
 class DaemonSet(Object, frozen=True, kw_only=True):
     spec: DaemonSetSpec = DaemonSetSpec()
+    status: DaemonSetStatus = DaemonSetStatus()
 
 
 class ReplicaSetSpec(Kube, frozen=True, kw_only=True):
@@ -51,7 +56,7 @@ class TemplatedSpec(ReplicaSetSpec, frozen=True, kw_only=True):
 
 
 class ReplicaSetStatus(Kube, frozen=True, kw_only=True):
-    replicas: Int32 = 0
+    ready_replicas: Int32 = 0
 
 
 class ReplicaSet(Object, frozen=True, kw_only=True):
@@ -68,23 +73,19 @@ class Deployment(Object, frozen=True, kw_only=True):
     spec: TemplatedSpec = TemplatedSpec()
 
 
-class StatefulSetStatus(Kube, frozen=True, kw_only=True):
-    current_replicas: Int32 = 0
-
-
 class StatefulSet(Object, frozen=True, kw_only=True):
     spec: TemplatedSpec = TemplatedSpec()
-    status: StatefulSetStatus = StatefulSetStatus()
+    status: ReplicaSetStatus = ReplicaSetStatus()
 
 
 class JobSpec(Kube, frozen=True, kw_only=True):
     parallelism: Int32 | None = None
     completions: Int32 | None = None
+    managed_by: str | None = None
 
 
 class JobStatus(Kube, frozen=True, kw_only=True):
-    active: Int32 = 0
-    succeeded: Int32 = 0
+    ready: Int32 = 0
 
 
 class Job(Object, frozen=True, kw_only=True):

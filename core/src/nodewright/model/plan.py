@@ -109,7 +109,8 @@ class ScaleDownReport:
     unneeded, ``unremovable`` why other nodes stay; ``passed_over`` is the reason for nodes about which CA reports none.
     ``utilization`` has the ratio of each node that was measured. ``mark`` and ``unmark`` are nodes whose soft taint is
     to be added or removed. Removals may begin again at ``cooldown_until``. Time alone changes the plan at ``next_change``
-    (inf: never). ``partial`` says what was left out because a time limit passed; empty: nothing.
+    (inf: never). ``partial`` says what was left out because a time limit passed; empty: nothing. ``missing_pods`` says why
+    the list of pods is not believed, so that no removal starts; empty: it is.
     """
 
     result: ScaleDownResult = ScaleDownResult.NOT_TRIED
@@ -123,6 +124,7 @@ class ScaleDownReport:
     cooldown_until: float = 0.0
     next_change: float = math.inf
     partial: str = ""
+    missing_pods: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

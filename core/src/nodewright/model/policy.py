@@ -420,6 +420,12 @@ class Policy:
         "Deletes the machine, however long ago its pods were read.",
         "Calls to a cloud wait for each other, for a busy cloud and for their batch.",
     )
+    compares_pods_with_controllers: bool = _row(
+        _DOWN,
+        "Removes no node while the list of pods lacks more than a tenth of those that their controllers count as ready.",
+        "Takes nodes for empty if no pods are listed on them.",
+        "A list that is empty, partial or old shows no pods where pods run.",
+    )
     looks_twice_before_deleting: bool = _row(
         _DOWN,
         "Deletes nothing in the first loop of a process.",

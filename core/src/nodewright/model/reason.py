@@ -109,6 +109,7 @@ class UnremovableCode(StrEnum):
     SWITCHED_OFF = "SwitchedOff"
     IN_MOVE = "InMove"
     DISRUPTION_BUDGET = "DisruptionBudget"
+    PODS_MISSING = "PodsMissing"
 
 
 class BlockingCode(StrEnum):

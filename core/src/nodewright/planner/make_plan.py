@@ -56,6 +56,7 @@ from nodewright.planner.rules.ca import correct_as_ca
 from nodewright.planner.rules.corrections import Corrections
 from nodewright.planner.rules.prompt import correct_as_seed, correct_promptly
 from nodewright.planner.scale_down import forget_unneeded, plan_scale_down
+from nodewright.planner.scale_down.missing_pods import hold_if_pods_are_missing
 from nodewright.planner.scale_up.hedging import (
     UncertainPlacements,
     find_uncertain_placements,
@@ -476,6 +477,8 @@ def _remove_nodes(draft: _Growing) -> _Growing:
     memory = replace(memory, pending_hints=hints.fresh)
     # Nodes of a move are paid beside those that replace them: they go before others, as far as budgets allow.
     report = replace(report, removals=plan_removals(context, found) or report.removals)
+    if context.settings.policy.compares_pods_with_controllers:
+        report = hold_if_pods_are_missing(report, context.state)
     return replace(
         draft,
         plan=replace(draft.plan, scale_down=report, moves=found.moves),

@@ -158,9 +158,12 @@ def build_controller(kind: str, name: str, replicas: int | None = 2, *, namespac
         return Job(metadata=metadata)
     if kind == "DaemonSet":
         return DaemonSet(metadata=metadata)
-    kinds = {"ReplicaSet": ReplicaSet, "ReplicationController": ReplicationController, "StatefulSet": StatefulSet}
-    replicated: Controller = kinds[kind](metadata=metadata, spec=TemplatedSpec(replicas=replicas))
-    return replicated
+    spec = TemplatedSpec(replicas=replicas)
+    if kind == "StatefulSet":
+        return StatefulSet(metadata=metadata, spec=spec)
+    if kind == "ReplicationController":
+        return ReplicationController(metadata=metadata, spec=spec)
+    return ReplicaSet(metadata=metadata, spec=spec)
 
 
 def build_budget(
