@@ -7,10 +7,7 @@ from typing import Any
 import pytest
 
 from nodewright.cli.settings.load import EXPANDERS
-from nodewright.expander.chain import ExpanderContext, choose
-from nodewright.expander.option import Option
-from nodewright.expander.price import UnitPrices, find_unit_prices
-from nodewright.expander.priority import parse_priorities
+from nodewright.expander.chain import ExpanderContext, Option, UnitPrices, choose, find_unit_prices, parse_priorities
 from nodewright.model.errors import ConfigError
 from nodewright.testkit.builders import build_node, build_pod
 from nodewright.testkit.world import World, grown, ref

@@ -15,7 +15,7 @@ from nodewright.model.provisioning_request import (
     ProvisioningRequestSpec,
     TemplateReference,
 )
-from nodewright.planner.provisioning_requests.expiry import expire_requests
+from nodewright.planner.provisioning_requests.pods import expire_requests
 from nodewright.planner.provisioning_requests.state import ProvisioningRequestState
 from nodewright.testkit.world import NOW, World, settings_with
 

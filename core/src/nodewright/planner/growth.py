@@ -16,10 +16,9 @@ from nodewright.model.settings import TemplateSettings
 from nodewright.planner.context import PlanningContext, deadline
 from nodewright.planner.gangs.find_gangs import Gang
 from nodewright.planner.gangs.serve import ServedGangs, serve_gangs
-from nodewright.planner.provisioning_requests.arbitration import find_due, serve
+from nodewright.planner.provisioning_requests.arbitration import find_due, plan_provider_calls, serve
 from nodewright.planner.provisioning_requests.ca import ChosenRequest, examine
 from nodewright.planner.provisioning_requests.classes import Mode
-from nodewright.planner.provisioning_requests.provider_classes import plan_provider_calls
 from nodewright.planner.provisioning_requests.state import (
     NO_CHANGES,
     ProvisioningRequestState,

@@ -23,9 +23,8 @@ from nodewright.model.settings import CorrectionSettings, Settings, SizeCorrecti
 from nodewright.planner.autoprovisioning import delete_empty_groups, offer_groups, with_creations
 from nodewright.planner.capacity_buffers.controller import CapacityBufferState, fill_buffers
 from nodewright.planner.context import PlanningContext
-from nodewright.planner.gangs.find_gangs import FoundGangs, Gang, find_gangs
+from nodewright.planner.gangs.find_gangs import FoundGangs, Gang, find_gangs, settle_gangs
 from nodewright.planner.gangs.serve import place_gangs, serve_gangs
-from nodewright.planner.gangs.settle import settle_gangs
 from nodewright.planner.growth import (
     Growth,
     after_gangs,
@@ -39,10 +38,9 @@ from nodewright.planner.interruptions import Interruptions, bar_own_pools, drop_
 from nodewright.planner.limits import NodeQuota, Quota, ReadQuota, read_quotas, with_status
 from nodewright.planner.moves import follow_moves, plan_removals
 from nodewright.planner.new_moves import SEARCH_SECONDS, NewMoves, begin_moves, next_search, propose_moves
+from nodewright.planner.provisioning_requests.arbitration import report_unserved
 from nodewright.planner.provisioning_requests.ca import choose_request, reserve_room
-from nodewright.planner.provisioning_requests.expiry import expire_requests
-from nodewright.planner.provisioning_requests.pods import split_consumers
-from nodewright.planner.provisioning_requests.provider_classes import report_unserved
+from nodewright.planner.provisioning_requests.pods import expire_requests, split_consumers
 from nodewright.planner.provisioning_requests.reservations import (
     keep_room,
     remove_leaving_nodes,

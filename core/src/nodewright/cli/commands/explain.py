@@ -96,7 +96,7 @@ def _try_live(settings: Settings, seed: int) -> DryRun:
     where = f" at {address}" if address else ""
     click.echo(f"No daemon answers{where}: this is the result of one loop without memory of earlier loops.", err=True)
     # The client of the API server is slow to import, and is needed only here.
-    dry_run: DryRun = import_module("nodewright.cli.dry_run.on_cluster").plan_cluster(settings, seed)
+    dry_run: DryRun = import_module("nodewright.cli.dry_run.dry_run").plan_cluster(settings, seed)
     return dry_run
 
 

@@ -38,7 +38,7 @@ def command(settings: Settings, dump: str | None, output: str, **given: Any) -> 
     """
     if dump is None:
         # The client of the API server is slow to import, and is needed only here.
-        dry_run: DryRun = import_module("nodewright.cli.dry_run.on_cluster").plan_cluster(settings, given["seed"])
+        dry_run: DryRun = import_module("nodewright.cli.dry_run.dry_run").plan_cluster(settings, given["seed"])
     else:
         dry_run, _ = plan_dump(settings, DumpSource(dump=dump, **given))
     found = find_savings(dry_run)

@@ -41,7 +41,7 @@ from nodewright.clusterstate.readiness import is_ready
 from nodewright.engine.planning import DryRunPlanning
 from nodewright.engine.ports import Ports
 from nodewright.engine.timers import NodesReadyAlarm
-from nodewright.expander.priority import CONFIG_MAP
+from nodewright.expander.chain import CONFIG_MAP
 from nodewright.model.clock import Clock
 from nodewright.model.errors import ConfigError
 from nodewright.model.interruption import signals_newly

@@ -9,7 +9,6 @@ from nodewright.planner.explain.custom_resources import (
     requests_planned,
     requests_seen,
 )
-from nodewright.planner.explain.growth_cost import GrowthCost, SingleGroup, find_growth_cost
 from nodewright.planner.explain.node import (
     GroupFacts,
     NodeExplanation,
@@ -21,7 +20,7 @@ from nodewright.planner.explain.node import (
     outcome_of,
 )
 from nodewright.planner.explain.planned_snapshot import NodeRejections, node_with_room, rejections_of_pending_pod
-from nodewright.planner.explain.pods import PodAfterDrain
+from nodewright.planner.explain.pods import GrowthCost, PodAfterDrain, SingleGroup, find_growth_cost
 
 __all__ = [
     "BufferFacts",

@@ -20,10 +20,10 @@ from nodewright.model.settings import ScaleDownSettings, Settings
 from nodewright.planner.consolidation.sources import why_outside
 from nodewright.planner.explain.planned_snapshot import planned_snapshot
 from nodewright.planner.explain.pods import PodAfterDrain, explain_pods
-from nodewright.planner.late_machines import startup_deadlines
 from nodewright.planner.scale_down.drainability import DrainOutcome
 from nodewright.planner.scale_down.unneeded import needed_seconds
 from nodewright.planner.scale_down.utilization import Measure, utilization_of
+from nodewright.planner.silent_groups import startup_deadlines
 from nodewright.snapshot.snapshot import Snapshot
 
 _OFF = "scale-down is off (--scale-down-enabled=false)"

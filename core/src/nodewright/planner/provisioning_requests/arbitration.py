@@ -4,13 +4,14 @@ See docs/provisioning-requests.md.
 """
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, groupby
 from random import Random
 
 from nodewright.model.action import IncreaseSize
-from nodewright.model.plan import ScaleUpReport
+from nodewright.model.plan import PendingEvent, ProviderCall, ScaleUpReport
 from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import (
     CAPACITY_AVAILABLE,
@@ -20,14 +21,17 @@ from nodewright.model.provisioning_request import (
     UNDER_WAY,
     ProvisioningRequest,
 )
+from nodewright.model.quantity import Quantity
 from nodewright.planner.context import PlanningContext
 from nodewright.planner.provisioning_requests.atomic import AtomicScaleUp, as_whole
-from nodewright.planner.provisioning_requests.classes import ClassNodeLimit, ClassUsage, Mode
+from nodewright.planner.provisioning_requests.classes import ClassNodeLimit, ClassUsage, Mode, is_core_class
 from nodewright.planner.provisioning_requests.pods import find_problem, make_pods_or_fail
 from nodewright.planner.provisioning_requests.state import ProvisioningRequestState, RequestChanges, join_changes
 from nodewright.planner.scale_up.pending_pods import split_young, take_fitting
 from nodewright.planner.scale_up.planned_nodes import grow_in_place
+from nodewright.snapshot.observation import ProviderSeen
 from nodewright.snapshot.pod_class import PodClass
+from nodewright.snapshot.requests import exact_requests
 from nodewright.snapshot.snapshot import Snapshot
 
 FOUND = "Capacity is found in the cluster"
@@ -369,3 +373,71 @@ def _why_refused(scale_up: AtomicScaleUp, left: int, pods: int) -> str:
     more = len(listed) - _MOST_REFUSALS
     shown = "; ".join(listed[:_MOST_REFUSALS]) + (f"; and {more} more groups" if more > 0 else "")
     return f"there is no room for {left} of {pods} pods ({shown or 'there is no node group'})"
+
+
+# Each is a call to a cloud, one after the other.
+_MOST_CALLS = 20
+# Seconds from a request's creation after which another controller that serves its class has written a condition.
+_SILENCE_SECONDS = 60.0
+
+
+def plan_provider_calls(requests: ProvisioningRequestState) -> RequestChanges:
+    """Accept each due request, and call its provider; the provider's result is written in this loop."""
+    step = Examination(requests)
+    taken, next_change = in_turn(requests, Mode.PROVIDER, _MOST_CALLS)
+    step.add(RequestChanges(next_change=next_change))
+    for request in taken:
+        pods = step.pods_of(request)
+        if not pods:
+            continue
+        accepted, retry = requests.accepted(request), requests.next_retry(request.id)
+        fresh = requests.with_conditions(request, accepted)
+        waiting = requests.condition(fresh, (PROVISIONED, "False"), "", "")
+        failed = requests.condition(fresh, (FAILED, "True"), "", "")
+        call = ProviderCall(
+            request=fresh,
+            provider=requests.provider_of(request),
+            request_class=requests.classes.class_of(request),
+            resources=_total(pods),
+            met=requests.condition(fresh, (PROVISIONED, "True"), "", ""),
+            unmet=failed if requests.fails_at_once(request) else waiting,
+            waiting=waiting,
+        )
+        due = requests.next_change_at(retry.at + retry.wait)
+        step.add(requests.write(request, accepted, is_acceptance=True))
+        step.add(RequestChanges(calls=(call,), call_retries={request.id: retry}, examined=True, next_change=due))
+        step.reserve(request, 0)
+    return step.changes
+
+
+def report_unserved(requests: ProvisioningRequestState, providers: Mapping[str, ProviderSeen]) -> RequestChanges:
+    """Emit an event for each request on which no controller has written a condition: its class name may be wrong."""
+    if any(provider.problem for provider in providers.values()):
+        return RequestChanges()  # a provider that cannot be reached may serve the class
+    known = sorted({name for provider in providers.values() for name in provider.provisioning_classes})
+    events: list[PendingEvent] = []
+    later: list[float] = []
+    for request in requests:
+        name = requests.classes.class_of(request).class_name
+        if is_core_class(name) or requests.provider_of(request) or request.status.conditions:
+            continue
+        due = request.created + _SILENCE_SECONDS
+        if requests.now < due:
+            later.append(due)
+            continue
+        text = f"neither nodewright nor its providers serve class {name}, and no other controller has set a condition"
+        text += f"; providers serve {', '.join(known)}" if known else ""
+        events.append(
+            PendingEvent(request=request.key, reason="ProvisioningClassNotServed", message=text, is_warning=True)
+        )
+    return RequestChanges(events=tuple(events), next_change=requests.next_change_at(*later))
+
+
+def _total(pods: Sequence[Pod]) -> Mapping[str, Quantity]:
+    """Return what all pods request together; those of one set share their spec, and are counted once."""
+    nano: Counter[str] = Counter()
+    for _, alike in groupby(pods, key=lambda pod: id(pod.spec)):
+        held = list(alike)
+        for name, amount in exact_requests(held[0], placed=False).items():
+            nano[name] += amount * len(held)
+    return {name: Quantity(amount) for name, amount in nano.items()}

@@ -8,7 +8,7 @@ from msgspec.structs import replace as changed
 
 from nodewright.clusterstate.backoff import allowance
 from nodewright.estimator.limits import UNLIMITED
-from nodewright.expander.option import Option
+from nodewright.expander.chain import Option
 from nodewright.model.action import ForRequest, IncreaseSize
 from nodewright.model.capability import Capability
 from nodewright.model.group import GroupRef

@@ -6,10 +6,15 @@ from dataclasses import replace
 from random import Random
 
 from nodewright.estimator.pod_group import PodGroup, group_pods
-from nodewright.expander.chain import LEAST_COST, ExpanderContext, choose, keep_best
-from nodewright.expander.option import Option
-from nodewright.expander.price import find_unit_prices
-from nodewright.expander.priority import priority_problem
+from nodewright.expander.chain import (
+    LEAST_COST,
+    ExpanderContext,
+    Option,
+    choose,
+    find_unit_prices,
+    keep_best,
+    priority_problem,
+)
 from nodewright.model.action import IncreaseSize
 from nodewright.model.group import GroupRef
 from nodewright.model.plan import Expansion, MixCost, OptionSummary, ScaleUpReport

@@ -1,12 +1,22 @@
-"""Which devices are in use in a snapshot, and whether a node has devices for one more pod of a class."""
+"""The devices that are in use in a snapshot, and the claims of pods of a class on one node.
 
-from collections.abc import Iterable, Mapping
+For extended resources that a DeviceClass serves, kube-scheduler makes a claim for a pod on one node; ``claim_for`` makes
+the same claim.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from nodewright.model.devices import AllocatedDevice, DeviceClaim, DeviceClass, ResourceClaim
+from nodewright.model.devices import (
+    AllocatedDevice,
+    ClaimRequest,
+    DeviceClaim,
+    DeviceClass,
+    DeviceRequest,
+    ResourceClaim,
+)
 from nodewright.model.node import Node
-from nodewright.model.pod import NodeSelector, NodeSelectorTerm
-from nodewright.predicates.dra import extended
+from nodewright.model.pod import Container, NodeSelector, NodeSelectorTerm, PodSpec
 from nodewright.predicates.dra.allocator import AllocationContext, ChosenDevice, InUse, Refusal, RefusalCode, allocate
 from nodewright.predicates.dra.pools import DeviceId, NodePools, SliceIndex
 from nodewright.predicates.dra.selectors import NO_CEL, Selectors, is_available
@@ -230,7 +240,7 @@ class DeviceLedger:
                 is_away = True
         served = self._served(snapshot, demand, row)
         if served:
-            wanted.append(extended.claim_for(pod.spec, served))
+            wanted.append(claim_for(pod.spec, served))
         found = allocate(wanted, search)
         return _ELSEWHERE if is_away and not isinstance(found, Refusal) else found
 
@@ -336,3 +346,41 @@ def _held(devices: Iterable[ChosenDevice], row: int) -> HeldClaim:
         match_fields=tuple(dict.fromkeys(one for term in terms for one in term.match_fields)),
     )
     return HeldClaim(None, NodeSelector(node_selector_terms=(term,)))
+
+
+def claim_for(spec: PodSpec, served: Mapping[str, DeviceClass]) -> DeviceClaim:
+    """Return the claim for the resources that a node serves by devices, by resource name.
+
+    Init containers that end before others start use the devices of these, and share the rest among themselves.
+    """
+    containers = (*spec.init_containers, *spec.containers)
+    is_short = [
+        index < len(spec.init_containers) and container.restart_policy != "Always"
+        for index, container in enumerate(containers)
+    ]
+    requests = [
+        request
+        for resource in sorted(served)
+        for request in _requests(containers, is_short, resource, served[resource].name)
+    ]
+    return DeviceClaim(requests=tuple(sorted(requests, key=lambda request: request.name)))
+
+
+def _requests(
+    containers: Sequence[Container], is_short: Sequence[bool], resource: str, class_name: str
+) -> Iterator[ClaimRequest]:
+    held = [0 if short else _amount(container, resource) for container, short in zip(containers, is_short, strict=True)]
+    most: tuple[int, int] | None = None
+    for index, container in enumerate(containers):
+        rest = _amount(container, resource) - sum(held[index:]) if is_short[index] else 0
+        if rest > 0 and (most is None or rest > most[1]):
+            most = (index, rest)
+    for index, count in ([most] if most else []) + [(index, count) for index, count in enumerate(held) if count]:
+        place = sorted(containers[index].resources.requests).index(resource)
+        exactly = DeviceRequest(device_class_name=class_name, count=count)
+        yield ClaimRequest(name=f"container-{index}-request-{place}", exactly=exactly)
+
+
+def _amount(container: Container, resource: str) -> int:
+    amount = container.resources.requests.get(resource)
+    return amount.value if amount is not None else 0
