@@ -1,4 +1,4 @@
-"""Which events of a loop are written: none a second time within minutes, and one for many pods of the same controller."""
+"""Choose the events of a loop to write: none a second time within minutes, and one for many pods of the same controller."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -12,7 +12,7 @@ MOST_APART = 30
 
 
 class _Alike(NamedTuple):
-    """What events of pods have in common that are written as one. Without a controller ``namespace`` is empty."""
+    """The common part of pods' events that are written as one. Without a controller ``namespace`` is empty."""
 
     reason: str
     message: str

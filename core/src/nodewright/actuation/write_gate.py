@@ -48,7 +48,7 @@ class Pause(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class DeletionLimits:
-    """How many machines may be deleted within ``window`` seconds (0: no limit); ``name`` appears in messages.
+    """The number of machines that may be deleted within ``window`` seconds (0: no limit); ``name`` appears in messages.
 
     ``of_cluster``: how many of all groups together. ``of_group``: how many of one group; a group that is not a key has
     no limit of its own. ``is_alert``: reaching the limit is reported as an event.
@@ -63,7 +63,7 @@ class DeletionLimits:
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterLimits:
-    """How many machines of all groups may be deleted within a window; None: no limit, or not known.
+    """The number of machines of all groups that may be deleted within a window; None: no limit, or not known.
 
     ``of_empty`` counts nodes without pods to move, ``of_others`` all other deletions.
     """

@@ -1,1 +1,1 @@
-"""What touches the world: providers, simulated clusters, reports."""
+"""The code that does input and output: API servers, providers, files, logs and metrics."""

@@ -55,7 +55,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class _Loop:
-    """What is remembered of the loop before."""
+    """Record of the loop before."""
 
     state: ClusterState
     plan: Plan

@@ -152,7 +152,7 @@ class HealthLimits:
 
 
 class HealthCheck:
-    """Whether the loop is alive and succeeds, by cluster-autoscaler's rules. While waiting to lead (before ``begin``) it is."""
+    """Check whether the loop is alive and succeeds, by cluster-autoscaler's rules. Before ``begin`` (waiting to lead) it passes."""
 
     def __init__(self, limits: HealthLimits, clock: Clock) -> None:
         self._limits = limits

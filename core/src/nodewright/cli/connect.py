@@ -13,7 +13,7 @@ from nodewright.spec.hooks import ProviderContext
 
 @dataclass(frozen=True, kw_only=True)
 class Connector:
-    """How providers are built: their clock, their random seed, and what makes the calls (by default threads).
+    """Builds providers with a clock, a random seed and a runner that makes the calls (by default threads).
 
     ``honours_retry_after``: as in CallSettings; CA does not. ``gate`` is asked before each write.
     """

@@ -1,4 +1,4 @@
-"""What a plan costs, as a table and as JSON."""
+"""The cost of a plan, as a table and as JSON."""
 
 from collections.abc import Iterator
 from random import Random

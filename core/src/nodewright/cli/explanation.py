@@ -1,4 +1,4 @@
-"""What ``explain`` says about a node, pod, group, ProvisioningRequest or CapacityBuffer, as values.
+"""The values that ``explain`` shows about a node, pod, group, ProvisioningRequest or CapacityBuffer.
 
 planner/explain has the part about nodes.
 """
@@ -58,7 +58,7 @@ class PodExplanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodesAlike(msgspec.Struct, frozen=True, kw_only=True):
-    """How many nodes of a group have the same outcome for the same reason; ``nodes`` names the first few.
+    """The number of nodes of a group that have the same outcome for the same reason; ``nodes`` names the first few.
 
     ``found``: why the last simulation failed, for nodes that are not simulated again yet; otherwise empty.
     """

@@ -1,4 +1,4 @@
-"""What a plan means for each pending pod and each group, and why."""
+"""The effect of a plan on each pending pod and each group, with the reasons."""
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
@@ -21,7 +21,7 @@ _DAEMON = "belongs to a DaemonSet, whose pods never make groups grow"
 
 
 class PodOutcome(StrEnum):
-    """What happens to a pending pod; the values are those of ``--output json``."""
+    """The outcome for a pending pod; the values are those of ``--output json``."""
 
     HELPED = "helped"
     FITS = "fits"
@@ -33,7 +33,7 @@ class PodOutcome(StrEnum):
 
 
 class PodVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What the plan does for one pod. ``reasons`` has every group for an unhelped pod that is planned for, and is empty for any other."""
+    """The plan's outcome for one pod. ``reasons`` has every group for an unhelped pod that is planned for, and is empty for any other."""
 
     pod: Pod
     outcome: PodOutcome

@@ -1,4 +1,4 @@
-"""Where the engine keeps its state: in ConfigMaps of its cluster, or in a file."""
+"""The saved state of the engine: in ConfigMaps of its cluster, or in a file."""
 
 import functools
 from collections.abc import Callable
@@ -18,7 +18,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class SavedState(Protocol):
-    """What the engine saved, for other commands. Methods raise NodewrightError."""
+    """The state that the engine saved, for other commands. Methods raise NodewrightError."""
 
     def peek(self) -> Memory:
         """Return what is saved and change nothing."""
@@ -36,7 +36,7 @@ class Place(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """Where the state is: in the file ``state`` or, without it, in the cluster that ``run`` would manage.
+    """The place of the state: the file ``state`` or, without it, the cluster that ``run`` would manage.
 
     ``is_asked_for``: the command line names the file or the cluster.
     """

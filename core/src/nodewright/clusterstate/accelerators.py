@@ -1,4 +1,4 @@
-"""How nodes with accelerators are known, and how many devices they offer."""
+"""Recognize nodes with accelerators, and count the devices that they offer."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from nodewright.snapshot.observation import Observation, ProviderSeen
 
 @dataclass(frozen=True)
 class Accelerators:
-    """How nodes with accelerators are recognized.
+    """The marks of nodes with accelerators.
 
     ``labels``: label keys whose value is the type. ``resources``: the resources that count devices. ``late``: names of
     nodes on which a driver has not published all ResourceSlices yet.

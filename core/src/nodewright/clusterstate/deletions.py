@@ -1,4 +1,4 @@
-"""What is remembered of deletions: for budgets, for retries, and to detect machines that went unasked."""
+"""The memory of deletions: for budgets, for retries, and to detect machines that went unasked."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -97,7 +97,7 @@ DELETION_SECONDS = 300.0
 
 
 class Verified(NamedTuple):
-    """What is remembered of deletions, and the machines of each group that went unasked."""
+    """The memory of deletions, and the machines of each group that went unasked."""
 
     memory: ScaleDownMemory
     vanished: Mapping[GroupRef, tuple[str, ...]]

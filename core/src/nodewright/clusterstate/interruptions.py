@@ -1,4 +1,4 @@
-"""Which machines the clouds are about to take: notices of providers, and taints and conditions of nodes."""
+"""Find the machines that clouds are about to take: notices of providers, and taints and conditions of nodes."""
 
 from collections.abc import Iterable, Iterator, Mapping
 

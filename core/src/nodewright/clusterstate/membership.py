@@ -1,4 +1,4 @@
-"""Which group each node belongs to, and which instances have no node."""
+"""Match nodes with groups and instances, and find instances without a node."""
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
@@ -33,7 +33,7 @@ class MembershipInputs:
 
 @dataclass
 class Membership:
-    """Which group each node belongs to, and which instances have a node.
+    """The group of each node, and the instances that have a node.
 
     Ids compare with or without case, as the provider says. ``shared``: ids that several nodes claim. The value is
     reused in the next loop if its basis is the same: comparing objects by identity is much cheaper than matching all

@@ -1,4 +1,4 @@
-"""What is remembered from loop to loop.
+"""The memory that is kept from loop to loop.
 
 The file is long because all that a restart must find again is to be read in one place.
 """
@@ -32,14 +32,14 @@ class Awaited(NamedTuple):
 
 
 class Bin(NamedTuple):
-    """How many arrivals took at most ``1.1 ** step`` seconds and longer than the bin before."""
+    """The number of arrivals that took at most ``1.1 ** step`` seconds and longer than the bin before."""
 
     step: int
     arrivals: int
 
 
 class ArrivalHistory(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a group's arrivals; times in epoch seconds.
+    """The record of a group's arrivals; times in epoch seconds.
 
     ``template``: the fingerprint of the machines. ``awaited``: machines under way, oldest first; those given up are
     included, since they may still come. ``scale_ups``: the last few increases of which a machine came. ``recent``,
@@ -57,7 +57,7 @@ class ArrivalHistory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shortfall(NamedTuple):
-    """Why a group is at fault for a broken reservation, as code and message.
+    """The reason for which a group is at fault for a broken reservation, as code and message.
 
     ``asked``: when machines were asked for that never appeared (epoch seconds; 0: the failure is another one).
     """
@@ -122,7 +122,7 @@ class Reservation(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class ProvisioningMemory:
-    """What is remembered of requests, by their ids (``ProvisioningRequest.id``).
+    """The memory of requests, by their ids (``ProvisioningRequest.id``).
 
     ``prefers_requests``: requests go first if both pods and requests want new nodes. ``retries``: requests for which no
     capacity was found. ``homeless_since``: since when provisioned capacity has been incomplete (epoch seconds).
@@ -154,7 +154,7 @@ Purchases = Mapping[GroupRef, Mapping[str, Purchase]]
 
 
 class PlannedPods(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``copies`` machines of one group were asked for: how many pods of each kind go on each of them."""
+    """The pods for which ``copies`` machines of one group were requested: the number of each kind on each machine."""
 
     asked: float
     copies: int
@@ -306,14 +306,14 @@ class RemovalFailure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MovedPods(NamedTuple):
-    """How many pods of one controller removals moved ``at`` one time (epoch seconds)."""
+    """The number of pods of one controller that removals moved ``at`` one time (epoch seconds)."""
 
     at: float
     pods: int
 
 
 class MostNodes(NamedTuple):
-    """How many nodes there were ``at`` one time (epoch seconds)."""
+    """The number of nodes ``at`` one time (epoch seconds)."""
 
     nodes: int
     at: float
@@ -332,7 +332,7 @@ class Recheck:
 
 @dataclass(frozen=True, kw_only=True)
 class ScaleDownMemory:
-    """What scale-down remembers; times in epoch seconds, nodes by name.
+    """The memory of scale-down; times in epoch seconds, nodes by name.
 
     Kept over a restart: ``unneeded_since``: unneeded nodes. ``grown_at``, ``shrunk_at``, ``failed_at``: when each group
     last grew, lost a node by scale-down, or failed to delete one. ``removal_started_at``: when a removal last began.
@@ -372,7 +372,7 @@ class ScaleDownMemory:
 
 @dataclass(frozen=True, kw_only=True)
 class MoveDestinations:
-    """Where the pods of a move are to go: to nodes that are there (``existing``, by ``namespace/name``), or to new ones."""
+    """The destinations of a move's pods: nodes that are there (``existing``, by ``namespace/name``), or new ones."""
 
     existing: Mapping[str, str]
     new_nodes: tuple[PlannedNode, ...]
@@ -392,7 +392,7 @@ class TemplateHistory(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class MoveMemory:
-    """What is remembered of moves: those ``under_way``, by their ids, and the ``pauses`` of nodes, by name.
+    """The memory of moves: those ``under_way``, by their ids, and the ``pauses`` of nodes, by name.
 
     Not kept over a restart: the ``places`` of pods, by the move's id, when moves were last searched for (``searched_at``,
     epoch seconds), and if that was in vain, what was searched (``vain``, a hash) and when to search the same again
@@ -411,7 +411,7 @@ class MoveMemory:
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
-    """What is remembered from loop to loop; times in epoch seconds.
+    """The memory that is kept from loop to loop; times in epoch seconds.
 
     ``requests``: scale-up requests, oldest first. ``given_up``: overdue machines that are still part of the target;
     ``withdrawn_at``: when their withdrawal was last tried. ``unregistered_since``: when an instance without a node was
@@ -470,7 +470,7 @@ class Memory:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanMemory:
-    """What the next loop must know of a plan: the parts of ``Memory`` that planning changes.
+    """The part of a plan that the next loop must know: the parts of ``Memory`` that planning changes.
 
     ``call_retries`` says when each request (by id) whose provider the plan calls is tried again. It becomes a part of
     ``Memory`` only for calls that are made.

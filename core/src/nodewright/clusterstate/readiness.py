@@ -110,7 +110,7 @@ READY_ONCE, SEEN_UP = 0.0, -1.0
 
 
 class ReadinessRules(NamedTuple):
-    """What the settings say about the readiness of nodes.
+    """The settings for the readiness of nodes.
 
     ``first_backoff``: the first backoff of a group, in seconds. ``is_prompt``: recognize nodes that never became ready.
     """
@@ -279,7 +279,7 @@ _FEW = 0.1
 
 
 class _Counts(NamedTuple):
-    """How many nodes should run, and how many of them are unready.
+    """The number of nodes that should run, and of those that are unready.
 
     Nodes that never became ready after a scale-up are left out: the failed scale-up is handled separately.
     """

@@ -35,7 +35,7 @@ _LEFTOVER_SECONDS = 3600.0
 
 @dataclass(frozen=True, kw_only=True)
 class FoldContext:
-    """What one fold knows before reservations are settled and groups are evaluated.
+    """The facts that one fold has before it settles reservations and evaluates groups.
 
     ``seen``: the groups as read now. ``groups``: the groups with their provision times. ``since``: when each instance
     without a node was first seen.

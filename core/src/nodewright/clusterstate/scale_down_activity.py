@@ -1,4 +1,4 @@
-"""When groups last grew and shrank, and which removals failed."""
+"""The times at which groups last grew and shrank, and the removals that failed."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What one loop concludes about the cluster and each of its groups."""
+"""The conclusions of one loop about the cluster and each of its groups."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -174,7 +174,7 @@ def find_increases(outcomes: Iterable[Outcome]) -> list[Increase]:
 
 @dataclass(frozen=True, kw_only=True)
 class GroupState:
-    """What one loop concludes about a node group.
+    """The conclusions of one loop about a node group.
 
     ``seen``: the group as read now, or as last read while it is unreadable. ``upcoming``: machines that are asked for
     and are not yet nodes that run pods. ``timed_out``: machines whose deadline passed in this loop, after

@@ -51,7 +51,7 @@ _LOOK_AGAIN_SECONDS = 10.0
 
 @dataclass
 class _Step:
-    """What a loop has done so far. ``memory`` is what the next loop will know if this one ends now."""
+    """The progress of a loop. ``memory`` is what the next loop will know if this one ends now."""
 
     memory: Memory
     state: ClusterState | None = None

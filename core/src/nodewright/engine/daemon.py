@@ -1,4 +1,4 @@
-"""When the loop runs in real time.
+"""The times at which the loop runs, in real time.
 
 Every scan interval, soon after pods arrive, and at once after a group grew, a refusal or a deadline that passes.
 """
@@ -16,7 +16,7 @@ _FIRST_LOOK = 0.1
 
 
 class BatchWindow(NamedTuple):
-    """How long a loop that pending pods start waits for more of them, in seconds.
+    """The wait, in seconds, of a loop that pending pods start, for more of them.
 
     It waits until no pod arrived for ``idle``, and at most for ``longest`` after the first.
     """

@@ -65,7 +65,7 @@ class ProviderPort(ProviderReads, ProviderWrites, ServesRequests, Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Loaded:
-    """What a store held. ``warning``: which part could not be used, and where that part is now (empty: none)."""
+    """The content of a store. ``warning`` names the part that could not be used, and its place now (empty: none)."""
 
     memory: Memory = field(default_factory=Memory)
     warning: str = ""

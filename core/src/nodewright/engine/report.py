@@ -14,7 +14,7 @@ from nodewright.validate import PlanViolation
 
 @dataclass(frozen=True, kw_only=True)
 class LoopReport:
-    """What one loop saw, decided and did; times in epoch seconds.
+    """The record of one loop: what it saw, decided and did; times in epoch seconds.
 
     ``state`` and ``plan`` are None when the cluster could not be read. ``problem`` says why nothing was done
     although something was planned, or why nothing could be planned. ``next_timer`` is the moment after which

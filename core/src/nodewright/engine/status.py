@@ -33,7 +33,7 @@ _UNDECLARED = "the provider does not report failures"
 
 @dataclass(frozen=True, kw_only=True)
 class Detection:
-    """How failures of a group are detected.
+    """The way in which failures of a group are detected.
 
     ``fast``: the provider reports them in every loop; otherwise machines are overdue after ``timeout`` seconds, and
     ``why_not`` is why it is not fast. ``learned``: the timeout is learned from the group's own machines.
@@ -79,7 +79,7 @@ class GroupStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetStatus:
-    """How much of a deletion budget of the cluster is used.
+    """The use of a deletion budget of the cluster.
 
     ``used`` machines count, and ``limit`` of them are allowed within ``window`` seconds. The number of nodes decides the
     limit: it is None where that number is not known. A window of 0 allows any number.

@@ -55,7 +55,7 @@ class DecreaseTargetSize(Action, frozen=True, kw_only=True):
 
 
 class DeletionCause(StrEnum):
-    """Why machines are deleted, which decides the evidence that each needs (docs/adr/0023-evidence-for-deletions.md).
+    """The reason for a deletion of machines, which decides the evidence that each needs (docs/adr/0023-evidence-for-deletions.md).
 
     ``REMOVAL`` ends a removal that drained the node; the others are not drained.
     """

@@ -27,7 +27,7 @@ class CapacityRange(Kube, frozen=True, kw_only=True):
 
 
 class CapacityRequestPolicy(Kube, frozen=True, kw_only=True):
-    """How a request for a part of a capacity is rounded, and which requests are valid."""
+    """The rounding of requests for a part of a capacity, and the valid requests."""
 
     default: Quantity | None = None
     valid_range: CapacityRange | None = None
@@ -134,7 +134,7 @@ class CapacityRequirements(Kube, frozen=True, kw_only=True):
 
 
 class DeviceRequest(Kube, frozen=True, kw_only=True):
-    """What one request, or one alternative of ``firstAvailable``, asks for. ``name`` is empty within ``exactly``."""
+    """The devices of one request, or of one alternative of ``firstAvailable``. ``name`` is empty within ``exactly``."""
 
     name: str = ""
     device_class_name: str = ""
@@ -222,7 +222,7 @@ class ResourceClaimTemplate(Object, frozen=True, kw_only=True):
 
 
 class DeviceTaintSelector(Kube, frozen=True, kw_only=True):
-    """Which devices a rule taints; an empty field stands for all."""
+    """The devices that a rule taints; an empty field stands for all."""
 
     driver: str = ""
     pool: str = ""

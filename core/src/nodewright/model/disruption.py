@@ -25,7 +25,7 @@ _MOST_FIRES = 1000
 
 
 class DisruptionReason(StrEnum):
-    """Why a node is given up.
+    """The reason for which a node is given up.
 
     ``EMPTY``: it has no pods to move. ``UNDERUSED``: its pods fit on nodes that are there. ``REPLACED``: its pods cost less on
     new nodes. ``INTERRUPTED``: the cloud takes its machine. ``EXPIRED``: it is too old. ``DRIFTED``: it is no longer what new nodes of
@@ -123,7 +123,7 @@ class Budget(_FileEntry, frozen=True, kw_only=True):
 
 
 class GroupChanges(_FileEntry, frozen=True, kw_only=True):
-    """What a schedule sets while its window is open. What it leaves out stays as it is."""
+    """The settings of a schedule while its window is open. A setting that it leaves out stays as it is."""
 
     min: Annotated[
         _Count | None,
@@ -177,7 +177,7 @@ NO_DISRUPTION_CONFIG = DisruptionConfig()
 
 
 class Opening(NamedTuple):
-    """Whether a window is open, and when that changes next (epoch seconds; inf: never)."""
+    """The state of a window (open or not), and the time of its next change (epoch seconds; inf: never)."""
 
     is_open: bool
     until: float

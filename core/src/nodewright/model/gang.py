@@ -23,7 +23,7 @@ class GangPolicy(Kube, frozen=True, kw_only=True):
 
 
 class SchedulingPolicy(Kube, frozen=True, kw_only=True):
-    """How the pods are scheduled: as a gang, or (``basic``) each on its own."""
+    """The scheduling of the pods: as a gang, or (``basic``) each on its own."""
 
     gang: GangPolicy | None = None
 
@@ -59,7 +59,7 @@ class MinMemberPodGroup(Object, frozen=True, kw_only=True):
 
 
 class GangConvention(StrEnum):
-    """Who defines how a pod names its gang."""
+    """The project that defines how a pod names its gang."""
 
     KUBERNETES = "kubernetes"
     COSCHEDULING = "coscheduling"
@@ -118,7 +118,7 @@ class PodGroups:
 
 @dataclass(frozen=True)
 class GangTerms:
-    """What a PodGroup demands: ``min_count`` pods at least, in one domain of ``topology_key`` (empty: anywhere).
+    """The demands of a PodGroup: ``min_count`` pods at least, in one domain of ``topology_key`` (empty: anywhere).
 
     ``is_missing``: the PodGroup does not exist, or cannot be read.
     """
@@ -154,7 +154,7 @@ def find_terms(ref: GangRef, pod: Pod, groups: PodGroups) -> GangTerms | None:
 
 @dataclass(frozen=True)
 class RunningGang:
-    """How many pods of a gang are on nodes and are to stay, and how many of them must."""
+    """The number of a gang's pods that are on nodes and are to stay, and the number that must stay."""
 
     running: int
     min_count: int

@@ -176,7 +176,7 @@ class Instance(Value, frozen=True, kw_only=True):
 
 
 class ErrorClass(StrEnum):
-    """Why machines could not be created. The class decides the events and which groups back off."""
+    """The reason for which machines could not be created. The class decides the events and which groups back off."""
 
     OUT_OF_RESOURCES = "out_of_resources"
     QUOTA = "quota"
@@ -184,7 +184,7 @@ class ErrorClass(StrEnum):
 
 
 class FailureScope(StrEnum):
-    """How far a failure reaches: it also applies to all groups that share the scope."""
+    """The reach of a failure: it also applies to all groups that share the scope."""
 
     GROUP = "group"
     ZONE = "zone"

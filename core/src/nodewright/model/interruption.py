@@ -13,7 +13,7 @@ from nodewright.model.printable import printable
 
 
 class InterruptionKind(StrEnum):
-    """What the notice says about the machine.
+    """The meaning of a notice for the machine.
 
     ``RECLAIM``: the cloud takes it at the deadline. ``REBALANCE``: the cloud may take it soon, and says no more.
     ``MAINTENANCE``: the cloud stops or moves it for work on its host. ``UNHEALTHY``: it or its host is broken.

@@ -10,7 +10,7 @@ from nodewright.model.group import GroupRef
 
 
 class MoveStage(StrEnum):
-    """How far a move has come.
+    """The stage that a move has reached.
 
     ``LAUNCHING``: its new nodes are asked for. ``READY``: all pods have places on nodes that are ready. ``DRAINING``: the
     first of its sources is being removed.

@@ -52,7 +52,7 @@ class PlannedNode:
 
 @dataclass(frozen=True, kw_only=True)
 class MixCost:
-    """What the planned nodes cost, in USD an hour.
+    """The cost of the planned nodes, in USD an hour.
 
     ``bound``: for these pods no nodes of the groups that may grow are cheaper (None: it is of more pods than got a place).
     ``is_cut``: the time for improvements (--least-cost-budget) was up early.
@@ -75,7 +75,7 @@ class OptionSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class ScaleUpReport:
-    """What scale-up planning decided, and why.
+    """The decisions of scale-up planning, with reasons.
 
     Groups grow for the pods ``triggered``. Pods in ``awaiting`` fit a group that was not chosen; the next loop plans for
     them again. ``unhelped`` pods have a reason for each group. ``skipped`` groups may not grow for any pod now.
@@ -103,7 +103,7 @@ class ScaleUpReport:
 
 @dataclass(frozen=True, kw_only=True)
 class ScaleDownReport:
-    """What scale-down planning decided, and why; nodes by name.
+    """The decisions of scale-down planning, with reasons; nodes by name.
 
     Times are in seconds since the epoch. ``removals`` start now. ``unneeded`` says since when each removable node has been
     unneeded, ``unremovable`` why other nodes stay; ``passed_over`` is the reason for nodes about which CA reports none.
@@ -174,7 +174,7 @@ class ProviderCall:
 
 @dataclass(frozen=True, kw_only=True)
 class ProvisioningReport:
-    """What was decided about ProvisioningRequests.
+    """The decisions about ProvisioningRequests.
 
     ``writes`` are written before a cloud is called, ``results`` afterwards, when the outcomes of ``calls`` and of the
     increases are known. ``expired`` requests are deleted. ``consumers`` are pods that wait for the capacity of their
@@ -221,7 +221,7 @@ class BufferAllocation:
 
 @dataclass(frozen=True, kw_only=True)
 class BufferReport:
-    """What was decided about buffers: all that this process serves, and those whose status is to be written."""
+    """The decisions about buffers: all that this process serves, and those whose status is to be written."""
 
     allocations: tuple[BufferAllocation, ...] = ()
     writes: tuple[CapacityBuffer, ...] = ()

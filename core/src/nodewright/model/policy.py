@@ -1,4 +1,4 @@
-"""How nodewright differs from cluster-autoscaler: one switch for each difference, with the reason beside it.
+"""The differences of nodewright from cluster-autoscaler: one switch for each difference, with the reason beside it.
 
 A switch says what holds while it is on. It is built once from the profile, the rule of size correction and a few flags.
 docs/differences.md shows this file as a table. This file has more than 500 lines because it is one table: all differences
@@ -23,7 +23,7 @@ NO_PARALLEL_SCALE_UP = "parallel-scale-up=false"
 
 
 class When(Enum):
-    """When a switch is on: with all of the first options, and without any of the second ones."""
+    """The condition for a switch to be on: with all of the first options, and without any of the second ones."""
 
     PROFILE_NODEWRIGHT = ((), ("--profile=ca",))
     PROFILE_CA = (("--profile=ca",), ())
@@ -549,7 +549,7 @@ class Policy:
 
 
 class PolicyInputs(NamedTuple):
-    """What the switches follow from; ``flags`` are those of this module that are in force."""
+    """The values from which the switches follow; ``flags`` are those of this module that are in force."""
 
     profile: Profile
     size_correction: SizeCorrection

@@ -88,7 +88,7 @@ class ReservedInstances(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, kw_only=True)
 class PriceBook:
-    """What the file says. ``assumes``: a group without a price gets that of the nearest machine type.
+    """The content of the file. ``assumes``: a group without a price gets that of the nearest machine type.
 
     ``by_group`` and ``by_type`` hold prices in USD.
     """

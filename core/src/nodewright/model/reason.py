@@ -23,7 +23,7 @@ class Rejection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SkipCode(StrEnum):
-    """Why a group was not considered for a scale-up, or not chosen."""
+    """The reason for which a group was not considered for a scale-up, or not chosen."""
 
     UNKNOWN = "unknown"
     UNHEALTHY = "unhealthy"
@@ -70,7 +70,7 @@ class Unhelped(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScaleUpResult(StrEnum):
-    """How scale-up planning ended; the names are CA's."""
+    """The result of scale-up planning; the names are CA's."""
 
     SUCCESSFUL = "ScaleUpSuccessful"
     NOT_NEEDED = "ScaleUpNotNeeded"
@@ -81,7 +81,7 @@ class ScaleUpResult(StrEnum):
 
 
 class UnremovableCode(StrEnum):
-    """Why a node is not removed. The names are CA's; those from ``FLAPPING`` on are nodewright's own."""
+    """The reason for which a node is not removed. The names are CA's; those from ``FLAPPING`` on are nodewright's own."""
 
     SCALE_DOWN_DISABLED = "ScaleDownDisabledAnnotation"
     UNREADY_DISABLED = "ScaleDownUnreadyDisabled"
@@ -113,7 +113,7 @@ class UnremovableCode(StrEnum):
 
 
 class BlockingCode(StrEnum):
-    """Why a pod prevents the removal of its node; the names are CA's, except ``GANG_MINIMUM``."""
+    """The reason for which a pod prevents the removal of its node; the names are CA's, except ``GANG_MINIMUM``."""
 
     CONTROLLER_NOT_FOUND = "ControllerNotFound"
     MIN_REPLICAS_REACHED = "MinReplicasReached"
@@ -127,7 +127,7 @@ class BlockingCode(StrEnum):
 
 
 class Unremovable(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a node is not removed, with a text for operators and the pod (``namespace/name``) that prevents it, if any.
+    """The reason for which a node is not removed, with a text for operators and the pod (``namespace/name``) that prevents it, if any.
 
     ``found``: why the last simulation failed, if ``code`` only says that it did (RECENTLY_UNREMOVABLE).
     """
@@ -148,7 +148,7 @@ class Unremovable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScaleDownResult(StrEnum):
-    """How scale-down planning ended; the names are CA's."""
+    """The result of scale-down planning; the names are CA's."""
 
     NO_NODE_DELETED = "ScaleDownNoNodeDeleted"
     STARTED = "ScaleDownNodeDeleteStarted"

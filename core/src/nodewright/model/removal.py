@@ -8,7 +8,7 @@ from nodewright.model.group import GroupRef
 
 
 class RemovalReason(StrEnum):
-    """Why a node is removed; the values are those of CA's metric ``scaled_down_nodes_total``."""
+    """The reason for a node's removal; the values are those of CA's metric ``scaled_down_nodes_total``."""
 
     EMPTY = "empty"
     UNDERUTILIZED = "underutilized"
@@ -61,7 +61,7 @@ class NodeRemoval(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RemovalStage(StrEnum):
-    """How far a removal has come."""
+    """The stage that a removal has reached."""
 
     TAINTED = "tainted"
     DRAINING = "draining"
@@ -78,7 +78,7 @@ class Removing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RemovalResult(StrEnum):
-    """How a removal ended; the names are CA's."""
+    """The result of a removal; the names are CA's."""
 
     OK = "Ok"
     FAILED_TO_MARK = "FailedToMarkToBeDeleted"

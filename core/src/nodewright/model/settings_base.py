@@ -1,4 +1,4 @@
-"""What the sections of settings have in common: the kinds of their values, and how a setting is described."""
+"""The common base of the sections of settings: the kinds of their values, and the description of a setting."""
 
 from typing import Annotated, NamedTuple
 

@@ -20,7 +20,7 @@ _NOT_COUNTED = ("pods", "ephemeral-storage", "hugepages-", "attachable-volumes-"
 
 
 class _Shape(NamedTuple):
-    """What a machine is sold by: cpu in cores, memory in GiB, and other resources."""
+    """The amounts that decide a machine's price: cpu in cores, memory in GiB, and other resources."""
 
     cores: float
     gib: float

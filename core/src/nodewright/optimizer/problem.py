@@ -74,7 +74,7 @@ class Pattern(NamedTuple):
 
 @dataclass(frozen=True)
 class Mix:
-    """What to buy, and how many pods of each class find no place on it. ``price`` is in USD an hour.
+    """The nodes to buy, and the number of pods of each class that find no place on them. ``price`` is in USD an hour.
 
     ``is_cut``: time was up before each kind of improvement had been tried once.
     """

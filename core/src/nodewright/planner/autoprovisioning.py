@@ -53,7 +53,7 @@ _REPELLING = ("NoSchedule", "NoExecute")
 
 @dataclass(frozen=True)
 class GroupRequirements:
-    """What pods need of a group besides room.
+    """The demands of pods on a group besides room.
 
     ``labels``: labels that they select. ``taints``: taints that they tolerate and that keep other pods off. ``has_device``:
     they request an accelerator.

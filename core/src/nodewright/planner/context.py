@@ -1,4 +1,4 @@
-"""What the steps of one plan share."""
+"""The values that the steps of one plan share."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ def deadline(elapsed: Callable[[], float], seconds: float) -> IsOver:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanningContext:
-    """What all steps of one plan share.
+    """The values that all steps of one plan share.
 
     ``snapshot``: the cluster with pending pods that fit and upcoming nodes. ``corrected``: groups whose size this plan
     corrects. ``new_groups``: groups that do not exist yet and are created when they grow. ``coming``: the rows of

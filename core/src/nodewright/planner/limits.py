@@ -60,7 +60,7 @@ class Exceeded(NamedTuple):
 
 
 class Quota:
-    """What is left under all quotas in one plan; planned expansions consume it.
+    """The amounts left under all quotas in one plan; planned expansions consume it.
 
     Like the snapshot to plan in it is a working copy, not a value: ``make_plan`` makes it, and all growth of the plan draws on
     the one account, whichever step plans it. So no step can forget to hand on what it took. What is only tried is taken

@@ -127,7 +127,7 @@ def _find_outdated(
 
 
 class _Obstacles:
-    """Why outdated nodes are not replaced now, without a look for room."""
+    """The reasons for which outdated nodes are not replaced now, without a look for room."""
 
     def __init__(self, context: PlanningContext, held: MoveMemory, names: Sequence[str]) -> None:
         self._context, self._pauses = context, held.pauses

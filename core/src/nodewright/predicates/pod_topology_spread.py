@@ -23,7 +23,7 @@ _NO_DOMAIN = 2**31 - 1
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Nodes:
-    """Which nodes take part in a constraint; equal ones share one column."""
+    """The nodes that take part in a constraint; equal ones share one column."""
 
     key: str
     keys: tuple[str, ...]

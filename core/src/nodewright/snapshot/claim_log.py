@@ -38,7 +38,7 @@ class ClaimLog:
 
 @dataclass
 class DeviceFits:
-    """Which rows have devices for one more pod of a class, after the placements of a log: 1, 0, or -1 for not known yet."""
+    """The rows that have devices for one more pod of a class, after the placements of a log: 1, 0, or -1 for not known yet."""
 
     context: Context
     log: ClaimLog | None

@@ -180,7 +180,7 @@ class Observation:
 
 @dataclass(frozen=True, kw_only=True)
 class HourlyCost:
-    """What machines cost, in USD an hour, by group. ``unpriced`` groups have machines and no price; they are not counted."""
+    """The cost of machines, in USD an hour, by group. ``unpriced`` groups have machines and no price; they are not counted."""
 
     by_group: Mapping[GroupRef, float]
     unpriced: tuple[GroupRef, ...] = ()

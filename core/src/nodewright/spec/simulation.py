@@ -14,7 +14,7 @@ from nodewright.spec.markers import hookspec
 
 
 class NodeStart(Value, frozen=True, kw_only=True):
-    """How one running machine becomes a node.
+    """The start of one running machine as a node.
 
     ``running_since`` is in seconds since the epoch. The kubelet registers ``register_after_seconds`` later (None:
     never), and the node becomes ready ``ready_after_seconds`` after that. The node has the resources of the group's

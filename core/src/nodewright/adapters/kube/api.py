@@ -1,4 +1,4 @@
-"""What the rest of this package needs of an API server: bytes for a path, and errors that say what to do next."""
+"""The interface of an API server for the rest of this package: bytes for a path, and errors that say what to do next."""
 
 import threading
 from collections import Counter

@@ -50,7 +50,7 @@ class CacheOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Listeners:
-    """What is called, in the thread of a watch, when something happens that may start a loop.
+    """Functions that the thread of a watch calls when something happens that may start a loop.
 
     ``on_unschedulable``: the scheduler has just found no place for a pod. ``on_node``: a node came or changed; it is called
     with what was known of it (None: nothing), and with the node. ``on_forbidden``: a kind is taken to be absent because the

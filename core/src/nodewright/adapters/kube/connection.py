@@ -39,7 +39,7 @@ _merge_kubeconfigs: Callable[[str], Any] = KubeConfigMerger
 
 
 class PodEnvironment(NamedTuple):
-    """What a pod knows about its cluster: a folder with ``token`` and ``ca.crt``, and the API server's address."""
+    """A pod's access to its cluster: a folder with ``token`` and ``ca.crt``, and the API server's address."""
 
     folder: Path
     environ: Mapping[str, str]

@@ -37,7 +37,7 @@ class ObjectCache(Generic[T]):
 
     @property
     def is_synced(self) -> bool:
-        """Whether everything has been listed once."""
+        """Return whether everything has been listed once."""
         return self._synced.is_set()
 
     def wait_synced(self, seconds: float) -> bool:

@@ -1,4 +1,4 @@
-"""Where the API server keeps each kind, and how its responses become the model's values."""
+"""The paths of each kind on the API server, and the conversion of its responses to the model's values."""
 
 from collections.abc import Iterator
 from typing import Any, Generic, TypeVar

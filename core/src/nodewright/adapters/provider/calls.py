@@ -37,7 +37,7 @@ _NOTHING = (None, None, None)
 
 
 class CallSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How patient the core is with one provider.
+    """Limits of time and of repeats for the calls to one provider.
 
     ``read_attempts`` bounds the tries of a read that was throttled or unavailable; together with the waits
     between them they stay within ``deadline_seconds``. ``write_repeats`` bounds the repeats of a write of
@@ -56,7 +56,7 @@ class CallSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HookStats(msgspec.Struct, frozen=True, kw_only=True):
-    """How often one hook was called, how often it failed, and the seconds spent in it."""
+    """The numbers of one hook's calls and failures, and the seconds spent in it."""
 
     calls: int = 0
     errors: int = 0

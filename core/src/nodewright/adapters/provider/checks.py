@@ -1,4 +1,4 @@
-"""What results of hooks must look like; a check returns the clean value or raises Unfit saying what is wrong.
+"""Checks of the results of hooks. A check returns the clean value, or raises Unfit that says what is wrong.
 
 The message completes the sentence "the hook answered …".
 """

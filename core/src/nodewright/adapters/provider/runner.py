@@ -1,4 +1,4 @@
-"""Who makes the calls to a provider, and what happens to one that does not come back."""
+"""Runners make the calls to a provider, and give up calls that do not return in time."""
 
 import threading
 import time

@@ -108,7 +108,7 @@ class SavedGroup(Record, GroupOptions, frozen=True, kw_only=True):
 
 
 class SavedScaleDown(Record, frozen=True, kw_only=True):
-    """What scale-down knows of no group in particular; times in epoch seconds.
+    """The saved part of scale-down's memory that belongs to no group; times in epoch seconds.
 
     ``unneeded`` and ``setbacks`` are by node, ``moves`` by the key of the pods' controller.
     """
@@ -121,7 +121,7 @@ class SavedScaleDown(Record, frozen=True, kw_only=True):
 
 
 class SavedProvisioning(Record, frozen=True, kw_only=True):
-    """What is known of requests for capacity, by their ids; times in epoch seconds."""
+    """The saved memory of requests for capacity, by their ids; times in epoch seconds."""
 
     retries: dict[str, Retry] = {}
     homeless: dict[str, Moment] = {}

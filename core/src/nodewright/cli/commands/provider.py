@@ -126,7 +126,7 @@ _STYLES = {Verdict.KEPT: "green", Verdict.PARTLY: "yellow", Verdict.BROKEN: "red
 
 
 class Certificate(msgspec.Struct, frozen=True, kw_only=True):
-    """Who was checked, on which group, whether checks that write were allowed, and every promise.
+    """The provider that was checked, its group, whether checks that write were allowed, and every promise.
 
     ``left_behind`` are the ids of machines that checks made and could not remove.
     """

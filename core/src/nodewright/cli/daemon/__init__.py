@@ -1,1 +1,1 @@
-"""What ``nodewright run`` builds and runs, and how the other commands ask it."""
+"""The daemon that ``nodewright run`` builds and runs, and the pages by which other commands ask it."""

@@ -42,7 +42,10 @@ _SYNC_SECONDS = 30
 
 
 class CallMeter:
-    """How often and how long providers call their clouds, as they count it. Call ``take`` in the loop's thread; the other methods are safe in any thread."""
+    """The number and the duration of providers' calls to their clouds, as they count them.
+
+    Call ``take`` in the loop's thread; the other methods are safe in any thread.
+    """
 
     def __init__(self, providers: Sequence[ProviderClient]) -> None:
         self._providers = providers
@@ -85,7 +88,7 @@ class CallMeter:
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessParts:
-    """What belongs to this process: its log, clocks, source of randomness, settings file, and the files of prices and of disruption.
+    """The parts of this process: its log, clocks, source of randomness, settings file, and the files of prices and of disruption.
 
     ``clock`` is steady: decisions and waiting use it. It follows ``wall``, the API server's time, which events and the lease
     show; logs show the ``machine``'s.
@@ -106,7 +109,7 @@ class ProcessParts:
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterParts:
-    """What reads from and writes to the API server.
+    """The parts that read from and write to the API server.
 
     ``guarded`` is ``api`` for the leader alone. ``status``, ``kube_events`` and ``cleaner`` are None where nothing may be
     written (dry run), ``status`` also where the settings switch it off. ``events`` records in the log and in Kubernetes.
@@ -139,7 +142,7 @@ class ReportParts:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineParts:
-    """What the engine runs with. ``dry_run`` is set where plans are reported and not carried out.
+    """The parts that the engine uses. ``dry_run`` is set where plans are reported and not carried out.
 
     ``notices`` wake the loop; only the leader waits for them, since a message of a queue goes to one reader.
     """

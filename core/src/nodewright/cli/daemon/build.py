@@ -54,7 +54,7 @@ _IN_A_POD = "KUBERNETES_SERVICE_HOST"
 
 @dataclass(frozen=True, kw_only=True)
 class DaemonOptions:
-    """What the command line says about this run, beside the settings.
+    """The options of this run on the command line, beside the settings.
 
     ``shadow``: compare with another autoscaler that manages this cluster. It writes nothing, as with ``dry_run``.
     ``once``: run one loop. ``seed`` makes the random expander repeatable; None: a new seed each time. ``wall``: the

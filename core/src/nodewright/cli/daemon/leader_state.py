@@ -9,7 +9,7 @@ from nodewright.cli.daemon.debug_server import NO_LOOP
 
 
 class LeaderState:
-    """Whether this process leads and how long it may write.
+    """Tells whether this process leads, and how long it may write.
 
     Without ``leadership`` (no leader election) it always leads. With ``only_looks`` (dry run) it never writes.
     """

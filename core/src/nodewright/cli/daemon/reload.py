@@ -20,7 +20,7 @@ _FIXED |= {"capacity-buffer-controller-enabled", "capacity-buffer-pod-injection-
 
 
 class Change(NamedTuple):
-    """What a changed settings file means.
+    """The effect of a changed settings file.
 
     ``applied`` and ``waiting`` (for a restart) name settings; ``problem`` says why nothing of the file is used.
     """

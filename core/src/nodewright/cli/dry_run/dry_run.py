@@ -26,7 +26,7 @@ from nodewright.observe import ClusterReader, Observer, ProviderReads
 
 @dataclass(frozen=True, kw_only=True)
 class DryRun:
-    """What one loop would do; nothing has been done.
+    """The result of one loop that wrote nothing.
 
     ``planned_from`` is the state from which the plan was made, without what the plan remembers; None: not kept.
     """

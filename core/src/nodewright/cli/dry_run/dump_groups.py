@@ -60,7 +60,7 @@ class GroupEntry(_GroupsFileEntry, frozen=True, kw_only=True):
 
     @property
     def offered(self) -> dict[str, _Amount]:
-        """What a described node offers; without cpu and memory it is not described."""
+        """Return the resources that a described node offers; without cpu and memory it is not described."""
         given = {"cpu": self.cpu, "memory": self.memory, "pods": self.pods, **self.resources}
         return {name: amount for name, amount in given.items() if amount is not None}
 

@@ -1,4 +1,4 @@
-"""Which settings contradict each other (ConfigError), and which have no effect (a note in the log and ``config check``)."""
+"""Find settings that contradict each other (ConfigError) or have no effect (a note in the log and ``config check``)."""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -76,7 +76,7 @@ class _SettingOption(click.Option):
 
     @property
     def record(self) -> tuple[str, str]:
-        """How help shows it: the flag, and what it does in one sentence with its default."""
+        """Return the flag as help shows it, and one sentence about its effect, with its default."""
         setting = self.setting
         is_switch = setting.kind is SettingKind.BOOLEAN
         shown = f"--[no-]{setting.flag}" if is_switch else f"--{setting.flag} {setting.metavar}"
@@ -97,7 +97,7 @@ class _SettingOption(click.Option):
 
 
 class SettingsSource(NamedTuple):
-    """Where one process's settings come from; ``config`` is the file's path or None, ``flag`` what names it."""
+    """The source of one process's settings; ``config`` is the file's path or None, ``flag`` what names it."""
 
     flags: Flags
     config: str | None

@@ -23,7 +23,7 @@ _SPEC_FIELDS = frozenset(("nodes", "node_group_auto_discovery"))
 
 
 class SettingKind(Enum):
-    """How a setting is written; the value is what help shows for it."""
+    """The notation of a setting's value. The member's value is shown by help."""
 
     BOOLEAN = "BOOLEAN"
     DURATION = "DURATION"
@@ -60,19 +60,19 @@ class Setting(NamedTuple):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What may stand in place of a value, as ``auto`` for a duration."""
+        """Return the words that may stand in place of a value, as ``auto`` for a duration."""
         return _split_words(self.type)[1]
 
     @property
     def metavar(self) -> str:
-        """What help shows in place of the value."""
+        """Return the text that help shows in place of the value."""
         if get_origin(self.type) is Literal:
             return "|".join(get_args(self.type))
         return "|".join((self.kind.value, *self.words))
 
     @property
     def separator(self) -> str:
-        """What separates the parts of a list in one text; a group's spec may itself hold commas."""
+        """Return the separator of a list's parts in one text; a group's spec may itself hold commas."""
         return r"\s+" if self.field in _SPEC_FIELDS else r"[,\s]+"
 
 

@@ -12,7 +12,7 @@ ORDINARY_PROVISION_SECONDS = 900.0
 
 
 class FailureSettings(Section, frozen=True, kw_only=True):
-    """How long a group may take to deliver machines, and how long it is not grown after a failure."""
+    """Settings for the time that a group has to deliver machines, and for its backoff after a failure."""
 
     size_correction: Annotated[
         SizeCorrection,

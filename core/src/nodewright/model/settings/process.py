@@ -101,7 +101,7 @@ class LeaderSettings(Section, frozen=True, kw_only=True):
 
 
 class ServingSettings(Section, frozen=True, kw_only=True):
-    """What the daemon shows by HTTP, and when its health check fails."""
+    """Settings of the pages that the daemon serves by HTTP, and of its health check."""
 
     address: Annotated[
         str,

@@ -8,7 +8,7 @@ ConsolidationPolicy = Literal["auto", "off", "when-empty", "balanced", "when-che
 
 
 class ScaleDownSettings(Section, frozen=True, kw_only=True):
-    """Which nodes are unneeded, how long before they are removed, and how many at once."""
+    """Settings for unneeded nodes: the rule, the wait before a removal, and the number of removals at once."""
 
     scale_down_enabled: Annotated[
         bool, Help("Remove nodes that are not needed. If false, no node is examined, marked or removed.")
@@ -157,7 +157,7 @@ class ScaleDownSettings(Section, frozen=True, kw_only=True):
 
 
 class DrainSettings(Section, frozen=True, kw_only=True):
-    """Which pods keep a node from being removed, and how the others are evicted."""
+    """Settings for pods that prevent a node's removal, and for the eviction of the others."""
 
     skip_nodes_with_system_pods: Annotated[
         bool,
@@ -253,7 +253,7 @@ class DrainSettings(Section, frozen=True, kw_only=True):
 
 
 class InterruptionSettings(Section, frozen=True, kw_only=True):
-    """What is done when a cloud gives notice that it will take a machine (docs/interruptions.md)."""
+    """Settings for notices of a cloud that it will take a machine (docs/interruptions.md)."""
 
     interruption_handling: Annotated[
         bool,
@@ -290,7 +290,7 @@ class InterruptionSettings(Section, frozen=True, kw_only=True):
 
 
 class SafetySettings(Section, frozen=True, kw_only=True):
-    """How many machines may be deleted in a time. Deletions beyond that wait, and an event says so.
+    """Limits for the number of machines that are deleted within a time. Deletions beyond that wait, and an event says so.
 
     Machines that never ran do not count.
     """
@@ -342,7 +342,7 @@ class SafetySettings(Section, frozen=True, kw_only=True):
 
 
 class RenewalSettings(Section, frozen=True, kw_only=True):
-    """Which nodes are replaced because they are too old, or differ from new ones (docs/disruption.md)."""
+    """Settings for the replacement of nodes that are too old, or differ from new ones (docs/disruption.md)."""
 
     node_max_age: Annotated[
         Duration,
@@ -375,7 +375,7 @@ class RenewalSettings(Section, frozen=True, kw_only=True):
 
 
 class ConsolidationSettings(Section, frozen=True, kw_only=True):
-    """Which nodes are given up because their pods cost less elsewhere."""
+    """Settings for nodes that are given up because their pods cost less elsewhere."""
 
     consolidation_policy: Annotated[
         ConsolidationPolicy,

@@ -9,7 +9,7 @@ from nodewright.model.settings_base import Count, Duration, Help, Ratio, Section
 
 
 class LoopSettings(Section, frozen=True, kw_only=True):
-    """How often the loop runs, and when the cluster is too broken to act on."""
+    """Settings for the interval of the loop, and for a cluster that is too broken to act on."""
 
     profile: Annotated[
         Profile,
@@ -86,7 +86,7 @@ class LoopSettings(Section, frozen=True, kw_only=True):
 
 
 class PodSettings(Section, frozen=True, kw_only=True):
-    """Which pods count as pending."""
+    """Settings for the pods that count as pending."""
 
     expendable_pods_priority_cutoff: Annotated[
         int,
@@ -119,7 +119,7 @@ class PodSettings(Section, frozen=True, kw_only=True):
 
 
 class TemplateSettings(Section, frozen=True, kw_only=True):
-    """How the next node of a group is predicted from one that exists."""
+    """Settings for the prediction of a group's next node from one that exists."""
 
     startup_taint: Annotated[
         tuple[str, ...],
@@ -164,7 +164,7 @@ class TemplateSettings(Section, frozen=True, kw_only=True):
 
 
 class ScaleUpSettings(Section, frozen=True, kw_only=True):
-    """How an expansion is estimated, chosen and spread over groups."""
+    """Settings for the estimate and the choice of an expansion, and its spread over groups."""
 
     expander: Annotated[
         str,
@@ -392,12 +392,12 @@ class BufferSettings(Section, frozen=True, kw_only=True):
 
     @property
     def are_read(self) -> bool:
-        """Whether CapacityBuffer objects must be followed."""
+        """Return whether CapacityBuffer objects must be followed."""
         return self.capacity_buffer_controller_enabled or self.capacity_buffer_pod_injection_enabled
 
 
 class LimitSettings(Section, frozen=True, kw_only=True):
-    """What the whole cluster may grow to. Every node counts, those of no group included."""
+    """Limits for the size of the whole cluster. Every node counts, those of no group included."""
 
     max_nodes_total: Annotated[
         Count,

@@ -203,7 +203,7 @@ def _requests(template: PodTemplateSpec) -> dict[str, int]:
 
 
 class QuotaUsage:
-    """What is left of each ResourceQuota after the buffers resolved so far."""
+    """The rest of each ResourceQuota after the buffers resolved so far."""
 
     def __init__(self, quotas: Iterable[ResourceQuota]) -> None:
         self._quotas = tuple(quotas)

@@ -61,7 +61,7 @@ class Unresolved(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class BufferPodTemplate:
-    """What the pods of a buffer look like.
+    """The template of a buffer's pods.
 
     ``template`` is the PodTemplate it comes from; None: it comes from the object of ``scalableRef``, which wants
     ``replicas`` pods.

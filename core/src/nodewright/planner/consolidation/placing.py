@@ -23,7 +23,7 @@ from nodewright.snapshot.snapshot import Snapshot
 
 @dataclass(frozen=True, kw_only=True)
 class Relocation:
-    """Where the pods of given-up nodes go. ``places``: the node of each pod (``namespace/name``) that goes to an existing node.
+    """The destinations of the pods of given-up nodes. ``places``: the node of each pod (``namespace/name``) that goes to an existing node.
 
     ``misplaced``: classes of pods that a filter keeps off every place; then the rest is of no use.
     """

@@ -172,7 +172,7 @@ def _amounts(pod_class: PodClass, names: Iterable[str]) -> list[int]:
 
 
 class _MovingLimits:
-    """How many pods of a class a node takes besides amounts, and where its pods may go."""
+    """Limits besides amounts: the number of pods of a class that a node takes, and the nodes where its pods may go."""
 
     def __init__(self, snapshot: Snapshot, stuck: frozenset[PodClass]) -> None:
         self._snapshot, self._stuck = snapshot, stuck

@@ -1,6 +1,7 @@
-"""Whether a move is worth its disruption: shares of the pool's price and of its disruption, as Karpenter's policy Balanced weighs them.
+"""Decide whether a move is worth its disruption: its share of the pool's price against its share of the pool's disruption.
 
-The pool is all nodes of groups with a price. A pod's eviction counts more the higher its priority and its
+Karpenter's policy Balanced weighs them in the same way. The pool is all nodes of groups with a
+price. A pod's eviction counts more the higher its priority and its
 ``controller.kubernetes.io/pod-deletion-cost``; each node counts as one pod more.
 """
 

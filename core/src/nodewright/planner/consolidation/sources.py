@@ -1,4 +1,4 @@
-"""Which nodes may be given up, what each of them costs, and what giving it up would disrupt."""
+"""Find the nodes that may be given up, the cost of each, and the disruption if it is given up."""
 
 import math
 from collections import Counter

@@ -23,7 +23,7 @@ from nodewright.model.provisioning_request import (
 
 
 class BufferState(StrEnum):
-    """How much of the spare capacity exists.
+    """The state of the spare capacity.
 
     FULL: all pods fit on existing nodes. COMING: some fit on upcoming nodes only. SHORT: some fit nowhere yet. EMPTY: the
     buffer has no pods. IDLE: its pods are not planned for. ERROR: its spec cannot be resolved.

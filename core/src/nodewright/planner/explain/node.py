@@ -32,7 +32,7 @@ _NOT_PLANNED = "no removals were planned in this loop"
 
 
 class NodeOutcome(StrEnum):
-    """What a plan does with a node.
+    """The outcome of a plan for a node.
 
     GOING: its removal is under way. GOES: its removal starts with this plan. UNNEEDED: it may be removed later. STAYS: it
     cannot be removed. UNJUDGED: scale-down says nothing about it.
@@ -89,7 +89,7 @@ class Timers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeExplanation(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a node is still there, according to the plan made at ``now`` (seconds since the epoch).
+    """The reason for which a node is still there, according to the plan made at ``now`` (seconds since the epoch).
 
     ``reason`` is why it stays or waits. ``removal`` is the removal that is planned or under way, ``stage`` how far that
     has come. ``last_failure`` is why the last attempt failed, ``disputed`` why the cloud reports its machine as a failed

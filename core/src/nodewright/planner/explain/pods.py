@@ -45,7 +45,7 @@ _FILLED = "with the other pods of the node: "
 
 
 class PodAfterDrain(msgspec.Struct, frozen=True, kw_only=True):
-    """What would happen to a pod if its node were drained: by which drain rule, and if it blocks, why.
+    """The outcome for a pod if its node were drained: the drain rule that decides, and its reason if it blocks.
 
     For a pod to be moved, ``place`` is the node it would move to, ``choices`` how many nodes would take it, and
     ``refusals`` why no node does. ``arrives``: the pod is not on the node yet. It is pending and fits there, or it comes
@@ -224,7 +224,7 @@ class SingleGroup:
 
 @dataclass(frozen=True, kw_only=True)
 class GrowthCost:
-    """What growth for pods costs, in USD an hour.
+    """The cost of growth for pods, in USD an hour.
 
     ``price`` is that of the ``nodes`` that are bought for pods; None: a group that grows has no price. ``bound``: no nodes of
     the groups that may grow are cheaper for these pods; None: a group that takes one of them has no price. ``single`` is the

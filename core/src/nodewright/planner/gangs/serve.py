@@ -89,7 +89,7 @@ def place_gangs(snapshot: Snapshot, gangs: Iterable[Gang], hints: Hints | None) 
 
 @dataclass(frozen=True, kw_only=True)
 class ServedGangs:
-    """What gangs get in one loop. ``context`` has the new nodes and the gangs on them; ``retries``: gangs that wait."""
+    """The result of one loop for gangs. ``context`` has the new nodes and the gangs on them; ``retries``: gangs that wait."""
 
     context: PlanningContext
     actions: Sequence[IncreaseSize] = ()
@@ -146,7 +146,7 @@ def _lack(gang: Gang, placed: int) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class _Domain:
-    """Where a gang may be: the rows of nodes (None: all) and the groups. ``most``: how many new nodes at most."""
+    """The places where a gang may be: the rows of nodes (None: all) and the groups. ``most``: how many new nodes at most."""
 
     rows: Mask | None = None
     groups: frozenset[GroupRef] | None = None

@@ -251,7 +251,7 @@ def _retry_later(request: ProvisioningRequest, requests: ProvisioningRequestStat
 
 @dataclass(frozen=True, kw_only=True)
 class Served:
-    """What the requests of one mode got in one loop.
+    """The result of one loop for the requests of one mode.
 
     ``context`` has the snapshot with it. ``held`` are the pods, of requests that get nodes, that fit on existing nodes.
     ``finds_room``: some request needs no new node.

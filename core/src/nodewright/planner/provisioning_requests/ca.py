@@ -43,7 +43,7 @@ class ChosenRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class ExaminedRequests:
-    """What the examined requests got."""
+    """The result for the examined requests."""
 
     changes: RequestChanges
     report: ScaleUpReport

@@ -30,7 +30,7 @@ from nodewright.snapshot.observation import Observation
 
 
 class Mode(StrEnum):
-    """What a class does for a request.
+    """The service of a class for a request.
 
     CHECK: look for capacity that exists. ATOMIC: add nodes too, for all of its pods or none. PROVIDER: call the provider
     that serves the class itself.
@@ -67,7 +67,7 @@ def find_mode(request_class: RequestClass, settings: ProvisioningSettings, polic
 
 
 class ReservedAmounts(NamedTuple):
-    """How many pods and nodes are reserved."""
+    """The numbers of pods and nodes that are reserved."""
 
     pods: int = 0
     nodes: int = 0
@@ -77,7 +77,7 @@ class ReservedAmounts(NamedTuple):
 
 
 class ClassUsage(NamedTuple):
-    """What open requests reserve: by request id, and in all by (class, namespace)."""
+    """The amounts that open requests reserve: by request id, and in all by (class, namespace)."""
 
     by_request: Mapping[str, ReservedAmounts] = {}
     totals: Mapping[tuple[str, str], ReservedAmounts] = {}
@@ -106,7 +106,7 @@ class ClassUsage(NamedTuple):
 
 
 class ClassNodeLimit(NamedTuple):
-    """How many nodes a request may still get by ``limits.nodes`` of its class."""
+    """The number of nodes that a request may still get by ``limits.nodes`` of its class."""
 
     class_name: str
     namespace: str

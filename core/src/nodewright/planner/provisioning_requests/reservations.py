@@ -1,4 +1,4 @@
-"""What is reserved for requests: nodes that are being added, and room that is kept until their pods run.
+"""The reservations for requests: nodes that are being added, and room that is kept until their pods run.
 
 See docs/adr/0013-provisioning-requests.md.
 """

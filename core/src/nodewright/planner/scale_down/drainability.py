@@ -1,4 +1,4 @@
-"""Which pods may be moved off a node: the twelve drain rules, in CA's order.
+"""Decide which pods may be moved off a node: the twelve drain rules, in CA's order.
 
 Each rule returns None if it has no opinion. The first rule with an opinion decides. A last rule looks at all pods of a node
 together: a gang that runs must keep its minimum of pods, or go as a whole. Rules read the annotations listed
@@ -25,7 +25,7 @@ _KNOWN_CONTROLLERS = frozenset({"ReplicationController", "Job", "ReplicaSet", "S
 
 
 class DrainOutcome(StrEnum):
-    """What happens to a pod when its node is removed."""
+    """The outcome for a pod when its node is removed."""
 
     MOVE = "move"
     DAEMON = "daemon"
@@ -35,7 +35,7 @@ class DrainOutcome(StrEnum):
 
 
 class PodDrainability(NamedTuple):
-    """What happens to one pod, and the rule that decided it.
+    """The outcome for one pod, and the rule that decided it.
 
     ``code`` and ``message`` are set if the pod blocks the drain.
 
@@ -324,7 +324,7 @@ class Blocker(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class NodeDrainability:
-    """What happens to the pods of a node, in the node's order; the lists hold the pods before ``blocking``.
+    """The outcome for the pods of a node, in the node's order; the lists hold the pods before ``blocking``.
 
     ``moving`` are moved, ``daemons`` go with the node, ``on_completion`` are awaited.
     """

@@ -1,4 +1,4 @@
-"""Which nodes are candidates for removal: by their group, their own state and their utilization; and in what order.
+"""Find the candidates for removal, by their group, their own state and their utilization, and put them in order.
 
 For each node the first condition that holds decides why it stays.
 """

@@ -24,7 +24,7 @@ from nodewright.snapshot.snapshot import Snapshot
 
 
 class MinimumLimits:
-    """What may still be removed before a minimum is reached: group sizes, cores, memory and GPUs of the cluster.
+    """The amounts that may be removed before a minimum is reached: group sizes, cores, memory and GPUs of the cluster.
 
     ``snapshot`` holds the nodes that count. Nodes on their way out do not count, unless ``counts_leaving``.
     """
@@ -92,7 +92,7 @@ class _HeldByLimit:
 
 
 class DisruptionLimits:
-    """What the operator's disruption budgets leave (docs/disruption.md). Of those that match a node, each must allow it."""
+    """The removals that the operator's disruption budgets still allow (docs/disruption.md). All budgets that match a node must allow its removal."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
@@ -160,7 +160,7 @@ class _Group:
 
 @dataclass
 class _ParallelismLeft:
-    """How many more removals and drains may start.
+    """The number of removals and drains that may still start.
 
     While anything is left, one zero-or-max group that is larger than the budget may go all the same (``overflows``).
     """

@@ -1,4 +1,4 @@
-"""How many pods each PodDisruptionBudget still lets go, while one loop plans.
+"""Count the evictions that each PodDisruptionBudget still allows, while one loop plans.
 
 Like CA's RemainingPdbTracker, but faster: a pod is matched only against the budgets that select one of its labels.
 """
@@ -18,7 +18,7 @@ Label = tuple[str, str]
 
 
 class PdbAllowance(NamedTuple):
-    """Whether pods may be evicted one after the other, whether all at once, and a pod whose budget is too small."""
+    """Tells whether pods may be evicted one after the other, whether all at once, and names a pod whose budget is too small."""
 
     can_remove: bool
     in_parallel: bool

@@ -207,7 +207,7 @@ PodMoves = tuple[Sequence[int], Sequence[int]]
 
 
 class PodTracker:
-    """Where the pods of a simulation are: by number, the row of their node, and the row to which they were to go before.
+    """The places of the pods of a simulation: by number, the row of their node, and the row to which they were to go before.
 
     ``hints`` are the nodes to which pods were to go in the last loop. Rows of removed nodes may still be recorded:
     callers check which rows are open.

@@ -46,7 +46,7 @@ PROBLEMS = ("", "it offers no cpu", "it offers no memory")
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """How utilization is measured; ``now`` in epoch seconds. ``divides_by_zero``: return what CA does when it divides by zero."""
+    """The rules for measuring utilization; ``now`` in epoch seconds. ``divides_by_zero``: return what CA does when it divides by zero."""
 
     now: float
     accelerators: Accelerators = NO_ACCELERATORS
@@ -252,7 +252,7 @@ def _measure_gpus(
 
 
 class _Ignored:
-    """What the ignored pods of some rows request: ``requests[i]`` belongs to row index ``places[i]``."""
+    """The requests of the ignored pods of some rows: ``requests[i]`` belongs to row index ``places[i]``."""
 
     def __init__(self, places: Ids, requests: Sequence[dict[str, int]]) -> None:
         self._places = places

@@ -63,7 +63,7 @@ class PlannedMix:
 
 @dataclass(frozen=True, kw_only=True)
 class MixTerms:
-    """What is asked of a mix besides the least price.
+    """The demands on a mix besides the least price.
 
     ``whole``: zero-or-max groups that get all their machines, so that room on them costs nothing more. ``surcharges`` are put
     on the price of a node, by group, where limits of the cluster are scarcer than money. ``is_quick``: the first mix is enough.

@@ -1,4 +1,4 @@
-"""Which node groups would fit a pod on a new, empty node."""
+"""Find the node groups whose new, empty node would fit a pod."""
 
 from collections.abc import Hashable, Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Which groups may grow, and what growing each of them does for the pending pods."""
+"""Find the groups that may grow, and the pending pods that each of them would help."""
 
 from collections.abc import Iterable, Mapping, Sequence
 

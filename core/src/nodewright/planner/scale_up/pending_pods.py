@@ -1,4 +1,4 @@
-"""Which pods are pending, and which of them fit on existing or upcoming nodes."""
+"""Find the pending pods, and those of them that fit on existing or upcoming nodes."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -58,7 +58,7 @@ Choose = Callable[[Snapshot, Sequence[tuple[PodClass, list[Pod]]]], Mapping[PodC
 
 @dataclass(frozen=True)
 class Bought:
-    """What upcoming nodes were bought for.
+    """The pods for which upcoming nodes were bought.
 
     ``rows`` returns the rows of nodes that were bought for pods of a class, ``planned`` how many of its pods each row was
     planned for.

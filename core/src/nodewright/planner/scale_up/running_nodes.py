@@ -1,4 +1,4 @@
-"""Which pods go on nodes that are there, if these cannot take all (--expander=least-cost; docs/cost.md).
+"""Choose the pods for nodes that are there, if these cannot take all (--expander=least-cost; docs/cost.md).
 
 Room goes first to pods that no group may grow for, then to those that would cost most on new nodes. Only pods whose place depends
 on amounts alone are chosen; the others are placed in turn, as for all expanders.

@@ -54,7 +54,7 @@ _NETWORK_TOLERATION = Toleration(key=f"{_NODE}network-unavailable", operator="Ex
 
 @dataclass(frozen=True)
 class _Source:
-    """Where a group's template comes from; ``is_real``: an existing node of the group."""
+    """The source of a group's template; ``is_real``: an existing node of the group."""
 
     node: Node
     pods: tuple[Pod, ...]

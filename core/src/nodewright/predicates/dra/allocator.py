@@ -37,7 +37,7 @@ def attribute_of(device: Device, driver: str, name: str) -> DeviceAttribute | No
 
 
 class AttributeConstraint:
-    """What the devices chosen so far say about one constraint of a claim."""
+    """One constraint of a claim, with the values of the devices chosen so far."""
 
     def __init__(self, spec: DeviceConstraint) -> None:
         self.attribute = spec.match_attribute or spec.distinct_attribute
@@ -72,7 +72,7 @@ Select = Callable[[Candidate, str], bool]
 
 
 class RefusalCode(StrEnum):
-    """Why devices cannot be allocated."""
+    """The reason for which devices cannot be allocated."""
 
     CANNOT_ALLOCATE = "cannot-allocate"
     CLAIM_ELSEWHERE = "claim-on-other-node"
@@ -124,7 +124,7 @@ class InUse:
 
 @dataclass(frozen=True)
 class AllocationContext:
-    """What a search needs besides the claims. ``in_use`` are layers: those of the cluster, and those of a node."""
+    """The input of a search besides the claims. ``in_use`` are layers: those of the cluster, and those of a node."""
 
     pools: NodePools
     classes: Mapping[str, DeviceClass]

@@ -118,7 +118,7 @@ def _has_selectors(claims: Iterable[DeviceClaim], resources: Iterable[str], cont
 
 @dataclass(frozen=True, eq=False)
 class HeldClaim:
-    """Where an allocated claim can be used: on one row only, or where a selector matches (None: everywhere)."""
+    """The rows on which an allocated claim can be used: one row, or those that a selector matches (None: all)."""
 
     row: int | None
     selector: NodeSelector | None = None
@@ -126,7 +126,7 @@ class HeldClaim:
 
 @dataclass(frozen=True, eq=False)
 class DeviceState:
-    """What simulated pods changed: devices taken per row and elsewhere, claims allocated, claims that are free again."""
+    """The changes by simulated pods: devices taken per row and elsewhere, claims allocated, claims that are free again."""
 
     rows: Mapping[int, InUse] = field(default_factory=dict)
     elsewhere: InUse = field(default_factory=InUse)

@@ -30,7 +30,7 @@ class _Size(NamedTuple):
 
 
 class Leftovers:
-    """What checks of one run made in a group and could not take away again, by id; shared by their worlds.
+    """The machines, by id, that checks of one run made in a group and could not remove; shared by their worlds.
 
     ``agree_seconds`` is how long two instances of the plugin must agree that nothing is left.
     """

@@ -4,7 +4,7 @@ from enum import Enum, StrEnum
 
 
 class Level(StrEnum):
-    """How far a certificate reaches; each level includes those before it.
+    """The reach of a certificate; each level includes those before it.
 
     ``core``: the provider is safe while nothing goes wrong. ``failures``: failures and refusals are told as what they are.
     ``autoscaler-safe``: also restarts, races, late clouds and strangers cost no machine. ``complete``: everything declared.

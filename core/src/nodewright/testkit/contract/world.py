@@ -14,7 +14,7 @@ from nodewright.testkit.client import Client
 
 
 class Touch(StrEnum):
-    """What a check does to the cloud. The order is from harmless to unfit for a cloud that is in use."""
+    """The effect of a check on the cloud. The order is from harmless to unfit for a cloud that is in use."""
 
     READS = "reads"
     REFUSED = "send writes that must be refused or change nothing"
@@ -31,7 +31,7 @@ class NotDeclared(CannotSteer):
 
 
 class Trouble(StrEnum):
-    """Why a cloud refuses a call, or fails to create a machine."""
+    """The reason for which a cloud refuses a call, or fails to create a machine."""
 
     CAPACITY = "capacity"
     QUOTA = "quota"
