@@ -15,7 +15,7 @@ from nodewright.adapters.clocks import SystemClock
 from nodewright.adapters.kube.caches import CacheOptions, Caches, optional_kinds
 from nodewright.adapters.kube.cluster import KubeCluster
 from nodewright.adapters.kube.connection import connect
-from nodewright.expander.chain import CONFIG_MAP
+from nodewright.expander import CONFIG_MAP
 from nodewright.model.capacity_quota import QUOTA_VALID, CapacityQuota
 from nodewright.model.provisioning_request import PROVISIONED
 from nodewright.planner.limits import read_quotas, with_status

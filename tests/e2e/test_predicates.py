@@ -20,7 +20,7 @@ from nodewright.adapters.kube.caches import CacheOptions, Caches
 from nodewright.adapters.kube.cluster import KubeCluster
 from nodewright.adapters.kube.connection import connect
 from nodewright.adapters.kube.resources import Resource
-from nodewright.expander.chain import CONFIG_MAP
+from nodewright.expander import CONFIG_MAP
 from nodewright.model.pod import Pod
 from nodewright.predicates import feasible
 from nodewright.snapshot.snapshot import Snapshot

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodewright.estimator.binpacking import Estimate, Template, estimate
-from nodewright.estimator.limits import NodeBudget, node_limit
+from nodewright.estimator.new_nodes import NodeBudget, node_limit
 from nodewright.estimator.pod_group import group_pods
 from nodewright.model.meta import LabelSelector
 from nodewright.model.node import HOSTNAME_LABEL

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodewright.estimator.round_robin import round_robin
+from nodewright.estimator.new_nodes import round_robin
 
 ROOM = st.lists(st.integers(0, 6), min_size=1, max_size=12)
 

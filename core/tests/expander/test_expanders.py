@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nodewright.cli.settings.load import EXPANDERS
-from nodewright.expander.chain import ExpanderContext, Option, UnitPrices, choose, find_unit_prices, parse_priorities
+from nodewright.expander import ExpanderContext, Option, UnitPrices, choose, find_unit_prices, parse_priorities
 from nodewright.model.errors import ConfigError
 from nodewright.testkit.builders import build_node, build_pod
 from nodewright.testkit.world import World, grown, ref

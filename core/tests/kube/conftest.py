@@ -14,7 +14,7 @@ from nodewright.adapters.clocks import VirtualClock
 from nodewright.adapters.kube.api import ApiError, Lines, Request
 from nodewright.adapters.kube.caches import CacheOptions, Caches, optional_kinds
 from nodewright.adapters.kube.resources import Resource
-from nodewright.expander.chain import CONFIG_MAP
+from nodewright.expander import CONFIG_MAP
 from nodewright.model.objects import KINDS
 from nodewright.testkit.world import settings_with
 

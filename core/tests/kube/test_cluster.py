@@ -12,7 +12,7 @@ from nodewright.adapters.clocks import VirtualClock
 from nodewright.adapters.kube.api import ApiError
 from nodewright.adapters.kube.caches import CacheOptions, Caches, Listeners
 from nodewright.adapters.kube.cluster import DryCluster, KubeCluster
-from nodewright.expander.chain import CONFIG_MAP
+from nodewright.expander import CONFIG_MAP
 from nodewright.model.errors import KubeApiError
 from nodewright.testkit import build_pod
 

@@ -11,7 +11,7 @@ from nodewright.actuation.ports import STATUS_NAME
 from nodewright.adapters.clocks import VirtualClock
 from nodewright.adapters.kube.api import ApiError
 from nodewright.adapters.kube.events import KubeEvents, OwnMaps
-from nodewright.expander.chain import CONFIG_MAP
+from nodewright.expander import CONFIG_MAP
 
 EVENTS = "/api/v1/namespaces/default/events"
 GROWN = Event(kind="Pod", name="default/web", reason="TriggeredScaleUp", message="pod triggered scale-up: [{a 0->1}]")

@@ -10,7 +10,7 @@ from nodewright.model.settings import Settings
 from nodewright.snapshot.observation import Observation
 from nodewright.snapshot.requests import node_amounts, pod_requests
 from nodewright.validate.capacity import why_unfit
-from nodewright.validate.movable import is_selected, matches, why_immovable
+from nodewright.validate.pods import is_selected, matches, why_immovable
 
 SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 

@@ -27,7 +27,7 @@ from nodewright.planner.scale_up.pending_pods import is_expendable
 from nodewright.snapshot.context import Workloads
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.validate.capacity import CapacityCheck
-from nodewright.validate.pod_profiles import profile_of
+from nodewright.validate.pods import profile_of
 
 # Seconds between a refused eviction and the next attempt.
 EVICTION_RETRY_SECONDS = 10.0

@@ -11,7 +11,7 @@ from nodewright.actuation.ports import NORMAL, POD_KIND, STATUS_KIND, STATUS_NAM
 from nodewright.clusterstate.backoff import NO_MACHINE
 from nodewright.clusterstate.readiness import describe_unhealthy
 from nodewright.clusterstate.state import ClusterState, GroupState
-from nodewright.expander.chain import CONFIG_MAP
+from nodewright.expander import CONFIG_MAP
 from nodewright.model.action import (
     CreateNodeGroup,
     DecreaseTargetSize,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from nodewright.estimator.limits import IsOver, NodeBudget, never
+from nodewright.estimator.new_nodes import IsOver, NodeBudget, never
 from nodewright.estimator.packing import Packing
 from nodewright.estimator.pod_group import PodGroup
 from nodewright.model.meta import Resources

@@ -1,18 +1,58 @@
 """The nodes that an estimate adds: the free amounts on each (numpy columns or plain numbers), and the pods on each."""
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 
-from nodewright.estimator.round_robin import dealt_in_turn
 from nodewright.model.pod import Pod
 from nodewright.snapshot.column import Ints, Mask
 from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.requests import PODS
+
+UNLIMITED = 0
+IsOver = Callable[[], bool]
+
+
+def never() -> bool:
+    """Return False: there is no time limit."""
+    return False
+
+
+def node_limit(thresholds: Iterable[int]) -> int:
+    """Return the smallest positive threshold; 0: no limit; -1 if any threshold is negative: no node at all (CA's rule)."""
+    found = list(thresholds)
+    if any(threshold < 0 for threshold in found):
+        return -1
+    return min((threshold for threshold in found if threshold > 0), default=UNLIMITED)
+
+
+class NodeBudget:
+    """Counts the nodes that one estimate adds, and refuses those above the limit.
+
+    Once ``is_over()`` is true, no nodes are granted and ``was_late`` is set. ``is_exhausted``: the last call of ``grant``
+    returned less than ``wanted``.
+    """
+
+    def __init__(self, limit: int, is_over: IsOver = never) -> None:
+        self._limit = limit
+        self._is_over = is_over
+        self.granted = 0
+        self.was_late = False
+        self.is_exhausted = False
+
+    def grant(self, wanted: int) -> int:
+        """Grant up to ``wanted`` more nodes; return how many."""
+        self.was_late = self.was_late or self._is_over()
+        left = wanted if self._limit == UNLIMITED else max(0, self._limit - self.granted)
+        given = 0 if self.was_late else min(wanted, left)
+        self.is_exhausted = given < wanted
+        self.granted += given
+        return given
+
 
 _UNLIMITED = int(np.iinfo(np.int64).max)
 # Takes the name of a resource; returns how much of it is free on each of the first nodes.
@@ -283,3 +323,45 @@ class PlacedPods:
         for pod_class, pods in self._elsewhere:
             found[pod_class] = found.get(pod_class, 0) + len(pods)
         return found
+
+
+def round_robin(capacities: Ints, pods: int, start: int) -> tuple[Ints, int]:
+    """Deal identical pods to nodes, one pod a node in each round, beginning at index ``start``, while a node has room.
+
+    ``capacities`` is how many more pods each node takes. Return how many pods each node got, and the index after the
+    last node that got one (``start`` if no pod was placed).
+    """
+    nodes = len(capacities)
+    pods = min(pods, int(capacities.sum()))
+    if not pods:
+        return np.zeros_like(capacities), start
+    rounds = _full_rounds(capacities, pods)
+    dealt = np.minimum(capacities, rounds)
+    left = pods - int(dealt.sum())
+    turns = (np.arange(nodes) + start) % nodes
+    # The last pod goes to the last node of the incomplete round, or of the last full round if there is none.
+    served = turns[capacities[turns] > rounds][:left] if left else turns[capacities[turns] >= rounds]
+    if left:
+        dealt[served] += 1
+    return dealt, int(served[-1] + 1) % nodes
+
+
+def dealt_in_turn(indices: Ints, counts: Ints, start: int, nodes: int) -> list[int]:
+    """Return the nodes in the order in which ``round_robin`` dealt pods to them, each as often as it got a pod."""
+    turn = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+    served = np.repeat(indices, counts)
+    order: list[int] = served[np.lexsort(((served - start) % nodes, turn))].tolist()
+    return order
+
+
+def _full_rounds(capacities: Ints, pods: int) -> int:
+    """Return the largest number of rounds, one pod for each node with room, that deal at most ``pods`` pods."""
+    steps = np.sort(capacities)
+    nodes = len(steps)
+    # Rounds up to the k-th smallest capacity deal all smaller capacities in full, and that many pods to each other node.
+    below = np.concatenate([[0], np.cumsum(steps)[:-1]])
+    cost = below + steps * np.arange(nodes, 0, -1)
+    k = int(np.searchsorted(cost, pods, side="right"))
+    if k == nodes:
+        return int(steps[-1])
+    return int((pods - below[k]) // (nodes - k))

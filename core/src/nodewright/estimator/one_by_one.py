@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nodewright.estimator.limits import NodeBudget
-from nodewright.estimator.new_nodes import NewNodes, PlacedPods
+from nodewright.estimator.new_nodes import NewNodes, NodeBudget, PlacedPods
 from nodewright.estimator.pod_group import PodGroup
 from nodewright.model.node import HOSTNAME_LABEL, Node
 from nodewright.model.pod import Pod

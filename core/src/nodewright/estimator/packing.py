@@ -5,11 +5,9 @@ from itertools import groupby
 
 import numpy as np
 
-from nodewright.estimator.limits import NodeBudget
-from nodewright.estimator.new_nodes import NewNodes, OpenNodes, PlacedOnNew, PlacedPods
+from nodewright.estimator.new_nodes import NewNodes, NodeBudget, OpenNodes, PlacedOnNew, PlacedPods, round_robin
 from nodewright.estimator.one_by_one import ForkWithNewNodes, OneByOne
 from nodewright.estimator.pod_group import PodGroup
-from nodewright.estimator.round_robin import round_robin
 from nodewright.model.node import HOSTNAME_LABEL, Node
 from nodewright.model.pod import Pod
 from nodewright.predicates import amounts_room, feasible, has_guards, is_countable, static_fit

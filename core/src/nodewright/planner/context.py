@@ -8,7 +8,7 @@ from nodewright.clusterstate.accelerators import NO_ACCELERATORS, Accelerators
 from nodewright.clusterstate.memory import Purchases
 from nodewright.clusterstate.state import ClusterState
 from nodewright.estimator.binpacking import Template
-from nodewright.estimator.limits import IsOver
+from nodewright.estimator.new_nodes import IsOver
 from nodewright.model.group import GroupRef, NewNodeGroup
 from nodewright.model.reason import SkipReason, Unremovable
 from nodewright.model.settings import Settings

@@ -12,8 +12,7 @@ from nodewright.model.pod import ContainerPort, NodeSelectorTerm, Pod, PodAffini
 from nodewright.snapshot.node_pods import find_node_pods
 from nodewright.snapshot.requests import node_amounts
 from nodewright.snapshot.snapshot import Snapshot
-from nodewright.validate.movable import holds, is_selected
-from nodewright.validate.pod_profiles import PodProfile, find_profiles
+from nodewright.validate.pods import PodProfile, find_profiles, holds, is_selected
 
 _ANY = "0.0.0.0"  # noqa: S104  # an address in a pod's manifest; nothing listens here
 _REPELLING = ("NoSchedule", "NoExecute")

@@ -9,7 +9,7 @@ from nodewright.model.meta import LabelSelector
 from nodewright.model.node import Node
 from nodewright.model.quantity import Quantity
 from nodewright.snapshot.observation import GroupSeen, Observation
-from nodewright.validate.movable import is_selected
+from nodewright.validate.pods import is_selected
 
 Growth = tuple[GroupSeen, int]
 _PART = "[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"

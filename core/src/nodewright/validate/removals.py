@@ -1,7 +1,7 @@
-"""Check planned removals of nodes: sizes, minimums, budgets, unmovable pods, and a place for each pod.
+"""Check planned removals of nodes, and moves: sizes, minimums, budgets, unmovable pods, and a place for each pod.
 
-The check is written from the rules alone, over plain nodes and pods. Pods that are equal to every rule are checked once
-(``pod_profiles.py``). The plan names a node for each moved pod; the check verifies that the pod fits there. It does not
+The check of removals is written from the rules alone, over plain nodes and pods. Pods that are equal to every rule are checked once
+(``pods.py``). The plan names a node for each moved pod; the check verifies that the pod fits there. It does not
 verify volumes, topology spread, pod affinity and claimed devices: only the planner knows these rules.
 """
 
@@ -10,20 +10,22 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
 from typing import NamedTuple
 
+from nodewright.model.action import IncreaseSize
 from nodewright.model.cluster import PodDisruptionBudget
 from nodewright.model.disruption import DisruptionReason, opening
 from nodewright.model.group import GroupRef
 from nodewright.model.interruption import parse_signals
 from nodewright.model.limits import make_resource_limits
+from nodewright.model.move import Move, MoveStage
 from nodewright.model.node import Node
+from nodewright.model.plan import PlannedAction
 from nodewright.model.pod import Pod
 from nodewright.model.removal import NodeRemoval, RemovalReason
 from nodewright.model.settings import LimitSettings, Settings
 from nodewright.snapshot.observation import Observation
 from nodewright.validate.actions import PlanViolation
 from nodewright.validate.capacity import AntiAffinityCheck, Arrival, CapacityCheck
-from nodewright.validate.movable import matches, why_immovable
-from nodewright.validate.pod_profiles import PodProfile, ProfiledPods, find_pods
+from nodewright.validate.pods import PodProfile, ProfiledPods, find_pods, matches, why_immovable
 from nodewright.validate.quotas import Devices
 
 _DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
@@ -307,3 +309,100 @@ class MinimumCheck:
         offers: dict[str, int] = {name: held[name].value for name in ("cpu", "memory") if name in held}
         kind, devices = self._devices.of(node)
         return {**offers, kind: devices} if kind in self._least else offers
+
+
+_COSTS_LESS = (DisruptionReason.UNDERUSED, DisruptionReason.REPLACED)
+_DRAINS = (MoveStage.READY, MoveStage.DRAINING)
+
+
+def check_moves(
+    seen: Observation, moves: Sequence[Move], actions: Sequence[PlannedAction], removals: Sequence[NodeRemoval]
+) -> tuple[PlanViolation, ...]:
+    """Return every removal that comes too early, and the growth of every move that must not begin."""
+    found = list[PlanViolation]()
+    live = [move for move in moves if not move.stage.is_over]
+    times = Counter(name for move in live for name in move.sources)
+    sources = {name: move for move in live for name in move.left}
+    for removal in removals:
+        if removal.node in sources:
+            found += [PlanViolation(removal, rule) for rule in _broken_by_removal(seen, removal, sources, times)]
+    for move in live:
+        if move.stage != MoveStage.PROPOSED:
+            continue
+        rules = list(_broken(seen, move, times))
+        wanted = _counts(move)
+        for action in actions:
+            if isinstance(action, IncreaseSize) and action.group in wanted:
+                found += [PlanViolation(action, rule) for rule in rules]
+                grown = action.target - action.expected_target
+                if grown > wanted[action.group]:
+                    text = f"group {action.group} grows by {grown}, and move {move.id} needs {wanted[action.group]}"
+                    found.append(PlanViolation(action, text))
+    return tuple(found)
+
+
+def _broken_by_removal(
+    seen: Observation, removal: NodeRemoval, sources: Mapping[str, Move], times: Mapping[str, int]
+) -> Iterator[str]:
+    """Yield what forbids to remove a source now; a machine that the cloud takes goes in any case."""
+    if removal.is_forced:
+        return
+    move = sources[removal.node]
+    if times[removal.node] > 1:
+        yield f"node {removal.node} is in two moves"
+    if move.added and move.stage not in _DRAINS:
+        yield f"node {removal.node} is drained before the new nodes of move {move.id} are ready ({move.stage})"
+    for place in dict.fromkeys(filter(None, removal.places)):
+        if place in sources:
+            yield f"pods of node {removal.node} are to go to node {place}, which move {sources[place].id} gives up"
+        if not _is_ready(seen, place):
+            yield f"pods of node {removal.node} are to go to node {place}, which is not ready"
+
+
+def _is_ready(seen: Observation, name: str) -> bool:
+    row = seen.snapshot.find_row(name)
+    conditions = seen.snapshot.node(row).status.conditions if row is not None else ()
+    return any(condition.type == "Ready" and condition.status == "True" for condition in conditions)
+
+
+def _counts(move: Move) -> Counter[GroupRef]:
+    """Return how many nodes of each group the move adds."""
+    found = Counter[GroupRef]()
+    for one in move.added:
+        found[one.group] += one.nodes
+    return found
+
+
+def _broken(seen: Observation, move: Move, times: Mapping[str, int]) -> Iterator[str]:
+    for name in move.sources:
+        if times[name] > 1:
+            yield f"node {name} is in two moves"
+        if name not in seen.snapshot:
+            yield f"move {move.id} gives up node {name}, which is not there"
+        if name in seen.removing:
+            yield f"move {move.id} gives up node {name}, which is being removed"
+    if move.reason not in _COSTS_LESS:
+        return
+    prices = {ref: seen.groups[ref].hourly_price if ref in seen.groups else None for ref in _counts(move)}
+    unpriced = [ref for ref, price in prices.items() if price is None]
+    yield from (f"what the nodes of group {ref} cost is not known, and move {move.id} adds some" for ref in unpriced)
+    price = sum((prices[ref] or 0.0) * count for ref, count in _counts(move).items())
+    before = _price_of(seen, move.sources)
+    if before is None:
+        yield f"what the old nodes of move {move.id} cost is not known"
+    elif not unpriced and price >= before:
+        yield f"the new nodes of move {move.id} cost ${price:.4f} an hour, and the old ones ${before:.4f}"
+
+
+def _price_of(seen: Observation, names: Sequence[str]) -> float | None:
+    """Return what nodes cost, in USD an hour; None if the machine or the price of one is not known."""
+    group_of = {instance.id.lower(): ref for ref, group in seen.groups.items() for instance in group.instances or ()}
+    total = 0.0
+    for name in names:
+        row = seen.snapshot.find_row(name)
+        ref = group_of.get(seen.snapshot.node(row).spec.provider_id.lower()) if row is not None else None
+        price = seen.groups[ref].hourly_price if ref is not None else None
+        if price is None:
+            return None
+        total += price
+    return total

@@ -4,7 +4,7 @@ import pytest
 from core.tests.planner.scale_down.loops import MINUTE, Loops, codes, context_of, gone
 from msgspec.structs import replace as changed
 
-from nodewright.estimator.limits import never
+from nodewright.estimator.new_nodes import never
 from nodewright.model.group import GroupOptions
 from nodewright.model.meta import LabelSelector
 from nodewright.model.node import ZONE_LABEL, Taint

@@ -6,7 +6,7 @@ from core.tests.planner.scale_down.loops import context_of
 from msgspec.structs import replace as changed
 
 from nodewright.clusterstate.state import ClusterState
-from nodewright.estimator.limits import never
+from nodewright.estimator.new_nodes import never
 from nodewright.model.group import GroupOptions
 from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.planner.scale_down.node_removal import SimulatedRemovals, simulate_removals

@@ -15,7 +15,7 @@ from nodewright.adapters.kube.writes import KubeWrites
 from nodewright.adapters.server_time import FutureTimes
 from nodewright.clusterstate.memory import Memory
 from nodewright.engine.ports import ClusterObservation, Loaded, Pause
-from nodewright.expander.chain import CONFIG_KEY, CONFIG_MAP
+from nodewright.expander import CONFIG_KEY, CONFIG_MAP
 from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.duration import format_duration

@@ -31,9 +31,16 @@ from nodewright.adapters.provider.client import NoticeWatch
 from nodewright.adapters.server_time import ServerTime
 from nodewright.adapters.web import HealthCheck, HealthLimits, Page, Pages, Query, WebServer
 from nodewright.cli.connect import Connector
-from nodewright.cli.daemon.app import CallMeter, ClusterParts, DaemonApp, EngineParts, ProcessParts, ReportParts
+from nodewright.cli.daemon.app import (
+    CallMeter,
+    ClusterParts,
+    DaemonApp,
+    EngineParts,
+    LeaderState,
+    ProcessParts,
+    ReportParts,
+)
 from nodewright.cli.daemon.debug_server import DebugServer
-from nodewright.cli.daemon.leader_state import LeaderState
 from nodewright.cli.daemon.reload import watch_settings
 from nodewright.cli.daemon.shadow import ShadowReporter
 from nodewright.cli.settings.flags import SettingsSource
@@ -41,7 +48,7 @@ from nodewright.clusterstate.readiness import is_ready
 from nodewright.engine.planning import DryRunPlanning
 from nodewright.engine.ports import Ports
 from nodewright.engine.timers import NodesReadyAlarm
-from nodewright.expander.chain import CONFIG_MAP
+from nodewright.expander import CONFIG_MAP
 from nodewright.model.clock import Clock
 from nodewright.model.errors import ConfigError
 from nodewright.model.interruption import signals_newly

@@ -17,7 +17,7 @@ from nodewright.clusterstate.fold import fold
 from nodewright.clusterstate.memory import Memory
 from nodewright.clusterstate.state import ClusterState
 from nodewright.engine.planning import Planning
-from nodewright.expander.chain import CONFIG_MAP
+from nodewright.expander import CONFIG_MAP
 from nodewright.model.errors import ConfigError, InvariantError, KubeApiError, ProviderUnavailable
 from nodewright.model.plan import Plan
 from nodewright.model.settings import Settings, default_options

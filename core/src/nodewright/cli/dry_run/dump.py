@@ -19,7 +19,7 @@ from nodewright.cli.connect import Connector
 from nodewright.cli.dry_run.dry_run import DryRun, plan_once
 from nodewright.cli.dry_run.dump_groups import DumpedGroups, group_by_label, read_groups_file
 from nodewright.engine.planning import Planning
-from nodewright.expander.chain import CONFIG_KEY, CONFIG_MAP
+from nodewright.expander import CONFIG_KEY, CONFIG_MAP
 from nodewright.model.decode import decode_objects
 from nodewright.model.errors import ConfigError
 from nodewright.model.node import Node

@@ -7,8 +7,8 @@ from random import Random
 from msgspec.structs import replace as changed
 
 from nodewright.clusterstate.backoff import allowance
-from nodewright.estimator.limits import UNLIMITED
-from nodewright.expander.chain import Option
+from nodewright.estimator.new_nodes import UNLIMITED
+from nodewright.expander import Option
 from nodewright.model.action import ForRequest, IncreaseSize
 from nodewright.model.capability import Capability
 from nodewright.model.group import GroupRef

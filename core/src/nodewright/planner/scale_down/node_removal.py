@@ -13,7 +13,7 @@ from itertools import takewhile
 import numpy as np
 
 from nodewright.clusterstate.state import ClusterState
-from nodewright.estimator.limits import IsOver
+from nodewright.estimator.new_nodes import IsOver
 from nodewright.model.disruption import DisruptionReason
 from nodewright.model.pod import Pod
 from nodewright.model.policy import Policy

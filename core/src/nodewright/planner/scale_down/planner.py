@@ -8,7 +8,7 @@ from nodewright.clusterstate.deletions import DELETION_SECONDS
 from nodewright.clusterstate.memory import Recheck, ScaleDownMemory
 from nodewright.clusterstate.scale_down_activity import MOVES_WINDOW
 from nodewright.clusterstate.state import ClusterState
-from nodewright.estimator.limits import IsOver
+from nodewright.estimator.new_nodes import IsOver
 from nodewright.model.group import GroupRef
 from nodewright.model.node import TO_BE_DELETED_TAINT
 from nodewright.model.plan import ScaleDownReport

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from nodewright.clusterstate.backoff import INSTANCE_TYPE_LABEL, allowance, allowance_left, is_active
 from nodewright.estimator.binpacking import estimate
 from nodewright.estimator.pod_group import PodGroup
-from nodewright.expander.chain import Option
+from nodewright.expander import Option
 from nodewright.model.group import GroupRef
 from nodewright.model.node import ZONE_LABEL, Node
 from nodewright.model.plan import Expansion

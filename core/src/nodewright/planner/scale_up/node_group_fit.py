@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Mapping, Sequence
 
 from nodewright.estimator.binpacking import Estimate, Template, estimate
-from nodewright.estimator.limits import IsOver, never
+from nodewright.estimator.new_nodes import IsOver, never
 from nodewright.estimator.pod_group import PodGroup
 from nodewright.model.group import GroupRef
 from nodewright.model.meta import Resources

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from nodewright.clusterstate.backoff import is_active, is_deferred
 from nodewright.clusterstate.state import GroupState
 from nodewright.estimator.binpacking import Estimate
-from nodewright.estimator.limits import node_limit
-from nodewright.expander.chain import Option
+from nodewright.estimator.new_nodes import node_limit
+from nodewright.expander import Option
 from nodewright.model.duration import format_moment
 from nodewright.model.group import GroupRef
 from nodewright.model.reason import SkipCode, SkipReason

@@ -6,7 +6,7 @@ from dataclasses import replace
 from random import Random
 
 from nodewright.estimator.pod_group import PodGroup, group_pods
-from nodewright.expander.chain import (
+from nodewright.expander import (
     LEAST_COST,
     ExpanderContext,
     Option,

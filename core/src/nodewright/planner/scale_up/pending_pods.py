@@ -9,7 +9,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from nodewright.estimator.binpacking import share_of
-from nodewright.estimator.round_robin import dealt_in_turn, round_robin
+from nodewright.estimator.new_nodes import dealt_in_turn, round_robin
 from nodewright.model.duration import parse_duration
 from nodewright.model.pod import Pod, PodSpec
 from nodewright.model.policy import Policy

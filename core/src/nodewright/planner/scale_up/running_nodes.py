@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from nodewright.estimator.pod_group import PodGroup
-from nodewright.expander.chain import LEAST_COST
+from nodewright.expander import LEAST_COST
 from nodewright.model.group import GroupRef
 from nodewright.model.pod import Pod
 from nodewright.optimizer.bound import find_values

@@ -1,1 +1,0 @@
-"""Chooses among scale-up options (CA: expander)."""
