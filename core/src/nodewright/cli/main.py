@@ -15,7 +15,7 @@ from importlib import import_module
 
 import click
 
-from nodewright.cli.screen import ReaderGone, abandon_output
+from nodewright.cli.broken_pipe import ReaderGone, abandon_output
 from nodewright.model.errors import InvariantError, NodewrightError, PluginNotFound, ProviderError
 from nodewright.model.printable import printable, suggest
 

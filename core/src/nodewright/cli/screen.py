@@ -1,7 +1,4 @@
-"""Output: tables for people, JSON for programs; ``ReaderGone`` if its reader closes it, as in ``nodewright plan … | head``.
-
-Names come from outside and are shown as they are, never as markup.
-"""
+"""Output: tables for people, JSON for programs. Names come from outside and are shown as they are, never as markup."""
 
 import json
 import os
@@ -15,17 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from nodewright.cli.broken_pipe import ReaderGone
 from nodewright.model.printable import printable
-
-
-class ReaderGone(Exception):
-    """The reader of our output closed it: the command ends without a message."""
-
-
-def abandon_output() -> None:
-    """Keep the interpreter from complaining when it closes stdout."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
 
 _PIPE_WIDTH = 120
 

@@ -1,0 +1,13 @@
+"""What to do when the reader of our output has closed it, as in ``nodewright plan … | head``."""
+
+import os
+import sys
+
+
+class ReaderGone(Exception):
+    """The reader of our output closed it: the command ends without a message."""
+
+
+def abandon_output() -> None:
+    """Keep the interpreter from complaining when it closes stdout."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
