@@ -22,9 +22,15 @@ from nodewright.clusterstate.interruptions import find_notices, interrupted_node
 from nodewright.clusterstate.late_devices import find_late_nodes
 from nodewright.clusterstate.membership import Membership, find_members, unregistered_ids
 from nodewright.clusterstate.memory import ArrivalHistory, Backoff, Deferral, Memory, ProvisioningMemory
-from nodewright.clusterstate.new_groups import find_empty_since, refused_creations
 from nodewright.clusterstate.node_samples import update_samples
-from nodewright.clusterstate.observed_groups import known_groups, remember_ran, with_evidence, with_own_writes
+from nodewright.clusterstate.observed_groups import (
+    find_empty_since,
+    known_groups,
+    refused_creations,
+    remember_ran,
+    with_evidence,
+    with_own_writes,
+)
 from nodewright.clusterstate.provision_times import after_timeouts, learn_provision_times, with_patience
 from nodewright.clusterstate.purchases import without_old
 from nodewright.clusterstate.readiness import ReadinessRules, class_of, find_unhealthy, sort_readiness

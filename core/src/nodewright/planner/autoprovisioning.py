@@ -14,7 +14,7 @@ from msgspec.structs import replace as changed
 
 from nodewright.clusterstate.backoff import is_active
 from nodewright.clusterstate.memory import Backoff
-from nodewright.clusterstate.new_groups import any_new_group
+from nodewright.clusterstate.observed_groups import any_new_group
 from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.model.action import CreateNodeGroup, DeleteNodeGroup, IncreaseSize
 from nodewright.model.duration import format_duration
