@@ -13,8 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import linprog
-from scipy.sparse import coo_array
+from scipy.sparse import coo_array, csr_array
 
 Amounts = tuple[int, ...]
 _HOUR = 3600.0
@@ -33,6 +34,16 @@ class Moment(NamedTuple):
 
     at: float
     running: Mapping[Amounts, float]
+
+
+class Programme(NamedTuple):
+    """Nodes of each shape, then pods of each size on each shape that fits them: what is used ≤ 0, pods placed = running."""
+
+    prices: NDArray[np.float64]
+    most: NDArray[np.float64]
+    used: csr_array
+    placed: csr_array
+    running: NDArray[np.float64]
 
 
 def moments(changes: Sequence[tuple[float, Amounts, int]]) -> Iterator[Moment]:
@@ -80,7 +91,8 @@ class NodeBound:
         spans = ((until - moment.at) * self.nodes(moment.running) for moment, until in zip(history, ends, strict=True))
         return sum(spans) / _HOUR
 
-    def _solve(self, running: Mapping[Amounts, float]) -> float:
+    def programme(self, running: Mapping[Amounts, float]) -> Programme:
+        """Return the linear programme of one moment."""
         shapes, sizes = self._shapes, list(running)
         pairs = [(c, s) for c, size in enumerate(sizes) for s, shape in enumerate(shapes) if _fits(size, shape)]
         width, kinds = len(shapes) + len(pairs), len(shapes[0].offers)
@@ -94,13 +106,23 @@ class NodeBound:
         ]
         rows, at, values = zip(*entries, strict=True)
         used = coo_array((values, (rows, at)), shape=(len(shapes) * kinds, width))
+        return Programme(
+            prices=np.concatenate([[shape.price for shape in shapes], np.zeros(len(pairs))]),
+            most=np.concatenate([[float(shape.most) for shape in shapes], np.full(len(pairs), np.inf)]),
+            used=used.tocsr(),
+            placed=placed.tocsr(),
+            running=np.array([running[size] for size in sizes], dtype=float),
+        )
+
+    def _solve(self, running: Mapping[Amounts, float]) -> float:
+        programme = self.programme(running)
         found = linprog(
-            np.concatenate([[shape.price for shape in shapes], np.zeros(len(pairs))]),
-            A_ub=used.tocsr(),
-            b_ub=np.zeros(len(shapes) * kinds),
-            A_eq=placed.tocsr(),
-            b_eq=np.array([running[size] for size in sizes], dtype=float),
-            bounds=[(0, shape.most) for shape in shapes] + [(0, None)] * len(pairs),
+            programme.prices,
+            A_ub=programme.used,
+            b_ub=np.zeros(programme.used.shape[0]),
+            A_eq=programme.placed,
+            b_eq=programme.running,
+            bounds=np.column_stack([np.zeros_like(programme.most), programme.most]),
             method="highs",
         )
         if not found.success:

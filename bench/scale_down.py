@@ -4,7 +4,7 @@
 time and 100 times as fast (``real-1m`` … ``fast-10m``), and with other expanders (``fast-1m-least-cost`` …), and prints
 for each: node-hours, dollars by assumed list prices, the bounds of node_bound.py, and what lies between. ``--page`` writes
 docs/scale-down.md and its charts. A run in real time takes 15 minutes, so ``--rows FOLDER`` keeps the row of each run
-there, and does not run again what it finds.
+there, and does not run again what it finds. ``--set FLAG=VALUE`` runs with another setting.
 """
 
 import json
@@ -17,12 +17,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+import yaml
 
 from node_bound import Amounts, Moment, NodeBound, Shape, averaged, moments
 from nodewright.engine.planning import Planning
+from nodewright.model.errors import ConfigError
 from nodewright_simulator.build import BuildOptions, build_simulation
 from nodewright_simulator.journal import Fact, What
-from nodewright_simulator.openb import Trace, load_openb, trace_scenario
+from nodewright_simulator.openb import NodeShape, Trace, load_openb, trace_scenario
 from nodewright_simulator.result import SimulationResult
 from scale_down_page import write_page
 
@@ -65,12 +67,13 @@ class Ran(NamedTuple):
     hours_with_pods: dict[str, float]
 
 
-def replay(name: str, folder: Path = FOLDER) -> SimulationResult:
-    """One run, to the end of its last pod."""
+def replay(name: str, changed: Mapping[str, Any] = {}, folder: Path = FOLDER) -> SimulationResult:
+    """One run, to the end of its last pod, with changed settings."""
     run = RUNS[name]
     scenario = trace_scenario(str(folder), compression=run.compression)
     waits = dict.fromkeys(("scale-down-unneeded-time", "scale-down-delay-after-add"), run.wait)
-    scenario = msgspec.structs.replace(scenario, settings={**scenario.settings, **waits, "expander": run.expander})
+    settings = {**scenario.settings, **waits, "expander": run.expander, **changed}
+    scenario = msgspec.structs.replace(scenario, settings=settings)
     return build_simulation(scenario, BuildOptions(planning=Planning(strict=True))).run()
 
 
@@ -93,6 +96,7 @@ def measure(name: str, result: SimulationResult, trace: Trace) -> dict[str, Any]
         "dollars_with_pods": sum(prices[group] * hours for group, hours in ran.hours_with_pods.items()),
         "dollar_bound_of_chosen_groups": sum(prices[group] * hours for group, hours in chosen.items()),
         "dollar_bound": dollars.node_hours(history, result.end),
+        "dollars_unused": _price_unused(ran, {group: shape.offers for group, shape in shapes.items()}),
         "removed": len(result.removals),
         "evicted": sum(len(removal.evicted) for removal in result.removals),
         "cycles": count_cycles(result.journal),
@@ -142,6 +146,18 @@ def read(journal: Iterable[Fact], asks: Mapping[str, Amounts]) -> Ran:
     return ran
 
 
+def _price_unused(ran: Ran, offers: Mapping[str, Amounts]) -> dict[str, float]:
+    """Return what was paid for cores, memory and GPUs that no pod asked for, on nodes while they had pods."""
+    many = 10**6
+    units = (NodeShape(many, 0, 0, ""), NodeShape(0, many, 0, ""), NodeShape(0, 0, many, ""))
+    unused = {}
+    for k, (name, unit) in enumerate(zip(("cores", "memory", "GPUs"), units, strict=True)):
+        there = sum(hours * offers[group][k] for group, hours in ran.hours_with_pods.items())
+        asked = -sum(at * size[k] * count for at, size, count in ran.everywhere) / _HOUR
+        unused[name] = round((there - asked) * unit.price_per_hour / many, 1)
+    return unused
+
+
 def _note(ran: Ran, place: Place, at: float, count: int) -> None:
     ran.everywhere.append((at, place.asks, count))
     ran.by_group.setdefault(place.group, []).append((at, place.asks, count))
@@ -177,13 +193,13 @@ def _curves(result: SimulationResult, history: Sequence[Moment], bound: NodeBoun
     }
 
 
-def _row(name: str, trace: Trace, folder: Path | None) -> dict[str, Any]:
+def _row(name: str, trace: Trace, folder: Path | None, changed: Mapping[str, Any]) -> dict[str, Any]:
     """As ``measure``, once for each file in the folder."""
     kept = folder / f"{name}.json" if folder is not None else None
     if kept is not None and kept.exists():
         found: dict[str, Any] = json.loads(kept.read_text())
         return found
-    row = measure(name, replay(name), trace)
+    row = measure(name, replay(name, changed), trace)
     if kept is not None:
         kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_text(json.dumps(row))
@@ -196,12 +212,19 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--page", action="store_true", help="write docs/scale-down.md and its charts")
     parser.add_argument("--rows", type=Path, metavar="FOLDER", help="where the row of each run is kept")
     parser.add_argument("--output", choices=("table", "json"), default="table")
+    parser.add_argument("--set", action="append", default=[], metavar="FLAG=VALUE", help="a setting; may be repeated")
     given = parser.parse_args(arguments)
     unknown = [name for name in given.names if name not in RUNS]
     if unknown:
         parser.error(f"there is no run {unknown[0]}; there are {', '.join(RUNS)}")
+    if given.set and (given.page or given.rows):
+        parser.error("--set goes with neither --page nor --rows")
+    changed = {flag: yaml.safe_load(value) for flag, _, value in (word.partition("=") for word in given.set)}
     trace = load_openb(FOLDER)
-    rows = [_row(name, trace, given.rows) for name in given.names or RUNS]
+    try:
+        rows = [_row(name, trace, given.rows, changed) for name in given.names or RUNS]
+    except ConfigError as error:
+        parser.error(str(error))
     if given.page:
         write_page(rows, [name for name in RUNS if name not in (given.names or RUNS)], ROOT / "docs")
     if given.output == "json":

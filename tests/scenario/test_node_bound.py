@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node_bound import Moment, NodeBound, Shape, averaged, moments
+from whole_nodes import price_of_whole_nodes
 
 SMALL, BIG, GPU = Shape((4, 8, 0), 10), Shape((16, 32, 0), 2), Shape((4, 8, 1), 3)
 
@@ -31,6 +32,15 @@ def test_the_fewest_nodes(shapes: list[Shape], running: dict[tuple[int, ...], in
 def test_the_least_dollars(prices: tuple[float, float], dollars: float) -> None:
     shapes = [SMALL._replace(price=prices[0]), BIG._replace(price=prices[1])]
     assert NodeBound(shapes).nodes({(4, 8, 0): 4}) == pytest.approx(dollars)
+
+
+@pytest.mark.parametrize(
+    ("running", "dollars"),
+    [({(4, 8, 0): 1}, 1.0), ({(4, 8, 0): 3}, 3.0), ({(4, 8, 0): 6}, 5.0), ({(2, 1, 0): 1, (1, 1, 1): 1}, 2.0)],
+)
+def test_the_least_dollars_of_whole_nodes(running: dict[tuple[int, ...], int], dollars: float) -> None:
+    shapes = [SMALL, BIG._replace(price=3.0), GPU._replace(price=2.0)]
+    assert price_of_whole_nodes(NodeBound(shapes).programme(running), len(shapes)) == pytest.approx(dollars, rel=2e-3)
 
 
 def test_what_fits_no_shape_has_no_bound() -> None:
