@@ -132,6 +132,11 @@ def test_moves_of_auto_are_made_where_groups_have_a_price() -> None:
     assert (told.machines("large"), told.machines("small")) == (0, 2)
 
 
+def test_moves_are_made_with_the_profile_ca_where_a_policy_is_named() -> None:
+    told = story(settings={"consolidation-policy": "balanced", "profile": "ca", "expander": "least-cost"})
+    assert (told.machines("large"), told.machines("small")) == (0, 2)
+
+
 @pytest.mark.parametrize(
     "settings", [{"consolidation-policy": "off"}, {"consolidation-policy": "auto", "profile": "ca"}]
 )

@@ -29,7 +29,7 @@ from nodewright.planner.scale_down.eligibility import SCALE_DOWN_DISABLED, SHARE
 from nodewright.planner.scale_down.limits import DisruptionLimits
 from nodewright.planner.scale_down.node_removal import RemovalSimulator, SimulatedRemovals, destination_rows
 from nodewright.planner.scale_down.pdb import DisruptionBudgets
-from nodewright.planner.scale_down.selection import SimulateAgain, select_removals
+from nodewright.planner.scale_down.selection import SimulateAgain, select_removals, with_places
 from nodewright.planner.scale_down.simulation import DrainSimulation
 from nodewright.planner.scale_down.unneeded import is_ready_node
 from nodewright.snapshot.column import Mask
@@ -117,7 +117,9 @@ def plan_removals(context: PlanningContext, found: MovesUnderWay) -> tuple[NodeR
     """Return the sources that are removed now: those of the first ready move of which budgets allow any."""
     for move, simulated, simulate in found.ready.values():
         since = {node.name: 0.0 for node in simulated.removable}
-        removals = select_removals(context, simulated, since, {}, None, simulate).removals
+        # The profile ca does not simulate removals again before they go, so their places are these.
+        placed = replace(simulated, removable=[with_places(node) for node in simulated.removable])
+        removals = select_removals(context, placed, since, {}, None, simulate).removals
         if removals:
             return tuple(changed(removal, reason=_reason(move, removal)) for removal in removals)
     return ()

@@ -151,7 +151,7 @@ def _confirm(
         return ConfirmedRemovals(batches=dict(batches), nodes=by_name)
     confirmed = confirm_removals(context.state, batches, by_name, simulate)
     nodes = {name: confirmed.nodes[name] for name in confirmed.batches}
-    confirmed.nodes = {name: _with_places(node) for name, node in order_by_fewest_places(context, nodes).items()}
+    confirmed.nodes = {name: with_places(node) for name, node in order_by_fewest_places(context, nodes).items()}
     return confirmed
 
 
@@ -229,7 +229,7 @@ def _removal(
     )
 
 
-def _with_places(node: RemovableNode) -> RemovableNode:
+def with_places(node: RemovableNode) -> RemovableNode:
     """Return the node with the places of its pods."""
     places = node.moving.index.places
     return replace(node, places=tuple([places[number] for number in node.moving.numbers]))
