@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from nodewright import testkit
 from nodewright.model.errors import ConfigError
 from nodewright.testkit import FakeClock
 from nodewright_fake import FakeProvider
@@ -33,6 +34,16 @@ def test_the_example_of_the_readme_passes(cluster: Cluster) -> None:
     made: dict[str, Any] = {}
     exec(shown, made)  # noqa: S102 - the README's own lines
     made["test_a_sold_out_group_costs_one_loop"](cluster)
+
+
+def test_play_is_offered_by_the_public_testkit() -> None:
+    assert testkit.play is play
+
+
+def test_without_the_simulator_play_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(testkit, "entry_points", lambda **_: ())
+    with pytest.raises(ImportError, match=r"pip install 'nodewright\[simulator\]'"):
+        _ = testkit.play
 
 
 def test_machines_that_never_run_leave_the_pods_waiting() -> None:

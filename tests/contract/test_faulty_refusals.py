@@ -332,6 +332,16 @@ class WaitsForever(FakeProvider):
             raise
 
 
+class WritesUntilItIsAnswered(FakeProvider):
+    """Repeats a write for as long as the cloud does not answer."""
+
+    @hookimpl
+    def increase_size(self, group_id: str, expected_target: int, target: int) -> int:
+        while True:
+            with suppress(spec.ProviderUnavailable):
+                return super().increase_size(group_id, expected_target, target)
+
+
 class GivesUpAtOnce(FakeProvider):
     """Takes every answer that needs more than a second for none, and the machines for not granted."""
 
@@ -377,6 +387,7 @@ REJECTED = [
     (AsksTheWallClock, "time_comes_from_the_context"),
     (AsksTheCalendar, "time_comes_from_the_context"),
     (WaitsForever, "a_call_ends_by_itself"),
+    (WritesUntilItIsAnswered, "a_write_ends_by_itself"),
     (GivesUpAtOnce, "a_slow_cloud_is_waited_for"),
 ]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nodewright.spec import Capability, ProviderContext, hookimpl
+from nodewright.spec import Capability, ProviderContext, ProviderUnavailable, hookimpl
 from nodewright.testkit import FakeClock
 from nodewright.testkit.contract import ContractOutcome, ContractResult, Leftovers, LiveWorld, connect, run_contract
 from nodewright_fake import FakeProvider
@@ -157,6 +157,29 @@ def test_machines_that_cannot_be_removed_are_named() -> None:
     assert made
     assert real.leftovers.ids == made
     assert all(machine in reason for machine in made)
+
+
+class FailsAfterItsFirstWrite(FakeProvider):
+    """The cloud is out of order from then on."""
+
+    @hookimpl
+    def refresh(self, wanted: frozenset[str]) -> bool:
+        if self.cloud.view("a").target != 2:
+            raise ProviderUnavailable("the cloud is out of order")
+        return super().refresh(wanted)
+
+
+def test_a_group_that_cannot_be_read_afterwards_is_told_as_left_behind() -> None:
+    real = Reality(FailsAfterItsFirstWrite, request_delay="0s", provision_delay="0s")
+    context = ProviderContext(clock=real.clock, options={"groups": [{"name": "a"}]})
+    real.other = connect("fake", FailsAfterItsFirstWrite(context, real.cloud), real.clock)
+    results = real.check(write=True)
+    reasons = outcomes(results, ContractOutcome.FAILED).values()
+    assert any(reason.startswith("a had the target 2, and cannot be read now:") for reason in reasons)
+    assert real.cloud.view("a").target == 3
+    assert real.leftovers
+    assert "out of order" in real.leftovers.unknown
+    assert "a check before it left something behind" in outcomes(results, ContractOutcome.SKIPPED).values()
 
 
 @pytest.mark.parametrize("settles_after", [0, 10])

@@ -1,5 +1,8 @@
 """PUBLIC: test helpers for plugin authors and simulations."""
 
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any
+
 from nodewright.adapters.clocks import VirtualClock as FakeClock
 from nodewright.testkit.builders import (
     build_group,
@@ -21,3 +24,21 @@ __all__ = [
     "build_taint",
     "build_template",
 ]
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    # Plays the whole engine against a provider: nodewright_simulator.testkit.play, which says the arguments.
+    play: Callable[..., Any]
+else:
+
+    def __getattr__(name: str) -> Any:
+        """Return ``play`` as the simulator offers it, of which the core imports nothing.
+
+        Raise ImportError if the simulator is not installed.
+        """
+        if name != "play":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        for offered in entry_points(group=__name__, name=name):
+            return offered.load()
+        raise ImportError("nodewright.testkit.play needs the simulator: pip install 'nodewright[simulator]'")

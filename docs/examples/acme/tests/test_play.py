@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping
 
-from nodewright.testkit import FakeClock
+from nodewright.testkit import FakeClock, play
 from nodewright_acme import sdk
 from nodewright_acme.provider import AcmeProvider
-from nodewright_simulator.testkit import play
 
 SCENARIO = """
 name: three pods on an empty cluster

@@ -182,14 +182,16 @@ def load_provider(
         raise PluginError(
             f"provider {name} of {_package(entry)}: a name has lower case, digits and dashes, a letter first"
         )
-    hands = runner or ThreadRunner(f"{name}-build")
+    builder = ThreadRunner(f"{name}-build")
     with redirect_stdout(sys.stderr):  # what a plugin prints must not stand in a command's JSON
         try:
-            plugin = hands.run(lambda: _build(entry, context), BUILD_SECONDS)
+            plugin = (runner or builder).run(lambda: _build(entry, context), BUILD_SECONDS)
         except CallTimedOut as error:
             raise PluginError(
                 f"provider {name} of {_package(entry)} was not imported and built within {BUILD_SECONDS:g} s"
             ) from error
+        finally:
+            builder.close()
     client = connect_provider(name, plugin, clock=context.clock, settings=settings, runner=runner, gate=gate)
     client.demand_limits(context.node_group_specs)
     return client

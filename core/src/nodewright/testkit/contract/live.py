@@ -40,9 +40,11 @@ class Leftovers:
         self.ids: frozenset[str] = frozenset()
         self.target_off = 0
         self.disagreed = False
+        # Why it is not known what is left: the group could not be read, or the command was interrupted. Empty: it is known.
+        self.unknown = ""
 
     def __bool__(self) -> bool:
-        return bool(self.ids) or self.target_off != 0
+        return bool(self.ids) or self.target_off != 0 or bool(self.unknown)
 
 
 class LiveWorld(ContractWorld):
@@ -71,6 +73,8 @@ class LiveWorld(ContractWorld):
         self._may_write = may_write
         self._leftovers = leftovers if leftovers is not None else Leftovers()
         self._before: _Size | None = None
+        # What the check made, as last seen.
+        self._came: frozenset[str] = frozenset()
         self._writes_seen = self._writes()
         self._settled_writes = 0
 
@@ -99,21 +103,35 @@ class LiveWorld(ContractWorld):
         """Restore the group's size, and see that it stays so. Raise BrokenPromise that names what is left."""
         if self._before is None or self._writes() == self._writes_seen:
             return
-        was, restored_at, tries = self._before, None, 0
+        try:
+            if not self._restore(self._before):
+                self._tell_what_is_left(self._before)
+        except KeyboardInterrupt:
+            self._leftovers.ids |= self._came
+            self._leftovers.unknown = "the command was interrupted"
+            raise
+
+    def _restore(self, was: _Size) -> bool:
+        """Take back what the check made. Return whether both instances have then agreed for a while that it is gone."""
+        restored_at, tries = None, 0
         while tries < _TRIES + self._leftovers.agree_seconds / _PAUSE_SECONDS:
-            now = self._look()
-            is_restored = now.target == was.target and now.machines <= was.machines
-            if is_restored and now == self._look_through(self.client):
-                restored_at = self._clock.now() if restored_at is None else restored_at
-                if self._clock.now() >= restored_at + self._leftovers.agree_seconds:
-                    return
-            else:
-                restored_at = None
-                self._step_back(now, was)
+            try:
+                now = self._look()
+                self._came = now.machines - was.machines
+                is_restored = now.target == was.target and not self._came
+                if is_restored and now == self._look_through(self.client):
+                    restored_at = self._clock.now() if restored_at is None else restored_at
+                    if self._clock.now() >= restored_at + self._leftovers.agree_seconds:
+                        return True
+                else:
+                    restored_at = None
+                    self._step_back(now, was)
+            except ProviderError:
+                restored_at = None  # it is read again
             if tries:
                 self._clock.sleep(_PAUSE_SECONDS)
             tries += 1
-        self._tell_what_is_left(was)
+        return False
 
     def machines(self, group_id: str) -> frozenset[str]:
         self._settle()
@@ -172,7 +190,15 @@ class LiveWorld(ContractWorld):
             return  # ``close`` reads the group again and decides
 
     def _tell_what_is_left(self, was: _Size) -> None:
-        now = self._look()
+        try:
+            now = self._look()
+        except ProviderError as error:
+            self._leftovers.ids |= self._came
+            self._leftovers.unknown = str(error)
+            seen = f" {', '.join(sorted(self._came))} came, and may still be there;" if self._came else ""
+            raise BrokenPromise(
+                f"{self.group_id} had the target {was.target}, and cannot be read now:{seen} look by hand: {error}"
+            ) from error
         self._leftovers.ids |= now.machines - was.machines
         self._leftovers.target_off = now.target - was.target
         if not self._leftovers:

@@ -6,10 +6,11 @@ from contextlib import contextmanager, suppress
 from datetime import date
 from types import FrameType
 
+from nodewright.adapters.provider.calls import UnansweredCall
 from nodewright.model.capability import Capability
 from nodewright.model.errors import ProviderError, TargetChanged
 from nodewright.testkit.contract.promises import Promise
-from nodewright.testkit.contract.registry import check, demand
+from nodewright.testkit.contract.registry import check, demand, refusal
 from nodewright.testkit.contract.situations import (
     ask_and_fail,
     demand_alive,
@@ -121,6 +122,21 @@ def a_call_ends_by_itself(world: ContractWorld) -> None:
         demand(error.code != "unexpectedError", f"refresh of a cloud that does not answer crashed: {error}")
         return
     demand(False, "refresh of a cloud that does not answer returned as if it had answered")
+
+
+@check(Promise.DEADLINES, touches=Touch.OWN_CLOUD)
+def a_write_ends_by_itself(world: ContractWorld) -> None:
+    """An increase in a cloud that does not answer for an hour raises a ProviderError before its deadline."""
+    refresh(world)
+    before = target(world)
+    world.slow(_HUNG_SECONDS)
+    what = "increase_size in a cloud that does not answer"
+    error = refusal(lambda: world.client.increase_size(world.group_id, before, before + 1), what)
+    abandoned = False
+    cause: BaseException | None = error
+    while isinstance(cause, ProviderError):
+        abandoned, cause = abandoned or isinstance(cause, UnansweredCall), cause.__context__
+    demand(not abandoned, f"{what} waited for the cloud until the core abandoned it: {error}")
 
 
 @check(Promise.DEADLINES, touches=Touch.OWN_CLOUD)
