@@ -135,6 +135,26 @@ def test_limits_other_than_those_of_nodes_are_refused(command: Command, add_plug
     assert command("plan", "-", "--cloud-provider", "odd", "--nodes", "0:9:a", stdin=DUMP).returncode == 0
 
 
+@pytest.mark.parametrize(
+    ("listed", "is_told"),
+    [
+        ("spec.NodeGroup(id='other', min_size=0, max_size=9)", True),
+        ("spec.NodeGroup(id='https://cloud/pools/mine', min_size=0, max_size=4)", False),
+        ("spec.NodeGroup(id='another-name', min_size=0, max_size=5)", False),
+    ],
+    ids=["nothing of it", "a URL", "an id of the cloud"],
+)
+def test_doctor_tells_of_a_group_of_nodes_that_is_not_listed(
+    command: Command, add_plugin: AddPlugin, listed: str, is_told: bool
+) -> None:
+    add_plugin("odd", whole(groups=f"[{listed}]"))
+    ended = command("doctor", "--cloud-provider", "odd", "--nodes", "0:5:mine", "--output", "json")
+    [provider] = json.loads(ended.stdout)["providers"]
+    told = [finding["message"] for finding in provider["findings"] if finding["subject"] == "--nodes"]
+    sentence = "provider odd lists no group mine, nor another with its limits: it is not scaled"
+    assert told == ([sentence] if is_told else [])
+
+
 def test_a_missing_plugin_says_how_to_get_it(command: Command) -> None:
     ended = command("plan", "-", "--cloud-provider", "nimbus", stdin=DUMP)
     assert ended.returncode == 2

@@ -87,6 +87,24 @@ class ProviderClient:
         """From now on refuse a listing that gives other limits to a group of ``--nodes`` than the flag (``min:max:name``)."""
         self._limits = {flag.name: flag for flag in map(parse_node_group_flag, node_groups)}
 
+    def find_unlisted(self) -> tuple[str, ...]:
+        """Return the names in --nodes of which nothing is listed: no group by that name, and no other with these limits.
+
+        A cloud may have ids of its own for the groups, such as URLs, or several groups for one name.
+        """
+        groups = self.node_groups()
+        others = [(group.min_size, group.max_size) for group in groups if group.id not in self._limits]
+        unlisted = []
+        for name, asked in self._limits.items():
+            limits = asked.min_size, asked.max_size
+            if any(name.lower() in group.id.lower() or group.id.lower() in name.lower() for group in groups):
+                continue
+            if limits in others:
+                others.remove(limits)
+            else:
+                unlisted.append(name)
+        return tuple(unlisted)
+
     def stats(self) -> Mapping[str, HookStats]:
         """Return calls, errors and seconds per hook since the start."""
         return self._calls.stats()

@@ -179,7 +179,7 @@ def examine(client: ProviderClient, known: Iterable[Finding]) -> Examined:
     findings = list(known)
     try:
         client.refresh()
-        findings += (*_switched_off(client), *_no_groups(client))
+        findings += (*_switched_off(client), *_no_groups(client), *_unlisted(client))
     except ProviderError as error:
         findings.append(_problem("reading the cloud", error))
     try:
@@ -291,6 +291,17 @@ def _no_groups(client: ProviderClient) -> Iterator[Finding]:
             subject="node groups",
             message="there is none: no permission was tried on a group, and nothing can be scaled",
             remedy="name groups (--nodes), have them discovered (--node-group-auto-discovery), or check the provider's options",
+        )
+
+
+def _unlisted(client: ProviderClient) -> Iterator[Finding]:
+    """Yield a warning for each group of --nodes that the provider does not list: nothing scales it."""
+    for name in client.find_unlisted():
+        yield Finding(
+            level=FindingLevel.WARNING,
+            subject="--nodes",
+            message=f"provider {client.name} lists no group {name}, nor another with its limits: it is not scaled",
+            remedy="check the name, and whether the group exists in the cloud",
         )
 
 
