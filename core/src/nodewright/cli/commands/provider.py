@@ -317,7 +317,8 @@ def _print(made: Certificate) -> None:
     title = f"Provider {made.provider} ({made.distribution} {made.version}), group {made.group_id}"
     table = make_table(title, "promise", "level", "verdict", "checks", right=("checks",))
     for promise in made.promises:
-        verdict = safe(promise.verdict.value, _STYLES[promise.verdict])
+        said = promise.verdict.value if promise.applying else "does not apply"
+        verdict = safe(said, _STYLES[promise.verdict])
         level = safe(Promise[promise.promise.upper()].level.value)
         checks = safe(f"{promise.count(ContractOutcome.PASSED)} of {promise.applying}")
         table.add_row(safe(promise.sentence), level, verdict, checks)
