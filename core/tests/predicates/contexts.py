@@ -12,12 +12,8 @@ from hypothesis import strategies as st
 
 from nodewright.model.cluster import (
     ClaimReference,
-    CsiAllocatable,
     CsiDriver,
     CsiDriverSpec,
-    CsiNode,
-    CsiNodeDriver,
-    CsiNodeSpec,
     CsiVolume,
     PersistentVolume,
     PersistentVolumeClaim,
@@ -30,7 +26,7 @@ from nodewright.model.cluster import (
     VolumePhase,
 )
 from nodewright.model.meta import LabelSelector, ObjectMeta, OwnerReference, Requirement, Resources
-from nodewright.model.node import HOSTNAME_LABEL, ZONE_LABEL
+from nodewright.model.node import HOSTNAME_LABEL, ZONE_LABEL, CsiAllocatable, CsiNode, CsiNodeDriver, CsiNodeSpec
 from nodewright.model.pod import NodeSelector, NodeSelectorTerm, ResourceRequirements
 from nodewright.model.quantity import Quantity
 from nodewright.snapshot.context import Context

@@ -7,18 +7,18 @@ from typing import Any, TypeVar
 from nodewright.model.cluster import (
     ClaimReference,
     CsiDriver,
-    CsiNode,
     CsiVolume,
     PersistentVolume,
     PersistentVolumeClaim,
     PersistentVolumeClaimSpec,
     PersistentVolumeSpec,
     StorageClass,
+    VolumeAttachment,
     VolumePhase,
 )
 from nodewright.model.decode import convert_object
 from nodewright.model.meta import Object, ObjectMeta
-from nodewright.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node
+from nodewright.model.node import HOSTNAME_LABEL, ZONE_LABEL, CsiNode, Node
 from nodewright.model.objects import ClusterObjects
 from nodewright.model.pod import Pod, ResourceRequirements
 from nodewright.model.quantity import Quantity
@@ -153,5 +153,6 @@ def volume_context(*objects: Object) -> Context:
             storage_classes=having(StorageClass),
             csi_nodes=having(CsiNode),
             csi_drivers=having(CsiDriver),
+            volume_attachments=having(VolumeAttachment),
         )
     )

@@ -39,6 +39,7 @@ def test_filters_stand_in_the_schedulers_order() -> None:
         "PodTopologySpread",
         "InterPodAffinity",
         "DynamicResources",
+        "NodeDeclaredFeatures",
     ]
 
 

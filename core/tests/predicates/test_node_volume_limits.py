@@ -16,9 +16,18 @@ from core.tests.predicates.manifests import (
 )
 from core.tests.predicates.strategies import SETTINGS, worlds
 from hypothesis import given
+from msgspec.structs import replace
 
-from nodewright.model.cluster import CsiAllocatable, CsiNode, CsiNodeDriver, CsiNodeSpec
+from nodewright.model.cluster import (
+    AttachmentSource,
+    CsiDriver,
+    CsiDriverSpec,
+    VolumeAttachment,
+    VolumeAttachmentSpec,
+)
 from nodewright.model.meta import Object, ObjectMeta
+from nodewright.model.node import CsiAllocatable, CsiNode, CsiNodeDriver, CsiNodeSpec
+from nodewright.predicates import explain, feasible
 from nodewright.predicates.node_volume_limits import PREDICATE
 from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.snapshot import Snapshot
@@ -80,3 +89,35 @@ def test_mask_agrees_with_explanation(world: tuple[Snapshot, list[PodClass]]) ->
     snapshot, classes = world
     for pod_class in classes:
         assert_agreement(PREDICATE, snapshot, pod_class)
+
+
+def test_what_is_attached_takes_room_until_it_is_detached() -> None:
+    left = AttachmentSource(persistent_volume_name="vc")
+    attachment = VolumeAttachmentSpec(attacher="csi", node_name="n", source=left)
+    held = _limited(2, VolumeAttachment(metadata=ObjectMeta(name="at"), spec=attachment))
+    assert refusals(held, pod(**_claiming("a"))) == {}
+    assert refusals(held, pod(**_claiming("a", "b"))) == {"n": REASON}
+
+
+def test_a_driver_that_must_be_there() -> None:
+    spec = CsiDriverSpec(prevent_pod_scheduling_if_missing=True)
+    snapshot = _limited(2, CsiDriver(metadata=ObjectMeta(name="csi"), spec=spec))
+    missing = "NodeVolumeLimits: csi CSI driver is not installed on the node"
+    assert refusals(snapshot, pod(**_claiming("a"))) == {"free": missing}
+    assert refusals(snapshot, pod()) == {}
+
+
+@pytest.mark.parametrize(
+    ("drivers", "takes"), [({"csi": 1}, False), ({"csi": 2}, True), ({"csi": None}, True), ({}, False)]
+)
+def test_a_new_node_has_the_drivers_of_its_template(drivers: dict[str, int | None], takes: bool) -> None:
+    spec = CsiDriverSpec(prevent_pod_scheduling_if_missing=True)
+    snapshot = _limited(0, CsiDriver(metadata=ObjectMeta(name="csi"), spec=spec))
+    known = tuple(
+        CsiNodeDriver(name=name, allocatable=CsiAllocatable(count=count) if count is not None else None)
+        for name, count in drivers.items()
+    )
+    rows = snapshot.add_copies(replace(node("t"), csi_node=CsiNode(spec=CsiNodeSpec(drivers=known))), 2)
+    wanted = snapshot.class_of(pod(**_claiming("a", "b")))
+    assert feasible(snapshot, wanted, rows).tolist() == [takes, takes]
+    assert [explain(snapshot, wanted, row) is None for row in (rows.start, rows.start + 1)] == [takes, takes]

@@ -5,14 +5,14 @@ from typing import Any
 
 from nodewright.model.cluster import (
     CsiDriver,
-    CsiNode,
     Namespace,
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
+    VolumeAttachment,
 )
 from nodewright.model.decode import convert_object
-from nodewright.model.node import Node
+from nodewright.model.node import CsiNode, Node
 from nodewright.model.objects import ClusterObjects
 from nodewright.model.pod import Pod
 from nodewright.predicates import explain, feasible
@@ -27,6 +27,7 @@ _OBJECTS: dict[str, tuple[str, type]] = {
     "storageClasses": ("storage_classes", StorageClass),
     "csiNodes": ("csi_nodes", CsiNode),
     "csiDrivers": ("csi_drivers", CsiDriver),
+    "volumeAttachments": ("volume_attachments", VolumeAttachment),
 }
 
 

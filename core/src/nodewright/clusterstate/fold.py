@@ -88,7 +88,7 @@ def fold(
     nodes = seen.snapshot.live_nodes()
     unread = frozenset(ref for ref, group in seen.groups.items() if not group.is_known)
     members = find_members(nodes, groups, seen.providers, memory.node_groups, memory.members, unread)
-    members = members.with_late(_late_nodes(members, groups, memory, seen))
+    members = members.with_late(_late_nodes(members, groups, memory, seen, settings))
     since = _unregistered_since(memory, groups, members, seen.now)
     arrivals = learn_provision_times(memory, groups.values(), members, outcomes, settings.failures, seen.now)
     groups = with_patience(groups, arrivals, settings.failures, seen.now)
@@ -131,10 +131,11 @@ def _caught_up(
 
 
 def _late_nodes(
-    members: Membership, groups: Mapping[GroupRef, GroupSeen], memory: Memory, seen: Observation
+    members: Membership, groups: Mapping[GroupRef, GroupSeen], memory: Memory, seen: Observation, settings: Settings
 ) -> frozenset[str]:
     samples = {ref: sample.node.name for ref, sample in memory.samples.items()}
-    return find_late_nodes(members.nodes, groups, samples, seen.snapshot.context)
+    young_since = seen.now - settings.failures.max_node_startup_time
+    return find_late_nodes(members.nodes, groups, samples, seen.snapshot.context, young_since)
 
 
 def _settle_reservations(context: FoldContext, outcomes: Sequence[Outcome]) -> SettledReservations:

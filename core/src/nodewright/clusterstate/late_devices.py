@@ -1,4 +1,4 @@
-"""Nodes on which a driver of dynamic resource allocation has not published all devices yet."""
+"""Nodes on which drivers are not ready yet: of dynamic resource allocation without all devices, of CSI not installed."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -14,8 +14,45 @@ def find_late_nodes(
     groups: Mapping[GroupRef, GroupSeen],
     samples: Mapping[GroupRef, str],
     context: Context,
+    young_since: float,
 ) -> frozenset[str]:
-    """Return the nodes that lack complete pools of a driver which the group's template, or its sample node (``samples``: by name), has."""
+    """Return the nodes that lack a driver which the group's sample node (``samples``: by name) has, or complete pools of one.
+
+    Drivers of devices are looked for in the group's template, too. Those of CSI count if their CSIDriver keeps pods from nodes
+    without them, on nodes that registered after ``young_since`` (epoch seconds): a driver that is being updated is gone for a
+    moment from nodes that run.
+    """
+    young = {
+        ref: [node for node in held if node.created > young_since] for ref, held in nodes.items() if ref in samples
+    }
+    return _without_devices(nodes, groups, samples, context) | _without_csi_drivers(young, samples, context)
+
+
+def _without_csi_drivers(
+    nodes: Mapping[GroupRef, Iterable[Node]], samples: Mapping[GroupRef, str], context: Context
+) -> frozenset[str]:
+    needed = {name for name, told in context.csi_drivers.items() if told.spec.prevent_pod_scheduling_if_missing}
+    if not needed:
+        return frozenset()
+    late = set[str]()
+    for ref, name in samples.items():
+        drivers = _csi_drivers(context, name) & needed
+        if drivers:
+            late.update(node.name for node in nodes.get(ref, ()) if not drivers <= _csi_drivers(context, node.name))
+    return frozenset(late)
+
+
+def _csi_drivers(context: Context, node: str) -> set[str]:
+    found = context.csi_nodes.get(node)
+    return {driver.name for driver in found.spec.drivers} if found is not None else set()
+
+
+def _without_devices(
+    nodes: Mapping[GroupRef, Iterable[Node]],
+    groups: Mapping[GroupRef, GroupSeen],
+    samples: Mapping[GroupRef, str],
+    context: Context,
+) -> frozenset[str]:
     templates = {ref: group.template for ref, group in groups.items() if group.template is not None}
     promised = {ref: _drivers(node.device_slices) for ref, node in templates.items() if node.device_slices}
     if not context.resource_slices and not promised:

@@ -198,26 +198,24 @@ class PersistentVolumeClaim(Object, frozen=True, kw_only=True):
     status: VolumePhase = VolumePhase()
 
 
-class CsiAllocatable(Kube, frozen=True, kw_only=True):
-    count: Int32 | None = None
-
-
-class CsiNodeDriver(Kube, frozen=True, kw_only=True):
-    name: str
-    allocatable: CsiAllocatable | None = None
-
-
-class CsiNodeSpec(Kube, frozen=True, kw_only=True):
-    drivers: tuple[CsiNodeDriver, ...] = ()
-
-
-class CsiNode(Object, frozen=True, kw_only=True):
-    spec: CsiNodeSpec = CsiNodeSpec()
-
-
 class CsiDriverSpec(Kube, frozen=True, kw_only=True):
     storage_capacity: bool = False
+    prevent_pod_scheduling_if_missing: bool = False
 
 
 class CsiDriver(Object, frozen=True, kw_only=True):
     spec: CsiDriverSpec = CsiDriverSpec()
+
+
+class AttachmentSource(Kube, frozen=True, kw_only=True):
+    persistent_volume_name: str = ""
+
+
+class VolumeAttachmentSpec(Kube, frozen=True, kw_only=True):
+    attacher: str = ""
+    node_name: str = ""
+    source: AttachmentSource = AttachmentSource()
+
+
+class VolumeAttachment(Object, frozen=True, kw_only=True):
+    spec: VolumeAttachmentSpec = VolumeAttachmentSpec()

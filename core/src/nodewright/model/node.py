@@ -3,7 +3,7 @@
 from msgspec import field
 
 from nodewright.model.devices import ResourceSlice
-from nodewright.model.meta import Kube, Object, Resources, Time
+from nodewright.model.meta import Int32, Kube, Object, Resources, Time
 
 HOSTNAME_LABEL = "kubernetes.io/hostname"
 ZONE_LABEL = "topology.kubernetes.io/zone"
@@ -35,14 +35,36 @@ class NodeStatus(Kube, frozen=True, kw_only=True):
     capacity: Resources = {}
     allocatable: Resources = {}
     conditions: tuple[NodeCondition, ...] = ()
+    declared_features: tuple[str, ...] = ()
+
+
+class CsiAllocatable(Kube, frozen=True, kw_only=True):
+    count: Int32 | None = None
+
+
+class CsiNodeDriver(Kube, frozen=True, kw_only=True):
+    name: str
+    allocatable: CsiAllocatable | None = None
+
+
+class CsiNodeSpec(Kube, frozen=True, kw_only=True):
+    drivers: tuple[CsiNodeDriver, ...] = ()
+
+
+class CsiNode(Object, frozen=True, kw_only=True):
+    spec: CsiNodeSpec = CsiNodeSpec()
 
 
 class Node(Object, frozen=True, kw_only=True):
-    """``device_slices``: devices of a simulated node; those of a real node are in ResourceSlices that name it."""
+    """``device_slices`` and ``csi_node``: devices and CSI drivers of a simulated node.
+
+    Those of a real node are in ResourceSlices that name it, and in the CSINode of its name.
+    """
 
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
     device_slices: tuple[ResourceSlice, ...] = ()
+    csi_node: CsiNode | None = None
 
     @property
     def allocatable(self) -> Resources:

@@ -9,7 +9,6 @@ from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.cluster import (
     ConfigMap,
     CsiDriver,
-    CsiNode,
     DaemonSet,
     Deployment,
     Job,
@@ -23,6 +22,7 @@ from nodewright.model.cluster import (
     ResourceQuota,
     StatefulSet,
     StorageClass,
+    VolumeAttachment,
 )
 from nodewright.model.devices import (
     DEVICE_API_GROUP,
@@ -41,7 +41,7 @@ from nodewright.model.gang import (
     SchedulingPodGroup,
 )
 from nodewright.model.meta import Object
-from nodewright.model.node import Node
+from nodewright.model.node import CsiNode, Node
 from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import API_GROUP, PodTemplate, ProvisioningClass, ProvisioningRequest
 
@@ -62,6 +62,7 @@ class ClusterObjects(msgspec.Struct, frozen=True, kw_only=True):
     storage_classes: tuple[StorageClass, ...] = ()
     csi_nodes: tuple[CsiNode, ...] = ()
     csi_drivers: tuple[CsiDriver, ...] = ()
+    volume_attachments: tuple[VolumeAttachment, ...] = ()
     namespaces: tuple[Namespace, ...] = ()
     priority_classes: tuple[PriorityClass, ...] = ()
     config_maps: tuple[ConfigMap, ...] = ()
@@ -121,6 +122,7 @@ KINDS = {
         Kind("StorageClass", "storage.k8s.io", StorageClass, "storage_classes", namespaced=False),
         Kind("CSINode", "storage.k8s.io", CsiNode, "csi_nodes", namespaced=False),
         Kind("CSIDriver", "storage.k8s.io", CsiDriver, "csi_drivers", namespaced=False),
+        Kind("VolumeAttachment", "storage.k8s.io", VolumeAttachment, "volume_attachments", namespaced=False),
         Kind("Namespace", "", Namespace, "namespaces", namespaced=False),
         Kind("PriorityClass", "scheduling.k8s.io", PriorityClass, "priority_classes", namespaced=False),
         Kind("ConfigMap", "", ConfigMap, "config_maps", namespaced=True),

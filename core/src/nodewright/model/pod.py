@@ -23,11 +23,16 @@ class ContainerPort(Kube, frozen=True, kw_only=True):
     host_ip: str = field(default="", name="hostIP")
 
 
+class ContainerRestartRule(Kube, frozen=True, kw_only=True):
+    action: str = ""
+
+
 class Container(Kube, frozen=True, kw_only=True):
     name: str = ""
     resources: ResourceRequirements = ResourceRequirements()
     ports: tuple[ContainerPort, ...] = ()
     restart_policy: str = ""
+    restart_policy_rules: tuple[ContainerRestartRule, ...] = ()
 
 
 class Toleration(Kube, frozen=True, kw_only=True):
@@ -175,6 +180,7 @@ class PodSpec(Kube, frozen=True, kw_only=True):
     priority_class_name: str = ""
     preemption_policy: str = ""
     host_network: bool = False
+    host_users: bool | None = None
     restart_policy: str = ""
     termination_grace_period_seconds: Int64 | None = None
 

@@ -10,6 +10,7 @@ from nodewright.predicates import (
     dynamic_resources,
     inter_pod_affinity,
     node_affinity,
+    node_declared_features,
     node_name,
     node_ports,
     node_resources_fit,
@@ -41,6 +42,7 @@ FILTERS: tuple[Predicate[Any], ...] = (
     pod_topology_spread.PREDICATE,
     inter_pod_affinity.PREDICATE,
     dynamic_resources.PREDICATE,
+    node_declared_features.PREDICATE,
 )
 
 

@@ -1,11 +1,14 @@
-"""NodeVolumeLimits: a node has at most as many CSI volumes as its driver can attach."""
+"""NodeVolumeLimits: a node has at most as many CSI volumes as its driver can attach, and the driver itself where it must be there."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Mapping
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from nodewright.model.cluster import CsiNode, PersistentVolumeClaim
+from nodewright.model.cluster import PersistentVolumeClaim
+from nodewright.model.node import CsiNode
 from nodewright.model.pod import Volume
 from nodewright.predicates.predicate import Predicate, Texts, whole
 from nodewright.predicates.volumes import claims_of, class_of_claim, per_context
@@ -17,8 +20,11 @@ from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.snapshot import Snapshot
 
 REASON = "node(s) exceed max volume count"
+MISSING_REASON = "CSI driver is not installed on the node"
 _MIGRATED_ANNOTATION = "storage.alpha.kubernetes.io/migrated-plugins"
-_UNLIMITED = np.iinfo(np.int64).max
+_UNLIMITED = int(np.iinfo(np.int64).max)
+# Less than any limit: the node has no such driver. Or: the row is a real node, whose limit its CSINode tells.
+_MISSING, _OF_NODE = -(2**40), -(2**41)
 _GCE, _EBS = "kubernetes.io/gce-pd", "kubernetes.io/aws-ebs"
 # In-tree plugins whose volumes a CSI driver serves on nodes that say so.
 _DRIVERS = {
@@ -71,10 +77,17 @@ def _of_inline(volume: Volume) -> _Attachment | None:
     return None
 
 
-def _limits_of(csi_node: CsiNode) -> Iterator[tuple[str, int]]:
-    for driver in csi_node.spec.drivers:
-        if driver.allocatable is not None and driver.allocatable.count is not None:
-            yield driver.name, driver.allocatable.count
+def _csi_node_of(snapshot: Snapshot, row: int) -> CsiNode | None:
+    """Return what is known of a node's drivers; of a simulated node, what its template says."""
+    return snapshot.template(row).csi_node or snapshot.context.csi_nodes.get(snapshot.name(row))
+
+
+def _limit_of(csi_node: CsiNode, driver: str) -> int:
+    found = next((held for held in csi_node.spec.drivers if held.name == driver), None)
+    if found is None:
+        return _MISSING
+    limit = found.allocatable.count if found.allocatable is not None else None
+    return _UNLIMITED if limit is None else limit
 
 
 def _names(table: NodeTable) -> Ids:
@@ -86,20 +99,49 @@ def _name_ids(table: NodeTable, window: slice) -> Ids:
     return np.fromiter((table.vocabulary.intern("name", table.name(row)) for row in rows), np.int64, count=len(rows))
 
 
+def _must_have(context: Context, driver: str) -> bool:
+    """Return whether the CSIDriver keeps pods from nodes without the driver."""
+    told = context.csi_drivers.get(driver)
+    return told is not None and told.spec.prevent_pod_scheduling_if_missing
+
+
+def _attachments_on(context: Context) -> Mapping[str, frozenset[tuple[str, str]]]:
+    """Return driver and handle of the volumes that VolumeAttachments name, by node: of ended pods, too."""
+    found: dict[str, frozenset[tuple[str, str]]] | None = context.memo.get(_attachments_on)
+    if found is None:
+        found = context.memo[_attachments_on] = {}
+        for attachment in context.volume_attachments:
+            told = attachment.spec
+            volume = context.volumes.get(told.source.persistent_volume_name)
+            if volume is not None and volume.spec.csi is not None:
+                held = (told.attacher, volume.spec.csi.volume_handle)
+                found[told.node_name] = found.get(told.node_name, frozenset()) | {held}
+    return found
+
+
 def _limits(snapshot: Snapshot, driver: str, window: slice) -> Ints:
-    """Return per row the limit of volumes of a driver."""
+    """Return per row how many volumes of a driver pods may attach: its limit, without those that VolumeAttachments name."""
+    of_template: Ints = snapshot.column(("csi limit", driver), partial(_template_limits, driver))[window]
     names, context = _names(snapshot)[window], snapshot.context
     key = (_limits, driver, snapshot.vocabulary)
     known: Ints | None = context.memo.get(key)
     if known is None or len(known) <= names.max(initial=-1):
-        known = np.full(int(names.max(initial=-1)) * 2 + 2, _UNLIMITED, dtype=np.int64)
+        known = np.full(int(names.max(initial=-1)) * 2 + 2, _MISSING, dtype=np.int64)
         context.memo[key] = known
         for name, csi_node in context.csi_nodes.items():
-            limit = dict(_limits_of(csi_node)).get(driver)
-            index = snapshot.vocabulary.intern("name", name) if limit is not None else len(known)
-            if limit is not None and index < len(known):
-                known[index] = limit
-    return known[names]
+            limit = _limit_of(csi_node, driver)
+            index = snapshot.vocabulary.intern("name", name) if limit != _MISSING else len(known)
+            if index < len(known):
+                attached = sum(1 for held, _ in _attachments_on(context).get(name, ()) if held == driver)
+                known[index] = limit - attached if limit != _UNLIMITED else limit
+    limits = np.where(of_template == _OF_NODE, known[names], of_template)
+    return limits if _must_have(context, driver) else np.where(limits == _MISSING, _UNLIMITED, limits)
+
+
+def _template_limits(driver: str, table: NodeTable, window: slice) -> Ints:
+    nodes = (table.template(row).csi_node for row in range(window.start, window.stop))
+    limits = (_OF_NODE if csi_node is None else _limit_of(csi_node, driver) for csi_node in nodes)
+    return np.fromiter(limits, np.int64, count=window.stop - window.start)
 
 
 def _attached(context: Context, driver: str) -> DomainQuery:
@@ -123,7 +165,7 @@ def _may_attach(pod: PodClass) -> bool:
 
 
 def _mask(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask | None:
-    if not snapshot.context.csi_nodes:
+    if not (snapshot.context.csi_nodes or snapshot.context.csi_drivers):
         return None
     fresh = _attachments(pod, snapshot.context)
     tight: Mask = np.zeros(window.stop - window.start, dtype=np.bool_)
@@ -141,18 +183,23 @@ def _mask(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask | None:
 
 
 def _explain(snapshot: Snapshot, pod: PodClass, row: int) -> Texts | None:
-    context = snapshot.context
-    csi_node = context.csi_nodes.get(snapshot.name(row))
+    context, name = snapshot.context, snapshot.name(row)
+    csi_node = _csi_node_of(snapshot, row)
     fresh = _counted(_attachments(pod, context), csi_node)
-    if csi_node is None or not fresh:
+    if not fresh:
         return None
     present: set[tuple[str, str]] = set()
     for other in snapshot.placed_classes(_may_attach):
         if row in snapshot.rows_of(other):
             present |= _counted(_attachments(other, context), csi_node)
-    for driver, limit in _limits_of(csi_node):
-        more = sum(1 for attachment in fresh - present if attachment[0] == driver)
-        if more and sum(1 for attachment in present if attachment[0] == driver) + more > limit:
+    attached = present | _attachments_on(context).get(name, frozenset())
+    more = Counter(driver for driver, _ in fresh - present)
+    limits = {driver: _limit_of(csi_node, driver) if csi_node is not None else _MISSING for driver in more}
+    for driver in sorted(more):
+        if limits[driver] == _MISSING and _must_have(context, driver):
+            return (f"{driver} {MISSING_REASON}",)
+    for driver, count in more.items():
+        if limits[driver] != _MISSING and sum(1 for held, _ in attached if held == driver) + count > limits[driver]:
             return (REASON,)
     return None
 

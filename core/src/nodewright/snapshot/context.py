@@ -9,7 +9,6 @@ from typing import Any
 
 from nodewright.model.cluster import (
     CsiDriver,
-    CsiNode,
     DaemonSet,
     Job,
     PersistentVolume,
@@ -19,6 +18,7 @@ from nodewright.model.cluster import (
     ReplicationController,
     StatefulSet,
     StorageClass,
+    VolumeAttachment,
 )
 from nodewright.model.devices import (
     CLASS_RESOURCE_PREFIX,
@@ -29,6 +29,7 @@ from nodewright.model.devices import (
     ResourceSlice,
 )
 from nodewright.model.gang import GangRef, RunningGang
+from nodewright.model.node import CsiNode
 from nodewright.model.objects import ClusterObjects
 
 
@@ -47,6 +48,7 @@ class Context:
     storage_classes: Mapping[str, StorageClass] = field(default_factory=dict)
     csi_nodes: Mapping[str, CsiNode] = field(default_factory=dict)
     csi_drivers: Mapping[str, CsiDriver] = field(default_factory=dict)
+    volume_attachments: tuple[VolumeAttachment, ...] = ()
     resource_slices: tuple[ResourceSlice, ...] = ()
     device_classes: Mapping[str, DeviceClass] = field(default_factory=dict)
     device_resources: Mapping[str, DeviceClass] = field(default_factory=dict)
@@ -65,6 +67,7 @@ class Context:
             storage_classes={s.name: s for s in objects.storage_classes},
             csi_nodes={n.name: n for n in objects.csi_nodes},
             csi_drivers={d.name: d for d in objects.csi_drivers},
+            volume_attachments=objects.volume_attachments,
             resource_slices=objects.resource_slices,
             device_classes={c.name: c for c in objects.device_classes},
             device_resources=_resources_of(objects.device_classes),

@@ -6,11 +6,12 @@ from typing import Any
 from msgspec import structs
 
 from nodewright.estimator.binpacking import Template
-from nodewright.model.cluster import DaemonSet, DaemonSetSpec, PodTemplateSpec
+from nodewright.model.cluster import CsiDriver, DaemonSet, DaemonSetSpec, PodTemplateSpec
 from nodewright.model.meta import ObjectMeta
-from nodewright.model.node import HOSTNAME_LABEL
+from nodewright.model.node import HOSTNAME_LABEL, CsiAllocatable, CsiNode, CsiNodeDriver, CsiNodeSpec
 from nodewright.model.settings import TemplateSettings
 from nodewright.planner.scale_up.templates import TEMPLATE_LABEL, make_templates
+from nodewright.snapshot.context import Context
 from nodewright.testkit.builders import build_node, build_pod, build_taint
 from nodewright.testkit.world import World, ref
 
@@ -135,3 +136,18 @@ def test_node_critical_daemon_sets_are_always_there() -> None:
         daemon_set("plain"),
     ]
     assert owners(template(world)) == ["critical"]
+
+
+def test_a_new_node_has_the_csi_drivers_and_limits_of_a_real_one() -> None:
+    world = World()
+    world.add_group("g", 1)
+    installed = CsiNode(
+        metadata=ObjectMeta(name="g-0"),
+        spec=CsiNodeSpec(drivers=(CsiNodeDriver(name="csi", allocatable=CsiAllocatable(count=25)),)),
+    )
+    driver = CsiDriver(metadata=ObjectMeta(name="other"))
+    assert template(world).node.csi_node is None
+    world.context = Context(csi_nodes={"g-0": installed}, csi_drivers={"other": driver})
+    assert template(world).node.csi_node == installed
+    world.context = Context(csi_drivers={"other": driver})
+    assert template(world).node.csi_node == CsiNode(spec=CsiNodeSpec(drivers=(CsiNodeDriver(name="other"),)))

@@ -13,7 +13,16 @@ from nodewright.model.cluster import DaemonSet
 from nodewright.model.devices import ResourceSliceSpec
 from nodewright.model.group import GroupRef, slices_for
 from nodewright.model.meta import OwnerReference
-from nodewright.model.node import DELETION_CANDIDATE_TAINT, HOSTNAME_LABEL, TO_BE_DELETED_TAINT, Node, Taint
+from nodewright.model.node import (
+    DELETION_CANDIDATE_TAINT,
+    HOSTNAME_LABEL,
+    TO_BE_DELETED_TAINT,
+    CsiNode,
+    CsiNodeDriver,
+    CsiNodeSpec,
+    Node,
+    Taint,
+)
 from nodewright.model.pod import Pod, Toleration
 from nodewright.model.settings import TemplateSettings
 from nodewright.predicates import static_fit
@@ -110,8 +119,10 @@ def _sources(state: ClusterState, settings: TemplateSettings) -> Iterator[tuple[
         if source is not None:
             name = f"template-node-for-{ref.provider}-{ref.group_id}"
             node = sanitized(source.node, name, settings)
-            slices = _slices_of(group, source, state.observation.snapshot.context)
-            yield ref, replace_node(source, replace(node, device_slices=slices_for(name, slices)))
+            context = state.observation.snapshot.context
+            slices, csi_node = _slices_of(group, source, context), _csi_node_of(source, context)
+            node = replace(node, device_slices=slices_for(name, slices), csi_node=csi_node)
+            yield ref, replace_node(source, node)
 
 
 def _slices_of(group: GroupState, source: _Source, context: Context) -> list[ResourceSliceSpec]:
@@ -120,6 +131,18 @@ def _slices_of(group: GroupState, source: _Source, context: Context) -> list[Res
     real = context.slices_on(source.node.name) if source.is_real else ()
     found = real or (template.device_slices if template is not None else ())
     return [one.spec for one in found]
+
+
+def _csi_node_of(source: _Source, context: Context) -> CsiNode | None:
+    """Return the CSI drivers of a group's next node with their limits: those of its sample.
+
+    Without a sample each driver is taken to be there, without a limit.
+    """
+    if not (context.csi_nodes or context.csi_drivers):
+        return None
+    real = context.csi_nodes.get(source.node.name) if source.is_real else None
+    every = tuple(CsiNodeDriver(name=name) for name in sorted(context.csi_drivers))
+    return real or CsiNode(spec=CsiNodeSpec(drivers=every))
 
 
 def replace_node(source: _Source, node: Node) -> _Source:
