@@ -96,3 +96,37 @@ def test_throttled_sizes_come_later_and_stay_once_they_are_known(cloud: AzureClo
     cloud.refuse_once("skus", "InternalServerError", "oops", 500)
     stage.later(21_601)
     assert stage.client.template_node(name) == known
+
+
+@pytest.mark.parametrize("mode", ["Uniform", "Flexible"])
+def test_machines_and_their_set_tell_their_image(cloud: AzureCloud, attach: Attach, mode: str) -> None:
+    name = cloud.add_set(properties={"orchestrationMode": mode})
+    one, image = cloud.arm.sets[name.lower()], "/subscriptions/s/galleries/AKSUbuntu/images/2204/versions/202611."
+    one.use_image(id=f"{image}01")
+    one.resize(1)
+    stage = attach(f"0:10:{name}")
+    stage.client.refresh()
+    made = f"image {image}01".lower()
+    assert [group.made_from for group in stage.client.node_groups()] == [made]
+    assert [machine.made_from for machine in stage.client.instances(name)] == [made]
+
+
+@pytest.mark.parametrize(
+    ("reference", "made_from"),
+    [
+        (
+            {"publisher": "Canonical", "offer": "jammy", "sku": "22_04", "version": "22.04.1"},
+            "canonical/jammy/22_04/22.04.1",
+        ),
+        ({"publisher": "Canonical", "offer": "jammy", "sku": "22_04", "version": "latest"}, ""),
+        ({"id": "/galleries/g/images/i/versions/latest"}, ""),
+        ({}, ""),
+    ],
+)
+def test_the_latest_image_is_not_told(
+    cloud: AzureCloud, attach: Attach, reference: dict[str, str], made_from: str
+) -> None:
+    name = cloud.add_set()
+    cloud.arm.sets[name.lower()].use_image(**reference)
+    told = [group.made_from for group in attach(f"0:10:{name}").client.node_groups()]
+    assert told == [f"image {made_from}" if made_from else ""]

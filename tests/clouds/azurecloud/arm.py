@@ -192,6 +192,7 @@ class Arm:
                 "vmId": vm.vm_id,
                 "provisioningState": vm.provisioning(at),
                 "instanceView": {"statuses": vm.statuses(at), "extensions": vm.extensions()},
+                **one.storage(vm),
             },
         }
 
@@ -237,5 +238,6 @@ def _flexible_machine(one: ScaleSet, vm: Vm, at: float) -> dict[str, Any]:
             "vmId": vm.vm_id,
             "provisioningState": vm.provisioning(at),
             "virtualMachineScaleSet": {"id": one.id},
+            **one.storage(vm),
         },
     }

@@ -53,6 +53,7 @@ class Vm:
     deleted_at: float = inf
     gone_at: float = inf
     vm_id: str = field(default_factory=lambda: str(uuid4()))
+    image: dict[str, Any] | None = None
 
     def exists(self, at: float) -> bool:
         return self.born <= at < self.gone_at
@@ -126,6 +127,23 @@ class ScaleSet:
     @property
     def is_flexible(self) -> bool:
         return bool(self._body["properties"]["orchestrationMode"] == "Flexible")
+
+    @property
+    def image(self) -> dict[str, Any] | None:
+        """The image of new machines."""
+        profile = self._body["properties"].get("virtualMachineProfile", {})
+        found: dict[str, Any] | None = profile.get("storageProfile", {}).get("imageReference")
+        return found
+
+    def use_image(self, **reference: str) -> None:
+        """An operator or AKS changes the image of new machines."""
+        profile = deepcopy(self._body["properties"]["virtualMachineProfile"])
+        profile["storageProfile"]["imageReference"] = reference
+        self.touch(virtualMachineProfile=profile)
+
+    def storage(self, vm: Vm) -> dict[str, Any]:
+        """What Azure tells of a machine's disks."""
+        return {"storageProfile": {"imageReference": vm.image}} if vm.image is not None else {}
 
     def missing(self) -> int:
         return self.capacity - sum(vm.counts(self._now()) for vm in self.vms)
@@ -211,7 +229,7 @@ class ScaleSet:
 
     def _start(self) -> Vm:
         now = self._now()
-        vm = Vm(str(next(self._numbers)), now, now + self.boot_seconds)
+        vm = Vm(str(next(self._numbers)), now, now + self.boot_seconds, image=self.image)
         self.vms.append(vm)
         self._busy_until = max(self._busy_until, vm.ready_at)
         return vm

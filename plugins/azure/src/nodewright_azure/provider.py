@@ -176,7 +176,10 @@ class AzureProvider:
             off[_FAST] = _FLEXIBLE if one.is_flexible else _VM_POOL
         if one is not None and one.pool is not None:
             off[_FORCE] = _UNFORCED
-        return spec.NodeGroup(id=name, min_size=limits.min_size, max_size=limits.max_size, switched_off=off)
+        made_from = one.made_from if one is not None else ""
+        return spec.NodeGroup(
+            id=name, min_size=limits.min_size, max_size=limits.max_size, switched_off=off, made_from=made_from
+        )
 
     def _unpriced(self, name: str) -> dict[Capability, str]:
         """Return why the group has no price; empty if it has one, or is not there."""
@@ -190,4 +193,5 @@ def _size(one: ScaleSet) -> str:
 
 
 def _instance(unit: Unit) -> spec.Instance:
-    return spec.Instance(id=unit.machine.provider_id, state=unit.state or spec.InstanceState.RUNNING)
+    state = unit.state or spec.InstanceState.RUNNING
+    return spec.Instance(id=unit.machine.provider_id, state=state, made_from=unit.machine.made_from)

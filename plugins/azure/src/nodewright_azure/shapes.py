@@ -35,8 +35,28 @@ class OsDisk(Shape, frozen=True, kw_only=True):
     managed_disk: ManagedDisk | None = None
 
 
+class ImageReference(Shape, frozen=True, kw_only=True):
+    """An image of a gallery or of one's own (``id``), or one of Azure's (the other fields)."""
+
+    id: str = ""
+    publisher: str = ""
+    offer: str = ""
+    sku: str = ""
+    version: str = ""
+
+
 class StorageProfile(Shape, frozen=True, kw_only=True):
+    image_reference: ImageReference | None = None
     os_disk: OsDisk | None = None
+
+    @property
+    def made_from(self) -> str:
+        """The image with its version; "": Azure does not report it, or means the latest one."""
+        image = self.image_reference or ImageReference()
+        named = f"{image.publisher}/{image.offer}/{image.sku}/{image.version}" if image.publisher else ""
+        is_latest = image.version == "latest" or "/versions/latest" in image.id.lower()
+        name = (image.id or named).lower()
+        return f"image {name}" if name and not is_latest else ""
 
 
 class OsProfile(Shape, frozen=True, kw_only=True):
@@ -133,6 +153,13 @@ class ScaleSet(Shape, frozen=True, kw_only=True):
         system = profile.os_profile if profile is not None else None
         return system is not None and system.windows_configuration is not None
 
+    @property
+    def made_from(self) -> str:
+        """The image of new machines, in the words of ``Machine.made_from``; "": it is not known."""
+        profile = self.properties.virtual_machine_profile
+        storage = profile.storage_profile if profile is not None else None
+        return storage.made_from if storage is not None else ""
+
     def owns(self, machine: "Machine") -> bool:
         """Return whether this single machine belongs to the set."""
         if self.pool is not None:
@@ -190,6 +217,7 @@ class MachineProperties(Shape, frozen=True, kw_only=True):
     instance_view: InstanceView | None = None
     virtual_machine_scale_set: Reference | None = None
     hardware_profile: HardwareProfile | None = None
+    storage_profile: StorageProfile | None = None
 
 
 class Machine(Shape, frozen=True, kw_only=True):
@@ -211,6 +239,12 @@ class Machine(Shape, frozen=True, kw_only=True):
         """The id in lower case."""
         hardware = self.properties.hardware_profile
         return (hardware.vm_size or "").lower() if hardware is not None else ""
+
+    @property
+    def made_from(self) -> str:
+        """The image it was made from; "": it is not known."""
+        storage = self.properties.storage_profile
+        return storage.made_from if storage is not None else ""
 
     @property
     def number(self) -> str:
