@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nodewright.model.group import GroupOptions, Price
@@ -177,6 +177,26 @@ def price_of(world: World, plan: Plan) -> float:
     pods=workloads(*KINDS),
     limits=st.sampled_from(LIMITS),
     balances=st.booleans(),
+)
+@example(
+    # Growth was balanced over a similar group that has all its nodes or none, and gave it a part.
+    groups=[
+        Group(
+            cpu=1, gib_per_cpu=2, factor=0.8, max_size=1, zone="a", pool="", is_tainted=False, is_whole=False, paid=0
+        ),
+        Group(
+            cpu=8, gib_per_cpu=2, factor=0.8, max_size=3, zone="a", pool="p", is_tainted=False, is_whole=False, paid=0
+        ),
+        Group(
+            cpu=8, gib_per_cpu=2, factor=0.8, max_size=3, zone="a", pool="p", is_tainted=False, is_whole=True, paid=0
+        ),
+    ],
+    pods=[
+        Workload(kind="plain", count=1, milli=200, mib=3000),
+        Workload(kind="plain", count=6, milli=200, mib=7000),
+    ],
+    limits={"max_nodes_per_scaleup": 2},
+    balances=True,
 )
 @settings(max_examples=40)
 def test_every_plan_passes_the_checks(

@@ -61,7 +61,8 @@ def find_similar(
 ) -> list[GroupRef]:
     """Return the groups over which growth of ``ref`` may be spread.
 
-    They are similar, may grow, and fit every pod that ``ref`` fits. Groups that do not exist yet are similar to none.
+    They are similar, may grow, and fit every pod that ``ref`` fits. Groups that do not exist yet, and those that have all their nodes or
+    none, are similar to none.
     """
     own = context.state.groups[ref].seen
     balances = context.settings.scale_up.balance_similar_node_groups and ref not in context.new_groups
@@ -76,6 +77,7 @@ def find_similar(
         if other != ref
         and other in context.templates
         and other not in context.new_groups
+        and not context.state.groups[other].seen.options.zero_or_max_node_scaling
         and unsafe_reason(context, other) is None
         and is_similar(context, ref, other)
         and all(other in fit.fits(pod_class) for pod_class in needed)
