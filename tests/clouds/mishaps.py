@@ -2,10 +2,16 @@
 
 import threading
 from collections.abc import Callable
+from email.utils import formatdate
 from enum import Enum, auto
 from typing import Generic, TypeVar
 
 A = TypeVar("A")
+
+
+def retry_headers(retry_after: str, now: float) -> dict[str, str]:
+    """The headers of a refusal at ``now`` that asks for a pause, in seconds or until a date; none if empty."""
+    return {"Retry-After": retry_after, "Date": formatdate(now, usegmt=True)} if retry_after else {}
 
 
 class Mishap(Enum):

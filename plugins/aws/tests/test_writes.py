@@ -1,6 +1,7 @@
 """Writes: no healthy machine is lost, no write is sent twice, and every refusal is one of nodewright's errors."""
 
 from collections.abc import Callable
+from email.utils import formatdate
 from typing import Any
 
 import pytest
@@ -177,7 +178,13 @@ def test_reads_are_repeated_by_the_core_alone(cloud: AwsCloud, attach: Attach) -
     with pytest.raises(ProviderUnavailable, match="InternalFailure"):
         stage.client.refresh()
     assert cloud.calls["DescribeAutoScalingGroups"] == before + 4
-    cloud.refuse_once("DescribeAutoScalingGroups", "Throttling", "Rate exceeded", retry_after="7")
+
+
+@pytest.mark.parametrize("is_date", [False, True])
+def test_a_pause_is_seconds_or_a_date(cloud: AwsCloud, attach: Attach, is_date: bool) -> None:
+    stage = attach(f"0:10:{cloud.add_group(size=1)}", refresh_interval=0)
+    asked = formatdate(stage.clock.now() + 7, usegmt=True) if is_date else "7"
+    cloud.refuse_once("DescribeAutoScalingGroups", "Throttling", "Rate exceeded", retry_after=asked)
     started = stage.clock.now()
     stage.client.refresh()
     assert stage.clock.now() - started == 7

@@ -1,6 +1,7 @@
 """Writes: no healthy machine is lost, no write is sent twice, and every refusal is one of nodewright's errors."""
 
 from collections.abc import Callable
+from email.utils import formatdate
 from typing import Any
 
 import pytest
@@ -198,7 +199,13 @@ def test_reads_are_repeated_by_the_core_alone(cloud: GceCloud, attach: Attach) -
     with pytest.raises(ProviderUnavailable, match="503 backendError"):
         stage.client.refresh()
     assert cloud.calls[_LIST] == before + 4
-    cloud.refuse_once(_LIST, 429, "rateLimitExceeded", retry_after="7")
+
+
+@pytest.mark.parametrize("is_date", [False, True])
+def test_a_pause_is_seconds_or_a_date(cloud: GceCloud, attach: Attach, is_date: bool) -> None:
+    stage = attach(f"0:10:{cloud.add_group(size=1)}", refresh_interval=0)
+    asked = formatdate(stage.clock.now() + 7, usegmt=True) if is_date else "7"
+    cloud.refuse_once(_LIST, 429, "rateLimitExceeded", retry_after=asked)
     started = stage.clock.now()
     stage.client.refresh()
     assert stage.clock.now() - started == 7

@@ -212,7 +212,7 @@ class AwsCloud:
         self._denied -= set(actions)
 
     def refuse_once(self, action: str, code: str, message: str = "", status: int = 400, retry_after: str = "") -> None:
-        headers = {"Retry-After": retry_after} if retry_after else {}
+        headers = {"Retry-After": retry_after} if retry_after else {}  # the proxy adds Date
         self.mishaps.plan(action, refuse(code, message, status, headers))
 
     def lose_answer_once(self, action: str) -> None:

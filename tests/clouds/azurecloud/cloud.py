@@ -18,7 +18,7 @@ from azurecloud.certificates import Authority
 from azurecloud.pools import Pool
 from azurecloud.server import Answer, LostAnswer, Request, Server
 from azurecloud.sets import ScaleSet, Trouble, make_set
-from mishaps import Mishap, Mishaps
+from mishaps import Mishap, Mishaps, retry_headers
 
 TENANT, CLIENT, SECRET = "tenant-of-tests", "client-of-tests", "s3cr3t-of-tests"
 SUBSCRIPTION, GROUP = "sub", "Nodes"
@@ -202,7 +202,7 @@ class AzureCloud:
         self.arm.denied.update(actions)
 
     def refuse_once(self, operation: str, code: str, message: str, status: int = 400, retry_after: str = "") -> None:
-        headers = {"Retry-After": retry_after} if retry_after else {}
+        headers = retry_headers(retry_after, self.now())
         self.mishaps.plan(operation, Refused(status, code, message, headers).answer)
 
     def throttle(self, operation: str, seconds: float) -> None:

@@ -14,7 +14,7 @@ from gcecloud.group import API, Mig, Name, Raw
 from gcecloud.operations import STOCK_OUT, Operations, State
 from gcecloud.schema import BadExchange, check_answer, read_request
 from gcecloud.server import Answer, LostAnswer, Request, Server, refuse
-from mishaps import Mishap, Mishaps
+from mishaps import Mishap, Mishaps, retry_headers
 
 PROJECT, REGION, ZONE = "proj", "us-east1", "us-east1-b"
 SECRET = "c2VjcmV0IHRoYXQgam9pbnMgdGhlIGNsdXN0ZXI"  # noqa: S105 - of no cluster in the world
@@ -185,7 +185,7 @@ class GceCloud:
     def refuse_once(
         self, operation: str, status: int, reason: str, message: str = "said Google", retry_after: str = ""
     ) -> None:
-        headers = {"Retry-After": retry_after} if retry_after else {}
+        headers = retry_headers(retry_after, self.state.now())
         self.mishaps.plan(operation, refuse(status, reason, message, headers))
 
     def lose_answer_once(self, operation: str) -> None:

@@ -1,7 +1,9 @@
-"""PUBLIC, for plugins: count the calls to a cloud by result, and limit the calls per minute."""
+"""PUBLIC, for plugins: count the calls to a cloud by result, limit them per minute, and read when to call again."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import TypeVar
 
 from nodewright.model.clock import Clock
@@ -9,6 +11,31 @@ from nodewright.model.errors import ProviderError, Throttled
 from nodewright.spec.diagnosis import ApiCalls
 
 T = TypeVar("T")
+# The longest wait that a response may ask for, in seconds: a wrong date must not stop a plugin for years.
+LONGEST_RETRY_AFTER = 3600.0
+
+
+def read_retry_after(headers: Mapping[str, str]) -> float:
+    """Return the header Retry-After of a response in seconds, from 0 to LONGEST_RETRY_AFTER; 0: missing or not readable.
+
+    It is a number of seconds or a date (RFC 9110, 10.2.3). A date counts from the response's own Date, so that the
+    clocks of this machine and of the cloud may differ; without Date it is not readable. The case of names is ignored.
+    """
+    told = {name.lower(): text for name, text in headers.items()}
+    text = told.get("retry-after", "")
+    try:
+        seconds = float(text)
+    except ValueError:
+        until, answered = _read_date(text), _read_date(told.get("date", ""))
+        seconds = (until - answered).total_seconds() if until and answered else 0.0
+    return min(seconds, LONGEST_RETRY_AFTER) if seconds > 0 else 0.0  # not a number: 0, as well
+
+
+def _read_date(text: str) -> datetime | None:
+    try:
+        return parsedate_to_datetime(text).replace(tzinfo=UTC)  # GMT, as HTTP demands
+    except (ValueError, TypeError, IndexError, OverflowError):  # the parser raises each of them for some text
+        return None
 
 
 class Meter:

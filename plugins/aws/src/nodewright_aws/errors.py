@@ -16,6 +16,7 @@ from nodewright.spec import (
     Shortage,
     Throttled,
 )
+from nodewright.spec.meter import read_retry_after
 
 _THROTTLED = frozenset(
     (
@@ -218,11 +219,4 @@ def from_response(operation: str, response: dict[str, Any]) -> tuple[str, Provid
     status = int(meta.get("HTTPStatusCode", 0))
     if status >= 500 and code not in _THROTTLED | _IN_PROGRESS:
         return code or str(status), ProviderUnavailable(f"{operation}: {status} {code}: {message}"[:_MAX_MESSAGE])
-    return code, refusal(operation, code, message, _retry_after(meta))
-
-
-def _retry_after(meta: dict[str, Any]) -> float:
-    try:
-        return float(meta.get("HTTPHeaders", {}).get("retry-after", 0.0))
-    except ValueError:
-        return 0.0
+    return code, refusal(operation, code, message, read_retry_after(meta.get("HTTPHeaders", {})))

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from nodewright.spec import AccessDenied, Clock, NodeGroupNotFound, ProviderError, ProviderUnavailable, Throttled
-from nodewright.spec.meter import Meter
+from nodewright.spec.meter import Meter, read_retry_after
 from nodewright_azure.errors import NO_CREDENTIALS, OF_SUBSCRIPTION, Refusal, refusal
 
 T = TypeVar("T")
@@ -81,7 +81,7 @@ class Calls:
             status=int(error.status_code or 0),
             code=str(getattr(model, "code", "") or ""),
             message=str(getattr(model, "message", "") or error.reason or ""),
-            retry_after=_seconds(error.response.headers.get("Retry-After")),
+            retry_after=read_retry_after(error.response.headers),
         )
         found = refusal(operation, said)
         if isinstance(found, NodeGroupNotFound):
@@ -95,10 +95,3 @@ def convert(answer: Any, kind: type[T]) -> T:
         return msgspec.convert(answer, kind)
     except msgspec.ValidationError as error:
         raise ProviderUnavailable(f"unexpected response from Azure: {error}") from error
-
-
-def _seconds(text: str | None) -> float:
-    try:
-        return float(text or 0)
-    except ValueError:
-        return 0.0

@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from nodewright.spec import AccessDenied, ProviderError, ProviderUnavailable
-from nodewright_gce.errors import read_retry_after, refusal
+from nodewright.spec.meter import read_retry_after
+from nodewright_gce.errors import refusal
 from nodewright_gce.options import Options
 from nodewright_gce.shapes import Raw
 

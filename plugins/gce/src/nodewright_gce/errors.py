@@ -77,11 +77,3 @@ def _shortage(item: ErrorItem, said: str) -> Shortage | None:
     found = classify(item)
     kind = _SHORTAGES.get(found.error_class)
     return kind(said, scope=found.scope) if kind is not None else None
-
-
-def read_retry_after(headers: Mapping[str, str]) -> float:
-    """Return the header Retry-After in seconds; 0 if it is missing or not a number."""
-    try:
-        return float(headers.get("Retry-After", 0.0))
-    except ValueError:
-        return 0.0
