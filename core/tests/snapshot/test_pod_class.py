@@ -80,6 +80,7 @@ VALUES: dict[str, Any] = {
     "priority_class_name": "high",
     "preemption_policy": "Never",
     "host_network": True,
+    "host_users": False,
     "restart_policy": "Never",
     "termination_grace_period_seconds": 1,
 }

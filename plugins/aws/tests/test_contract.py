@@ -56,7 +56,7 @@ class AwsWorld(CloudWorld[AwsCloud]):
     reads = ("DescribeAutoScalingGroups",)
     writes = ("SetDesiredCapacity", "TerminateInstanceInAutoScalingGroup")
     refusals = {
-        Trouble.QUOTA: ("LimitExceeded", "You have requested more vCPU capacity than your current vCPU limit", 400),
+        Trouble.QUOTA: ("VcpuLimitExceeded", "You have requested more vCPU capacity than your current vCPU limit", 400),
         Trouble.THROTTLED: ("Throttling", "Rate exceeded", 400),
         Trouble.DENIED: ("AccessDenied", "User is not authorized to perform this action", 403),
         Trouble.UNAVAILABLE: ("ServiceUnavailable", "try later", 503),
