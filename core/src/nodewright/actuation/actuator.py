@@ -148,7 +148,7 @@ def _sign(action: SizeWrite | GroupWrite) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class ActuatorPorts:
-    """What the actuator reads from, writes to and reports to.
+    """The ports that the actuator reads from, writes to and reports to.
 
     ``find_cached`` returns the pods that the cache shows, and how many are missing there. It raises KubeApiError.
     """

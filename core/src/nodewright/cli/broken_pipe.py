@@ -1,4 +1,4 @@
-"""What to do when the reader of our output has closed it, as in ``nodewright plan … | head``."""
+"""End quietly when the reader of our output has closed it, as in ``nodewright plan … | head``."""
 
 import os
 import sys

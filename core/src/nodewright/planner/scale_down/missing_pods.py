@@ -68,7 +68,7 @@ class CachedPods(NamedTuple):
 
 
 class Doubt(NamedTuple):
-    """Whether a node that looks empty runs pods that no list shows.
+    """Doubt about a node that looks empty: it may run pods that no list shows.
 
     They would be pods of ``controllers``: those that have lacked pods at each look ``since`` then (epoch seconds).
     ``is_list_wrong``: at the last look far more pods were missing than late statuses explain.
