@@ -160,10 +160,7 @@ def still_in_moves(facts: Facts) -> set[str]:
 
 
 def check_moves(facts: Facts) -> Findings:
-    """New machines for which others are given up cost less than these, no pod waits then, and no machine is given up again soon.
-
-    For machines that are too old the new ones may cost as much.
-    """
+    """New machines for which others are given up cost less than these, no pod waits then, and no machine is given up again soon."""
     prices = {group["name"]: float(group.get("price_per_hour", 0.0)) for group in facts.cloud["groups"]}
     tried: dict[str, float] = {}
     for loop in facts.loops:
@@ -173,7 +170,7 @@ def check_moves(facts: Facts) -> Findings:
             yield f"{loop.at:g} s: asks for {loop.moved} to give up {loop.given_up}, and {facts.pending(loop)} pods wait"
         before = sum(prices[group_of(machine)] for machine in loop.given_up)
         after = sum(prices[group] * count for group, count in loop.moved.items())
-        if after >= before and not loop.renewed:
+        if after >= before:
             yield f"{loop.at:g} s: {loop.moved} cost ${after:g} an hour, and {loop.given_up} ${before:g}"
         for machine in loop.given_up:
             last = tried.get(machine, float("-inf"))

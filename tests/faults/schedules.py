@@ -259,14 +259,10 @@ def schedules(draw: Draw) -> Schedule:
 
 @st.composite
 def _with_gangs(draw: Draw, schedule: dict[str, Any]) -> Schedule:
-    """Add gangs to one of ten worlds, and renewal of old nodes to others. This is drawn after even all the rest."""
+    """Add gangs to one of ten worlds. This is drawn after even all the rest."""
     is_other = schedule["name"] in WITHOUT_GANGS or "small_machines" in schedule["providers"]["fake"]
     if draw(st.integers(0, 9)) == 9 and not is_other:
         add_gangs(draw, schedule)
-    # Drawn last of all: in a fifth of the worlds with scale-down nodes are renewed when they are old.
-    settings = schedule["settings"]
-    if settings["scale-down-enabled"] and draw(st.integers(0, 4)) == 4:
-        settings["node-max-age"] = draw(st.sampled_from(("30m", "1h", "2h")))
     return schedule
 
 

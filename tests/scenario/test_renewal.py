@@ -257,14 +257,3 @@ def test_replacements_that_are_smaller_than_told_come_to_rest_and_it_is_said() -
     assert len(told.events("AddedNodeDoesNotFit")) == len(replacements)
     assert ("web-0", "expired") not in gone(told)
     assert any("a node that was added for such pods did not take them" in why for why in holds(told))
-
-
-def test_no_renewal_begins_while_pods_wait_for_machines_on_their_way() -> None:
-    """If these did not come, the pods would need the machines that the renewal asks for."""
-    told = story({"name": "web", "provision_delay": "10m"}, pods=1, minutes=120)
-    told.pods(1, at=4000, name="late")
-    came = [fact.at for fact in told.result.journal if fact.what == What.NODE_READY]
-    first = min(state.now for state, plan in told.loops if plan.outdated)
-    assert first < came[1], "the first node is too old while the second machine is on its way"
-    assert "pods wait for machines that are on their way" in holds(told)
-    assert starts(told)[0] >= came[1]

@@ -487,16 +487,11 @@ def _remove_nodes(draft: _Growing) -> _Growing:
 
 
 def _renew_nodes(draft: _Growing) -> _Growing:
-    """Begin to replace nodes that are too old or have drifted, while no pods wait and no move is under way.
-
-    Pods that wait for machines on their way would need the machines that a renewal asks for, if theirs did not come.
-    """
+    """Begin to replace nodes that are too old or have drifted, while no pods wait and no move is under way."""
     context, held, settings = draft.growth.context, draft.memory.moves, draft.context.settings
     if not settings.scale_down.scale_down_enabled:
         return draft
     hindrance = "pods wait for room, or sizes are being changed" if draft.is_changing else context.state.paused
-    if draft.plan.fitting and any(context.coming.values()):
-        hindrance = hindrance or "pods wait for machines that are on their way"
     found = find_renewals(context, held, settings.renewal, draft.random, hindrance=hindrance)
     proposals = () if found.proposal is None else (found.proposal,)
     begun = begin_moves(found.memory, proposals, context.state)
