@@ -508,11 +508,11 @@ def _move_nodes(draft: _Growing) -> _Growing:
     if state.paused:  # what it would ask for has to wait
         return replace(draft, plan=replace(draft.plan, search_at=state.now + SEARCH_SECONDS))
     scale_down = draft.plan.scale_down
-    plan = replace(draft.plan, search_at=max(state.now, next_search(held, state.now), scale_down.cooldown_until))
+    plan = replace(draft.plan, search_at=max(state.now, next_search(held), scale_down.cooldown_until))
     if draft.is_changing or scale_down.removals or scale_down.result is ScaleDownResult.IN_COOLDOWN:
         return replace(draft, plan=plan)
     begun = propose_moves(draft.growth.context, held, settings.moves, scale_down.unneeded, draft.random)
-    plan = replace(plan, search_at=next_search(begun.memory, state.now), rejected_move=begun.rejected)
+    plan = replace(plan, search_at=next_search(begun.memory), rejected_move=begun.rejected)
     return _with_moves(replace(draft, plan=plan), begun)
 
 

@@ -1,6 +1,6 @@
 """Begin moves: when to search for some that pay, and what is asked for and remembered of those that begin."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from random import Random
 from typing import NamedTuple
@@ -20,12 +20,12 @@ from nodewright.planner.moves import DRAIN_SECONDS
 from nodewright.planner.scale_down.eligibility import disabled_nodes, find_candidates
 from nodewright.planner.scale_down.limits import DisruptionLimits
 from nodewright.planner.scale_down.selection import reason_for_node_pause
+from nodewright.planner.scale_down.unneeded import reason_not_old_enough
 from nodewright.planner.scale_up.options import skip_reason
 
 # Seconds after the provision time of their group in which new nodes may still come before the move is abandoned.
 _LATE_SECONDS = 300.0
-# Seconds between two searches for moves; twice as many after each further search in vain, up to the longest pause. After that long the
-# search is made again even if nothing changes that is compared.
+# Seconds between two searches for moves, and after a vain one, if nothing changes that is compared.
 SEARCH_SECONDS = 60.0
 _VAIN_SECONDS = 900.0
 
@@ -46,32 +46,34 @@ def propose_moves(
     context: PlanningContext,
     held: MoveMemory,
     settings: ConsolidationSettings,
-    unneeded: Collection[str],
+    unneeded: Mapping[str, float],
     random: Random,
 ) -> NewMoves:
     """Return the moves that begin now.
 
     Begin none while another one is under way, while nodes come or go, or if the last search was too short a time ago.
-    ``unneeded``: the nodes that scale-down removes by itself, at its own time.
+    ``unneeded``: the nodes that scale-down finds unneeded, and since when (epoch seconds). Those without pods are left to it, the others
+    until they were unneeded for long enough.
     """
     state = context.state
     is_busy = held.under_way or state.observation.removing or any(context.coming.values())
-    if is_busy or state.now < _calm_until(held):
+    if is_busy or state.now < held.searched_at + SEARCH_SECONDS:
         return NewMoves(held)
     settled = {name: pause.why for name, pause in held.pauses.items() if pause.until > state.now}
     settled |= _held_by_budgets(state) | _held_by_pauses(context) | _held_by_delays(context)
+    ages = {name: reason_not_old_enough(state, name, since) for name, since in unneeded.items()}
+    awaited = {name: reason.message if reason is not None else "" for name, reason in ages.items()}
     most_nodes = DisruptionLimits(state).most_together(DisruptionReason.REPLACED)
-    searched = _fingerprint(context, settled.keys(), most_nodes)
+    searched = _fingerprint(context, {*settled, *filter(awaited.get, awaited)}, most_nodes)
     if searched == held.vain and state.now < held.again_at:
         return NewMoves(held)
-    found = find_moves(context, settings, random, most_nodes=most_nodes, settled=settled, unneeded=unneeded)
+    found = find_moves(context, settings, random, most_nodes=most_nodes, settled=settled, unneeded=awaited)
     if not found.proposals:
         ends = (pause.until for pause in held.pauses.values() if pause.until > state.now)
         again_at = min(state.now + _VAIN_SECONDS, found.held_until, *ends)
-        vain_times = held.vain_times + found.was_searched
-        memory = replace(held, searched_at=state.now, vain=searched, vain_times=vain_times, again_at=again_at)
+        memory = replace(held, searched_at=state.now, vain=searched, again_at=again_at)
         return NewMoves(memory, rejected=found.rejected)
-    return begin_moves(replace(held, searched_at=state.now, vain=0, vain_times=0), found.proposals, state)
+    return begin_moves(replace(held, searched_at=state.now, vain=0), found.proposals, state)
 
 
 def begin_moves(held: MoveMemory, proposals: Iterable[Proposal], state: ClusterState) -> NewMoves:
@@ -86,15 +88,9 @@ def begin_moves(held: MoveMemory, proposals: Iterable[Proposal], state: ClusterS
     return NewMoves(replace(held, under_way=under_way, places=places), moves, tuple(increases))
 
 
-def next_search(held: MoveMemory, now: float) -> float:
-    """Return when to look again whether to search for moves, if nothing changes until then (epoch seconds)."""
-    calm_until = _calm_until(held)
-    return max(calm_until, held.again_at) if held.vain and now >= calm_until else calm_until
-
-
-def _calm_until(held: MoveMemory) -> float:
-    """Return until when no search is made, whatever changes (epoch seconds)."""
-    return held.searched_at + min(_VAIN_SECONDS, SEARCH_SECONDS * 2.0 ** max(0, min(held.vain_times, 8) - 1))
+def next_search(held: MoveMemory) -> float:
+    """Return when to search for moves again, if nothing changes until then (epoch seconds)."""
+    return held.again_at if held.vain else held.searched_at + SEARCH_SECONDS
 
 
 def _fingerprint(context: PlanningContext, held: Collection[str], most_nodes: int | None) -> int:

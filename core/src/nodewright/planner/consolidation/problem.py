@@ -140,13 +140,7 @@ def make_problem(
     padding = np.zeros(len(sources.destinations))
     prices = np.concatenate([np.array([node.price for node in sources.nodes]), padding])
     costs = np.concatenate(
-        # What scale-down removes by itself is disrupted anyway.
-        [
-            np.array([0.0 if node.is_unneeded else node.disruption for node in sources.nodes])
-            * weight
-            * sources.pool.rate,
-            padding,
-        ]
+        [np.array([node.disruption for node in sources.nodes]) * weight * sources.pool.rate, padding]
     )
     groups = list(sources.most_of_group)
     number_of = {ref: number for number, ref in enumerate(groups)}

@@ -27,10 +27,7 @@ _NOT_EMPTY = "it has pods to move (--consolidation-policy)"
 
 @dataclass(frozen=True, kw_only=True)
 class PoolNode:
-    """A node of the pool. ``moving``: its pods that need another place; ``held``: why it may not be given up, empty if it may.
-
-    ``is_unneeded``: scale-down removes it by itself.
-    """
+    """A node of the pool. ``moving``: its pods that need another place; ``held``: why it may not be given up, empty if it may."""
 
     row: int
     name: str
@@ -40,7 +37,6 @@ class PoolNode:
     moving: PodSubset
     classes: Mapping[PodClass, int] = field(default_factory=dict)
     held: str = ""
-    is_unneeded: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,24 +59,19 @@ class NodePool:
         held = (replace(node, held=node.held or _NOT_EMPTY, classes={}) if node.moving else node for node in self.nodes)
         return replace(self, nodes=tuple(held))
 
-    def with_unneeded(self, names: Collection[str]) -> "NodePool":
-        """Return a copy in which the named nodes are those that scale-down removes by itself."""
-        return (
-            replace(self, nodes=tuple(replace(node, is_unneeded=node.name in names) for node in self.nodes))
-            if names
-            else self
-        )
-
     def without(self, names: Collection[str], why: str) -> "NodePool":
         """Return a copy in which the named nodes are held."""
         held = (replace(node, held=why, classes={}) if node.name in names else node for node in self.nodes)
         return replace(self, nodes=tuple(held))
 
 
-def find_sources(context: PlanningContext, consolidate_after: float, settled: Mapping[str, str]) -> NodePool:
+def find_sources(
+    context: PlanningContext, consolidate_after: float, settled: Mapping[str, str], unneeded: Mapping[str, str]
+) -> NodePool:
     """Return the nodes of groups with a price.
 
     ``consolidate_after``: for how many seconds no pod has come to a node that may go. ``settled``: nodes that may not, and why.
+    ``unneeded``: why those with pods may not (empty: they may).
     """
     state, snapshot = context.state, context.snapshot
     open_rows = destination_rows(snapshot, state)
@@ -91,7 +82,7 @@ def find_sources(context: PlanningContext, consolidate_after: float, settled: Ma
         (row, name, ref) for (row, name), ref in zip(names, refs, strict=True) if ref is not None and prices.get(ref)
     ]
     rows = [row for row, _, _ in pooled]
-    rules = _SourceRules(context, consolidate_after, settled)
+    rules = _SourceRules(context, consolidate_after, settled, unneeded)
     disruptions = snapshot.of_pods(disruption_of, rows, disruption_of)
     nodes = tuple(
         rules.source(row, name, ref, prices[ref], NODE_DISRUPTION + disruption, subset)
@@ -127,9 +118,15 @@ def why_outside(state: ClusterState, ref: GroupRef) -> str:
 class _SourceRules:
     """The rules that keep nodes in place."""
 
-    def __init__(self, context: PlanningContext, consolidate_after: float, settled: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        context: PlanningContext,
+        consolidate_after: float,
+        settled: Mapping[str, str],
+        unneeded: Mapping[str, str],
+    ) -> None:
         state, snapshot, policy = context.state, context.snapshot, context.settings.policy
-        self._context, self._after, self._settled = context, consolidate_after, settled
+        self._context, self._after, self._settled, self._unneeded = context, consolidate_after, settled, unneeded
         budgets = DisruptionBudgets.of(state.observation.workloads, policy)
         rules = DrainabilityRules(
             state.observation.workloads, budgets, context.settings.drain, state.now, policy.applies_all_drain_rules
@@ -155,6 +152,8 @@ class _SourceRules:
             why = f"pod {status.blocking.pod}: {status.blocking.message}"
         if not why and status.on_completion:
             why = f"pod {status.on_completion[0].key} is awaited"
+        if not why and status.moving:
+            why = self._unneeded.get(name, "")
         classes = status.moving.counts() if not why else {}
         return PoolNode(
             row=row,
