@@ -40,7 +40,7 @@ class Relaxed:
         context = find_growth_context(state, settings, Random(1))
         if context is None:
             raise ValueError(f"{case.name}: there is no context to plan in")
-        sources = find_sources(context, 0.0, {}, {})
+        sources = find_sources(context, 0.0, {})
         plan = make_problem(context, sources, GroupsToGrow(context), 0.0, len(sources.nodes), frozenset())
         if plan is None:
             raise ValueError(f"{case.name}: no node may go")

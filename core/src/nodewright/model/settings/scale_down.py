@@ -386,7 +386,7 @@ class ConsolidationSettings(Section, frozen=True, kw_only=True):
             "price stay.",
             ca="",
         ),
-    ] = "auto"
+    ] = "off"
     consolidate_after: Annotated[
         Duration,
         Help(

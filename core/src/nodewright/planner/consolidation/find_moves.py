@@ -1,7 +1,7 @@
 """Find the nodes to give up together, and the nodes to buy for their pods, where that pays (docs/consolidation.md)."""
 
 import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -80,18 +80,14 @@ def find_moves(
     *,
     most_nodes: int | None = None,
     settled: Mapping[str, str] | None = None,
-    unneeded: Mapping[str, str] | None = None,
 ) -> FoundMoves:
     """Return the best move, if one pays. ``context``: the cluster with pending pods that fit, and upcoming nodes.
 
     ``most_nodes``: how many nodes may go together (None: no limit). ``settled``: nodes that must stay, and why.
-    ``unneeded``: nodes that scale-down removes, and why not yet (empty: it may). Those without pods are left to it: the others
-    are chosen as if they were gone.
     """
     if settings.consolidation_policy == "off":
         return FoundMoves()
-    left = unneeded or {}
-    sources = find_sources(context, settings.consolidate_after, settled or {}, left)
+    sources = find_sources(context, settings.consolidate_after, settled or {})
     if settings.consolidation_policy == "when-empty":
         sources = sources.only_empty()
     found = FoundMoves(
@@ -100,7 +96,7 @@ def find_moves(
         held_until=sources.held_until,
     )
     most = len(sources.nodes) if most_nodes is None else min(most_nodes, len(sources.nodes))
-    search = _MoveSearch(context, settings, sources, most, random, left)
+    search = _MoveSearch(context, settings, sources, most, random)
     weights: tuple[float, ...] = _WEIGHTS[settings.consolidation_policy]
     for number, weight in enumerate(weights):
         proposal = search.find(weight, _FIRST_PART + (1.0 - _FIRST_PART) * number / max(1, len(weights) - 1))
@@ -111,16 +107,9 @@ def find_moves(
 
 class _MoveSearch:
     def __init__(
-        self,
-        context: PlanningContext,
-        settings: ConsolidationSettings,
-        sources: NodePool,
-        most: int,
-        random: Random,
-        left: Container[str],
+        self, context: PlanningContext, settings: ConsolidationSettings, sources: NodePool, most: int, random: Random
     ) -> None:
         self._context, self._settings, self._sources, self._most = context, settings, sources, most
-        self._left = left
         self._random = random
         self._growing = GroupsToGrow(context)
         self._began = context.state.elapsed()
@@ -147,7 +136,7 @@ class _MoveSearch:
             if placement is None:
                 return None
             if not placement.misplaced:
-                return self._accepted([node for node in going if node.moving or node.name not in self._left], placement)
+                return self._accepted(going, placement)
             self._stuck |= placement.misplaced
         return None
 

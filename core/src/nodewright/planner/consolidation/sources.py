@@ -65,13 +65,10 @@ class NodePool:
         return replace(self, nodes=tuple(held))
 
 
-def find_sources(
-    context: PlanningContext, consolidate_after: float, settled: Mapping[str, str], unneeded: Mapping[str, str]
-) -> NodePool:
+def find_sources(context: PlanningContext, consolidate_after: float, settled: Mapping[str, str]) -> NodePool:
     """Return the nodes of groups with a price.
 
     ``consolidate_after``: for how many seconds no pod has come to a node that may go. ``settled``: nodes that may not, and why.
-    ``unneeded``: why those with pods may not (empty: they may).
     """
     state, snapshot = context.state, context.snapshot
     open_rows = destination_rows(snapshot, state)
@@ -82,7 +79,7 @@ def find_sources(
         (row, name, ref) for (row, name), ref in zip(names, refs, strict=True) if ref is not None and prices.get(ref)
     ]
     rows = [row for row, _, _ in pooled]
-    rules = _SourceRules(context, consolidate_after, settled, unneeded)
+    rules = _SourceRules(context, consolidate_after, settled)
     disruptions = snapshot.of_pods(disruption_of, rows, disruption_of)
     nodes = tuple(
         rules.source(row, name, ref, prices[ref], NODE_DISRUPTION + disruption, subset)
@@ -118,15 +115,9 @@ def why_outside(state: ClusterState, ref: GroupRef) -> str:
 class _SourceRules:
     """The rules that keep nodes in place."""
 
-    def __init__(
-        self,
-        context: PlanningContext,
-        consolidate_after: float,
-        settled: Mapping[str, str],
-        unneeded: Mapping[str, str],
-    ) -> None:
+    def __init__(self, context: PlanningContext, consolidate_after: float, settled: Mapping[str, str]) -> None:
         state, snapshot, policy = context.state, context.snapshot, context.settings.policy
-        self._context, self._after, self._settled, self._unneeded = context, consolidate_after, settled, unneeded
+        self._context, self._after, self._settled = context, consolidate_after, settled
         budgets = DisruptionBudgets.of(state.observation.workloads, policy)
         rules = DrainabilityRules(
             state.observation.workloads, budgets, context.settings.drain, state.now, policy.applies_all_drain_rules
@@ -152,8 +143,6 @@ class _SourceRules:
             why = f"pod {status.blocking.pod}: {status.blocking.message}"
         if not why and status.on_completion:
             why = f"pod {status.on_completion[0].key} is awaited"
-        if not why and status.moving:
-            why = self._unneeded.get(name, "")
         classes = status.moving.counts() if not why else {}
         return PoolNode(
             row=row,
