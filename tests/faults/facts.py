@@ -129,18 +129,16 @@ class Facts:
 
     def needs(self, loop: Loop) -> Mapping[str, int]:
         """Return the gangs with pods that wait and enough pods to start, each with how many of these must find room."""
-        waiting = {gang: sum(is_of(pod, gang) for pod in loop.waiting) for gang in self.gangs}
         needs = {gang: max(1, self.gangs[gang] - loop.running[gang]) for gang in self.gangs}
-        return {gang: count for gang, count in needs.items() if count <= waiting[gang]}
+        return {gang: count for gang, count in needs.items() if count <= _waiting_of(loop, [gang])}
 
     def pending(self, loop: Loop) -> int:
         """Return how many pods wait, but those of gangs of which too few pods exist."""
-        incomplete = self.gangs.keys() - self.needs(loop).keys()
-        return loop.pending - sum(is_of(pod, gang) for pod in loop.waiting for gang in incomplete)
+        return loop.pending - _waiting_of(loop, self.gangs.keys() - self.needs(loop).keys())
 
     def pending_alone(self, loop: Loop) -> int:
         """Return how many pods wait that are of no gang."""
-        return loop.pending - sum(is_of(pod, gang) for pod in loop.waiting for gang in self.gangs)
+        return loop.pending - _waiting_of(loop, self.gangs)
 
     def is_absent(self, group: str, at: float) -> bool:
         """Return whether the group is gone or not listed, or was so lately."""
@@ -437,6 +435,11 @@ class Facts:
             if at:
                 found.setdefault(group, []).append((at, counts.get((group, known)) or 1))
         return found
+
+
+def _waiting_of(loop: Loop, gangs: Iterable[str]) -> int:
+    """Return how many pods of these gangs wait."""
+    return sum(is_of(pod, gang) for gang in gangs for pod in loop.waiting)
 
 
 def _limits(versions: Sequence[Mapping[str, Any]]) -> Limits:

@@ -1,6 +1,6 @@
-"""Nodes on which drivers are not ready yet: of dynamic resource allocation without all devices, of CSI not installed."""
+"""Find nodes whose drivers are not ready yet: one has not published all devices (DRA), or is not installed (CSI)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from nodewright.model.devices import ResourceSlice
 from nodewright.model.group import GroupRef
@@ -22,24 +22,20 @@ def find_late_nodes(
     without them, on nodes that registered after ``young_since`` (epoch seconds): a driver that is being updated is gone for a
     moment from nodes that run.
     """
-    young = {
-        ref: [node for node in held if node.created > young_since] for ref, held in nodes.items() if ref in samples
-    }
-    return _without_devices(nodes, groups, samples, context) | _without_csi_drivers(young, samples, context)
+    lacking = _without_csi_drivers(nodes, samples, context)
+    young = frozenset(node.name for node in lacking if node.created > young_since)
+    return _without_devices(nodes, groups, samples, context) | young
 
 
 def _without_csi_drivers(
     nodes: Mapping[GroupRef, Iterable[Node]], samples: Mapping[GroupRef, str], context: Context
-) -> frozenset[str]:
+) -> Iterator[Node]:
+    """Yield the nodes that lack a driver without which no pod with its volumes comes, and which their sample has."""
     needed = {name for name, told in context.csi_drivers.items() if told.spec.prevent_pod_scheduling_if_missing}
-    if not needed:
-        return frozenset()
-    late = set[str]()
-    for ref, name in samples.items():
+    for ref, name in samples.items() if needed else ():
         drivers = _csi_drivers(context, name) & needed
         if drivers:
-            late.update(node.name for node in nodes.get(ref, ()) if not drivers <= _csi_drivers(context, node.name))
-    return frozenset(late)
+            yield from (node for node in nodes.get(ref, ()) if not drivers <= _csi_drivers(context, node.name))
 
 
 def _csi_drivers(context: Context, node: str) -> set[str]:

@@ -120,19 +120,13 @@ class Filler:
                 if free[resource] < amount:
                     break
             else:
-                count = min(count, most[one])
-                for resource, amount in asked:
-                    count = min(count, free[resource] // amount)
+                count = min(count, most[one], *[free[resource] // amount for resource, amount in asked])
                 for resource, amount in asked:
                     free[resource] -= count * amount
                 filling.append((one, count))
                 worth += count * values[one]
-                for resource, amount in least:
-                    if free[resource] < amount:
-                        break
-                else:
-                    continue
-                break
+                if any(free[resource] < amount for resource, amount in least):
+                    break
         filling.sort()
         return worth, tuple(filling)
 

@@ -141,8 +141,9 @@ def _csi_node_of(source: _Source, context: Context) -> CsiNode | None:
     if not (context.csi_nodes or context.csi_drivers):
         return None
     real = context.csi_nodes.get(source.node.name) if source.is_real else None
-    every = tuple(CsiNodeDriver(name=name) for name in sorted(context.csi_drivers))
-    return real or CsiNode(spec=CsiNodeSpec(drivers=every))
+    if real is not None:
+        return real
+    return CsiNode(spec=CsiNodeSpec(drivers=tuple(CsiNodeDriver(name=name) for name in sorted(context.csi_drivers))))
 
 
 def replace_node(source: _Source, node: Node) -> _Source:

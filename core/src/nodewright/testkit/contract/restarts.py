@@ -71,10 +71,7 @@ def late_listings_hide_no_increase(world: ContractWorld) -> None:
     before = target(world)
     world.lag(_LAG_SECONDS)
     accepted = world.client.increase_size(world.group_id, before, before + 1)
-    refresh(world)
-    seen = target(world)
-    late = f"listings are {_LAG_SECONDS:g} s late, and settles_after is {world.client.info.settles_after:g}"
-    demand(seen == before + accepted, f"the target is {seen} after an increase from {before} by {accepted}; {late}")
+    _demand_seen(world, before + accepted, "the provider object that made an increase")
     with suppress(TargetChanged):
         world.client.increase_size(world.group_id, before, before + 1)
     world.pass_time(4 * _LAG_SECONDS)
@@ -104,10 +101,7 @@ def late_listings_hide_nothing_from_a_new_process(world: ContractWorld) -> None:
     world.lag(_LAG_SECONDS)
     accepted = world.client.increase_size(world.group_id, before, before + 1)
     world.reconnect()
-    refresh(world)
-    seen = target(world)
-    late = f"listings are {_LAG_SECONDS:g} s late, and settles_after is {world.client.info.settles_after:g}"
-    demand(seen == before + accepted, f"a new process sees the target {seen}, not {before + accepted}; {late}")
+    _demand_seen(world, before + accepted, "a new process")
 
 
 @check(Promise.DEADLINES, touches=Touch.OWN_CLOUD)
@@ -215,3 +209,10 @@ def _package(frame: FrameType | None) -> str | None:
 def _seen(world: ContractWorld) -> tuple[object, ...]:
     listed = group(world)
     return listed.id, listed.min_size, listed.max_size, target(world), tuple(sorted(ids(world)))
+
+
+def _demand_seen(world: ContractWorld, wanted: int, who: str) -> None:
+    """Raise BrokenPromise unless the next refresh shows this target, although listings are late."""
+    refresh(world)
+    late = f"listings are {_LAG_SECONDS:g} s late, and settles_after is {world.client.info.settles_after:g}"
+    demand(target(world) == wanted, f"{who} sees the target {target(world)}, not {wanted}; {late}")
