@@ -14,9 +14,9 @@ from tests.scenario.story import LOOP, MINUTE, SOON, Story
 
 from nodewright.adapters.clocks import VirtualClock
 from nodewright.adapters.provider import CallSettings, InlineRunner, ProviderClient, connect_provider
-from nodewright.cli.commands.plan import as_json, print_plan
 from nodewright.cli.dry_run.dry_run import plan_once
 from nodewright.cli.dry_run.dump import DumpedCluster, read_dump
+from nodewright.cli.plan_view import as_json, print_plan
 from nodewright.model.action import CreateNodeGroup
 from nodewright.model.group import GroupRef
 from nodewright.spec import NewNodeGroup, ProviderContext, Taint

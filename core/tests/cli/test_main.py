@@ -1,5 +1,7 @@
 """How a command ends: exit codes, and one sentence for every error."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
@@ -7,6 +9,8 @@ from typing import Any
 import click
 import pytest
 
+from nodewright.cli.commands.explain import KIND_NAMES
+from nodewright.cli.explanation import KINDS
 from nodewright.cli.main import BUG, COMMANDS, INTERRUPTED, Commands, cli, load_command_of_extra, run
 from nodewright.model.errors import ConfigError, InvariantError, PluginNotFound
 
@@ -99,3 +103,18 @@ def test_debug_shows_the_traceback(capfd: pytest.CaptureFixture[str]) -> None:
 
 def test_the_group_is_what_main_runs() -> None:
     assert isinstance(cli, Commands)
+
+
+def test_help_imports_only_what_it_needs() -> None:
+    asked = "plan", "explain", "savings", "status", "pause", "resume"
+    program = (
+        "import contextlib, io, sys\nfrom nodewright.cli.main import run\n"
+        f"with contextlib.redirect_stdout(io.StringIO()):\n    [run([name, '--help']) for name in {asked}]\n"
+        "print(*{'numpy', 'kubernetes', 'urllib3', 'nodewright.planner'}.intersection(sys.modules))"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ended.stdout.split() == []
+
+
+def test_explain_knows_each_kind() -> None:
+    assert set(KIND_NAMES) == set(KINDS)

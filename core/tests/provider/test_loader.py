@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from nodewright import spec
 from nodewright.adapters.clocks import VirtualClock
 from nodewright.adapters.provider import InlineRunner, installed_providers, load_provider
+from nodewright.adapters.provider.loader import how_to_install
 from nodewright.model.errors import ConfigError, ContractViolation, PluginError, PluginNotFound
 from nodewright.spec import Capability, Price, ProviderContext, hookimpl
 
@@ -68,8 +69,15 @@ def test_installed_providers_are_listed_without_an_import() -> None:
 
 def test_an_unknown_name_gets_the_nearest_one(scripted: Any) -> None:
     assert "did you mean scripted?" in refused(entry(scripted), name="scriptd")
-    assert 'pip install "nodewright[azure]"' in refused(entry(scripted), name="azuer")
+    assert "pip install" in refused(entry(scripted), name="azuer")
     assert "pip install" not in refused(entry(scripted), name="nothere")
+
+
+def test_a_checkout_names_the_folder_of_the_plugin() -> None:
+    assert how_to_install("azure", None) == 'pip install "nodewright[azure]"'
+    origin = '{"url": "file:///a%20b/core", "dir_info": {"editable": true}}'
+    assert how_to_install("azure", origin) == "pip install -e '/a b/plugins/azure'"
+    assert "[azure]" in how_to_install("azure", '{"url": "file:///x/nodewright.whl", "archive_info": {}}')
 
 
 def test_an_upper_case_name_is_refused(scripted: Any) -> None:

@@ -10,7 +10,8 @@ from contextlib import suppress
 import pytest
 
 from nodewright.adapters.clocks import VirtualClock
-from nodewright.adapters.web import HealthCheck, HealthLimits, Page, WebServer, parse_address
+from nodewright.adapters.web import HealthCheck, HealthLimits, Page, WebServer
+from nodewright.model.address import parse_address
 from nodewright.model.errors import ConfigError
 
 LIMITS = HealthLimits(inactivity=600, failing=900, startup=1200)

@@ -5,19 +5,17 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from ipaddress import ip_address
 from socketserver import TCPServer
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 
+from nodewright.model.address import SERVER_NAME, parse_address
 from nodewright.model.clock import Clock
 from nodewright.model.duration import format_duration
 from nodewright.model.errors import ConfigError
 
 _PLAIN = "text/plain; charset=utf-8"
 _SLOWEST_CLIENT = 10.0
-# The ``Server`` header: a client checks that the process at this address is nodewright.
-SERVER_NAME = "nodewright"
 
 
 class Page(NamedTuple):
@@ -124,22 +122,6 @@ class _Server(ThreadingHTTPServer):
 
     def handle_error(self, *_: object) -> None:
         """Ignore clients that closed the connection."""
-
-
-def parse_address(flag: str, address: str) -> tuple[str, int]:
-    """Parse ``host:port`` or ``:port`` (every address of the machine); raise ConfigError."""
-    host, colon, port = address.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65535:
-        raise ConfigError(f"{flag}: '{address}' is no address like 127.0.0.1:8085 or :8085")
-    return host.removeprefix("[").removesuffix("]"), int(port)
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine, or this pod, can reach the address."""
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,8 +4,8 @@ import http.client
 from collections.abc import Mapping
 from urllib.parse import urlencode
 
-from nodewright.adapters.web import SERVER_NAME, parse_address
 from nodewright.cli.screen import make_console
+from nodewright.model.address import SERVER_NAME, parse_address
 from nodewright.model.errors import ConfigError
 
 # In seconds. A daemon in the middle of a loop responds when the loop ends.

@@ -3,16 +3,17 @@
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
 import click
 from click.core import ParameterSource
 
-from nodewright.actuation import Pause
-from nodewright.adapters.store import FileStore
 from nodewright.cli.settings.known_flags import PREFIX
-from nodewright.clusterstate.memory import Memory
 from nodewright.model.errors import ConfigError, NodewrightError
+
+if TYPE_CHECKING:
+    from nodewright.actuation import Pause
+    from nodewright.clusterstate.memory import Memory
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -20,11 +21,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 class SavedState(Protocol):
     """The state that the engine saved, for other commands. Methods raise NodewrightError."""
 
-    def peek(self) -> Memory:
+    def peek(self) -> "Memory":
         """Return what is saved and change nothing."""
 
-    def load_pause(self) -> Pause | None: ...
-    def save_pause(self, pause: Pause | None) -> None: ...
+    def load_pause(self) -> "Pause | None": ...
+    def save_pause(self, pause: "Pause | None") -> None: ...
 
 
 class Place(NamedTuple):
@@ -49,6 +50,8 @@ class Choice(NamedTuple):
     def open(self) -> Place:
         """Open the place; raise ConfigError."""
         if self.state is not None:
+            from nodewright.adapters.store import FileStore  # noqa: PLC0415 - slow to import
+
             return Place(FileStore(self.state), str(self.state), self.state)
         return _open_cluster(self.kubeconfig, self.namespace)
 
@@ -95,6 +98,8 @@ def state_options(command: F) -> F:
 
 def warn_without_engine(place: Place) -> None:
     """Warn if no engine has saved anything there: then no engine will read the order."""
+    from nodewright.clusterstate.memory import Memory  # noqa: PLC0415 - slow to import
+
     try:
         is_used = place.state.peek() != Memory()
     except NodewrightError:

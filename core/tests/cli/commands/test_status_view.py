@@ -3,8 +3,8 @@
 from dataclasses import replace
 from io import StringIO
 
-from nodewright.cli.commands.status import as_json, print_status
 from nodewright.cli.screen import make_console
+from nodewright.cli.status_view import as_json, print_status
 from nodewright.clusterstate.memory import HeldNotice, Memory, UnhealthyCluster
 from nodewright.engine.status import BudgetStatus, GroupStatus, StatusReport, make_status
 from nodewright.model.group import GroupRef

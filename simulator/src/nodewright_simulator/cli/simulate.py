@@ -14,14 +14,14 @@ from msgspec.structs import replace
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
-from nodewright.cli.commands.explain import as_json as explanation_json
-from nodewright.cli.commands.explain import print_explanation
-from nodewright.cli.commands.status import as_json as status_json
-from nodewright.cli.commands.status import print_status
 from nodewright.cli.dry_run.dry_run import DryRun
 from nodewright.cli.explanation import KINDS, Explanation, explain
+from nodewright.cli.explanation_view import as_json as explanation_json
+from nodewright.cli.explanation_view import print_explanation
 from nodewright.cli.screen import count, make_console, output_option, safe, write_json
 from nodewright.cli.settings.load import load_settings
+from nodewright.cli.status_view import as_json as status_json
+from nodewright.cli.status_view import print_status
 from nodewright.model.duration import parse_duration
 from nodewright.model.errors import ConfigError, InvariantError
 from nodewright.model.yaml_text import load_yaml

@@ -3,13 +3,17 @@
 import difflib
 import inspect
 import re
+import shlex
 import sys
 from collections.abc import Iterable
 from contextlib import redirect_stdout
 from dataclasses import dataclass
-from importlib.metadata import Distribution, entry_points
+from importlib.metadata import Distribution, distribution, entry_points
+from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import unquote, urlsplit
 
+import msgspec
 import pluggy
 
 from nodewright.adapters.provider import checks
@@ -37,6 +41,8 @@ BUILD_SECONDS = 60.0
 LONGEST_SETTLING = 60.0
 # The providers that this project publishes itself.
 _OURS = ("aws", "azure", "externalgrpc", "fake", "gce")
+# PEP 610: the file of a distribution that was not installed from an index.
+_ORIGIN = "direct_url.json"
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
@@ -251,9 +257,18 @@ def _find(name: str, entries: list[ProviderEntry]) -> ProviderEntry:
     if near:
         hint = f"did you mean {near[0]}?"
     elif ours:
-        hint = f'try: pip install "nodewright[{ours[0]}]"'
+        hint = f"try: {how_to_install(ours[0], distribution(PROJECT).read_text(_ORIGIN))}"
     known = ", ".join(sorted({entry.name for entry in entries})) or "none"
     raise PluginNotFound(f"no installed package offers the provider {name} (installed: {known}); {hint}")
+
+
+def how_to_install(name: str, origin: str | None) -> str:
+    """Return the command that installs one of our providers. ``origin``: PEP 610's record, where the core came from."""
+    source = msgspec.json.decode(origin or "{}")
+    place = urlsplit(source.get("url", ""))
+    if place.scheme == "file" and source.get("dir_info", {}).get("editable"):
+        return f"pip install -e {shlex.quote(str(Path(unquote(place.path)).parent / 'plugins' / name))}"
+    return f'pip install "{PROJECT}[{name}]"'
 
 
 def _build(entry: ProviderEntry, context: ProviderContext) -> object:

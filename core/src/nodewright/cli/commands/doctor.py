@@ -251,7 +251,7 @@ def _unknown_gpu_types(settings: Settings, clients: Sequence[ProviderClient]) ->
 def _clocks_apart(settings: Settings) -> tuple[Finding, ...]:
     """Return a warning if this machine's clock is not the API server's; none where no API server is reached."""
     # The client of the API server is slow to import; --policy does without.
-    from nodewright.adapters.kube.connection import connect  # noqa: PLC0415
+    from nodewright.adapters.kube.connection import connect
 
     cluster, time = settings.cluster, ServerTime(SystemClock(), BootClock().now)
     try:

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import click
 
-from nodewright.actuation import Pause
 from nodewright.adapters.clocks import SystemClock
 from nodewright.cli.saved_state import Choice, state_options, warn_without_engine
 from nodewright.model.duration import format_moment, parse_duration
@@ -26,6 +25,8 @@ def command(length: str, choice: Choice) -> None:
 
     Exit codes: 0 paused; 2 bad input, or the pause cannot be written.
     """
+    from nodewright.actuation import Pause
+
     seconds = _read_length(length)
     place, now = choice.open(), SystemClock().now()
     ordered = Pause(since=now, until=now + seconds)

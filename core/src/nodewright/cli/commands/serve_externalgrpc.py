@@ -11,9 +11,9 @@ import click
 
 from nodewright.adapters.clocks import SystemClock
 from nodewright.adapters.operator_files import PricesFile
-from nodewright.adapters.web import parse_address
 from nodewright.cli.connect import Connector
 from nodewright.cli.settings.flags import SettingsCommand, settings_options
+from nodewright.model.address import parse_address
 from nodewright.model.errors import ConfigError
 from nodewright.model.settings import Settings
 

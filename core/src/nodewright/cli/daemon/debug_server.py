@@ -12,13 +12,13 @@ import msgspec
 from nodewright.actuation import Pause
 from nodewright.actuation.write_gate import cluster_limits
 from nodewright.adapters.web import Page, Pages, Query
-from nodewright.cli.commands.explain import as_json as explain_json
-from nodewright.cli.commands.explain import print_explanation
-from nodewright.cli.commands.status import as_json as status_json
-from nodewright.cli.commands.status import print_status
 from nodewright.cli.dry_run.dry_run import DryRun
 from nodewright.cli.explanation import KINDS, explain
+from nodewright.cli.explanation_view import as_json as explain_json
+from nodewright.cli.explanation_view import print_explanation
 from nodewright.cli.screen import make_console, safe
+from nodewright.cli.status_view import as_json as status_json
+from nodewright.cli.status_view import print_status
 from nodewright.clusterstate.readiness import describe_unhealthy
 from nodewright.engine.daemon import Engine, Scope
 from nodewright.engine.report import LoopReport

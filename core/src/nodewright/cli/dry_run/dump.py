@@ -1,16 +1,14 @@
-"""A cluster as ``kubectl get … -A -o json`` wrote it down, one dry loop on it, and the options of the commands that take one."""
+"""A cluster as ``kubectl get … -A -o json`` wrote it down, and one dry loop on it."""
 
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from operator import attrgetter
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
-import click
 from msgspec.structs import replace
 
 from nodewright.adapters.clocks import BootClock, SystemClock
@@ -18,6 +16,7 @@ from nodewright.adapters.provider import installed_providers
 from nodewright.cli.connect import Connector
 from nodewright.cli.dry_run.dry_run import DryRun, plan_once
 from nodewright.cli.dry_run.dump_groups import DumpedGroups, group_by_label, read_groups_file
+from nodewright.cli.dry_run.dump_options import DumpSource
 from nodewright.engine.planning import Planning
 from nodewright.expander import CONFIG_KEY, CONFIG_MAP
 from nodewright.model.decode import decode_objects
@@ -39,40 +38,6 @@ _HOW = (
     "make a dump with: kubectl get nodes,pods,daemonsets,rs,rc,statefulsets,jobs,pdb,pvc,pv,storageclasses,csinodes,csidrivers,volumeattachments,"
     "namespaces -A -o json"
 )
-
-
-F = TypeVar("F", bound=Callable[..., Any])
-_OPTIONS = (
-    click.option("--groups", metavar="FILE", help="YAML file that describes the node groups."),
-    click.option("--group-by", metavar="LABEL", help="Make one node group for each value of this node label."),
-    click.option(
-        "--group-max",
-        default=1000,
-        show_default=True,
-        type=click.IntRange(0),
-        help="Maximum size of the groups of --group-by.",
-    ),
-    click.option("--now", metavar="TIME", help="Time of the dump (RFC 3339). Default: the latest time in it."),
-    click.option(
-        "--seed", default=0, show_default=True, help="Random seed of the random expander and of a fake cloud."
-    ),
-)
-
-
-@dataclass(frozen=True, kw_only=True)
-class DumpSource:
-    """A dump (a path, ``-`` for stdin), and how its groups and its time are found."""
-
-    dump: str
-    groups: str | None
-    group_by: str | None
-    group_max: int
-    now: str | None
-    seed: int
-
-    @property
-    def source(self) -> str:
-        return "stdin" if self.dump == "-" else self.dump
 
 
 def read_dump(source: bytes, name: str) -> ClusterObjects:
@@ -166,13 +131,6 @@ def _moments(objects: ClusterObjects) -> Iterator[datetime]:
         for condition in thing.status.conditions:
             if condition.last_transition_time is not None:
                 yield condition.last_transition_time
-
-
-def dump_options(command: F) -> F:
-    """Give a function the options that ``Dumped`` holds beside the dump itself."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
 
 
 def plan_dump(settings: Settings, dumped: DumpSource) -> tuple[DryRun, DumpedCluster]:

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from nodewright.adapters.web import is_loopback, parse_address
 from nodewright.cli.settings.known_flags import CA_FLAGS, KNOWN, SETTINGS, Layer
+from nodewright.model.address import is_loopback, parse_address
 from nodewright.model.duration import format_duration
 from nodewright.model.errors import ConfigError
 from nodewright.model.interruption import parse_signals

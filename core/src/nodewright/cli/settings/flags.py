@@ -11,7 +11,6 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from nodewright.adapters.provider import installed_providers
 from nodewright.cli.settings.known_flags import CA_FLAGS, CONFIG_VARIABLE, KNOWN, SECTIONS
 from nodewright.cli.settings.load import EXPANDERS, Flags, LoadedSettings, load
 from nodewright.cli.settings.values import Setting, SettingKind, describe_default, parse_bool, summarize
@@ -91,6 +90,8 @@ class _SettingOption(click.Option):
         if self.setting.flag == "expander":
             return EXPANDERS
         if self.setting.flag == "cloud-provider":
+            from nodewright.adapters.provider import installed_providers  # noqa: PLC0415 - it loads numpy and more
+
             return sorted(plugin.name for plugin in installed_providers())
         chosen = get_args(self.setting.type) if get_origin(self.setting.type) is Literal else ()
         return (*chosen, *self.setting.words)

@@ -1,0 +1,104 @@
+"""The moves that would pay, as ``nodewright savings`` shows them."""
+
+from collections import Counter
+from random import Random
+from typing import Any
+
+import msgspec
+from rich.console import Console
+
+from nodewright.cli.dry_run.dry_run import DryRun
+from nodewright.cli.screen import count, make_table, name_some, safe
+from nodewright.model.duration import format_moment
+from nodewright.model.price_book import CURRENCY
+from nodewright.planner import find_growth_context
+from nodewright.planner.consolidation import FoundMoves, Proposal, find_moves
+
+SCHEMA = 1
+_HOURS_A_MONTH = 730.0
+
+
+def find_savings(dry_run: DryRun) -> FoundMoves:
+    """Return the moves that pay at the moment of the dry run."""
+    settings, start = dry_run.settings, dry_run.planned_from
+    wanted = settings.moves
+    if wanted.consolidation_policy == "off":
+        wanted = msgspec.structs.replace(wanted, consolidation_policy="balanced")
+    context = find_growth_context(start, settings, Random(0)) if start is not None else None
+    return find_moves(context, wanted, Random(0)) if context is not None else FoundMoves()
+
+
+def as_json(dry_run: DryRun, found: FoundMoves) -> dict[str, Any]:
+    """Return the document of ``--output json``; amounts are in dollars a month."""
+    return {
+        "schema": SCHEMA,
+        "now": format_moment(dry_run.state.now),
+        "currency": CURRENCY,
+        "nodes_cost": _monthly(found.pool.price),
+        "savings": _monthly(sum(move.savings for move in found.proposals)),
+        "moves": [
+            {
+                "removed": list(move.sources),
+                "added": dict(Counter(str(node.group) for node in move.new_nodes)),
+                "evictions": move.evictions,
+                "savings": _monthly(move.savings),
+                "score": round(move.score, 3),
+            }
+            for move in found.proposals
+        ],
+        "held": dict(sorted(found.held.items())),
+    }
+
+
+def print_savings(console: Console, dry_run: DryRun, found: FoundMoves) -> None:
+    """Print a row for each move, then why other nodes stay."""
+    nodes = count(int(dry_run.state.observation.snapshot.alive.sum()), "node")
+    total = f"nodes of groups with a price cost {_dollars(found.pool.price)} a month"
+    console.print(safe(f"As of {format_moment(dry_run.state.now)}: {nodes}; {total}"), end="\n\n")
+    if found.proposals:
+        table = make_table(
+            "Moves",
+            "$/month",
+            "nodes",
+            "which",
+            "new nodes",
+            "evicts",
+            "score",
+            right=("$/month", "nodes", "evicts", "score"),
+        )
+        for move in found.proposals:
+            table.add_row(*(safe(cell) for cell in _cells(move)))
+        console.print(table)
+    if found.held:
+        table = make_table("Nodes that stay", "nodes", "which", "why", right=("nodes",))
+        by_reason: dict[str, list[str]] = {}
+        for name, why in found.held.items():
+            by_reason.setdefault(why, []).append(name)
+        for why, names in sorted(by_reason.items(), key=lambda item: -len(item[1])):
+            table.add_row(safe(f"{len(names):,}"), safe(name_some(names)), safe(why))
+        console.print(table)
+    console.print(safe(_conclusion(found)))
+
+
+def _cells(move: Proposal) -> tuple[str, ...]:
+    bought = Counter(str(node.group) for node in move.new_nodes)
+    new = ", ".join(f"{number} of {group}" for group, number in bought.items()) or "none"
+    which = name_some(move.sources)
+    return _dollars(move.savings), str(len(move.sources)), which, new, str(move.evictions), f"{move.score:.2f}"
+
+
+def _conclusion(found: FoundMoves) -> str:
+    if not found.pool.price:
+        return "No group with nodes has a price, so that nothing can be compared (docs/prices.md)."
+    if not found.proposals:
+        return "No move pays."
+    saved = sum(move.savings for move in found.proposals)
+    return f"These moves would save {_dollars(saved)} a month, {100 * saved / found.pool.price:.0f} %. Nothing was changed."
+
+
+def _monthly(per_hour: float) -> float:
+    return round(per_hour * _HOURS_A_MONTH, 2)
+
+
+def _dollars(per_hour: float) -> str:
+    return f"${per_hour * _HOURS_A_MONTH:,.2f}"
