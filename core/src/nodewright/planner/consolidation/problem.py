@@ -17,7 +17,7 @@ from nodewright.optimizer.problem import Ints, Problem
 from nodewright.planner.consolidation.sources import NodePool
 from nodewright.planner.context import PlanningContext
 from nodewright.planner.scale_up.failover import Probation
-from nodewright.planner.scale_up.least_cost import most_per_node
+from nodewright.planner.scale_up.least_cost import alike_groups, most_per_node
 from nodewright.planner.scale_up.misfits import bars_of
 from nodewright.planner.scale_up.node_group_fit import NodeGroupFit
 from nodewright.planner.scale_up.options import skip_reason
@@ -221,14 +221,7 @@ def _kinds(
 ) -> tuple[list[NewNodeKind], np.ndarray[tuple[int, ...], np.dtype[np.bool_]]]:
     """Return the kinds of new nodes, and which demands they take (C × K)."""
     taking = [growing.taking(demand) for demand in demands]
-    found: dict[object, list[GroupRef]] = {}
-    for ref in growing.refs:
-        takes = tuple(number for number, refs in enumerate(taking) if ref in refs)
-        if takes:
-            price = context.state.groups[ref].seen.hourly_price or 0.0
-            found.setdefault((takes, growing.fit.free(ref), price), []).append(ref)
-    kinds = [
-        NewNodeKind(tuple(refs), context.state.groups[refs[0]].seen.hourly_price or 0.0) for refs in found.values()
-    ]
+    prices = {ref: context.state.groups[ref].seen.hourly_price or 0.0 for ref in growing.refs}
+    kinds = [NewNodeKind(refs, prices[refs[0]]) for refs in alike_groups(growing.fit, taking, prices)]
     fits = np.array([[kind.refs[0] in refs for kind in kinds] for refs in taking], dtype=bool)
     return kinds, fits.reshape(len(demands), len(kinds))

@@ -262,20 +262,19 @@ def _kinds(
     A group on probation is alone, and so is one that is bought as a whole. Machines that are paid already are a kind of
     their own.
     """
-    found: dict[tuple[tuple[int, ...], frozenset[tuple[str, int]], float], list[GroupRef]] = {}
     sets = list(dict.fromkeys(demand.groups for demand in demands))
     kinds, paid, probes = list[_NodeKind](), dict[str, int](), probation.probes_left
+    ordinary = dict[GroupRef, float]()
     for ref in may_grow:
-        takes = tuple(n for n, groups in enumerate(sets) if ref in groups)
         seen, most = context.state.groups[ref].seen, probation.most(ref)
-        if not takes:
+        if not any(ref in groups for groups in sets):
             continue
         room, price = context.room(ref), (seen.hourly_price or 0.0) + terms.surcharges.get(ref, 0.0)
         if ref in terms.whole:
             kinds.append(_NodeKind((ref,), price * _PAID, room))
             continue
         if most is None and seen.reserved is None:
-            found.setdefault((takes, fit.free(ref), price), []).append(ref)
+            ordinary[ref] = price
             continue
         if most is not None:
             room = min(room, most, probes)
@@ -286,9 +285,25 @@ def _kinds(
             paid[seen.reserved.name] -= free
             kinds.append(_NodeKind((ref,), price * _PAID, free))
         kinds.append(_NodeKind((ref,), price, room - free))
-    for (_, _, price), refs in found.items():
-        kinds.append(_NodeKind(tuple(refs), price, sum(map(context.room, refs))))
+    for refs in alike_groups(fit, sets, ordinary):
+        kinds.append(_NodeKind(refs, ordinary[refs[0]], sum(map(context.room, refs))))
     return kinds
+
+
+def alike_groups(
+    fit: NodeGroupFit, taking: Iterable[frozenset[GroupRef]], prices: Mapping[GroupRef, float]
+) -> list[tuple[GroupRef, ...]]:
+    """Return the groups with a price that take any of the demands, those together whose new nodes are alike and cost the same.
+
+    ``taking``: for each demand the groups that take its pods. ``prices``: USD an hour.
+    """
+    sets = list(dict.fromkeys(taking))
+    found: dict[tuple[tuple[int, ...], frozenset[tuple[str, int]], float], list[GroupRef]] = {}
+    for ref, price in prices.items():
+        takes = tuple(number for number, groups in enumerate(sets) if ref in groups)
+        if takes:
+            found.setdefault((takes, fit.free(ref), price), []).append(ref)
+    return [tuple(refs) for refs in found.values()]
 
 
 def _problem(fit: NodeGroupFit, demands: Sequence[Demand], kinds: Sequence[_NodeKind]) -> Problem:
