@@ -107,7 +107,7 @@ class Loop:
     ``waiting`` are the pending pods; ``requests`` are those for capacity, each ``waiting``, ``granted`` or ``over``.
     ``running`` is how many pods of each gang run that are not being deleted.
     ``hedged`` is how many of the machines that each group is asked for the plan calls hedges. ``moved`` is how many of them it
-    asks for to give up other machines; ``given_up`` are those, ``in_moves`` they and the nodes that came for them, as long as the
+    asks for to give up other machines; ``given_up`` are those, ``renewed`` the ones that are too old, ``in_moves`` they and the nodes that came for them, as long as the
     move is under way. ``backed_off`` is what the engine says of itself: until when (epoch seconds) each group is left alone.
     """
 
@@ -125,6 +125,7 @@ class Loop:
     moved: dict[str, int] = field(default_factory=dict)
     given_up: set[str] = field(default_factory=set)
     in_moves: set[str] = field(default_factory=set)
+    renewed: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True)

@@ -160,23 +160,38 @@ def still_in_moves(facts: Facts) -> set[str]:
 
 
 def check_moves(facts: Facts) -> Findings:
-    """New machines for which others are given up cost less than these, no pod waits then, and no machine is given up again soon."""
-    prices = {group["name"]: float(group.get("price_per_hour", 0.0)) for group in facts.cloud["groups"]}
+    """New machines for which others are given up cost less than these, no pod waits then that a group may grow for, and no machine
+    is given up again soon.
+
+    For machines that are too old the new ones may cost as much.
+    """
+    clouds = facts.history.scenario.providers.values()
+    prices = {group["name"]: float(group.get("price_per_hour", 0.0)) for cloud in clouds for group in cloud["groups"]}
     tried: dict[str, float] = {}
     for loop in facts.loops:
         if not loop.moved:
             continue
-        if facts.pending(loop) and not facts.is_misled(loop.at):
+        if facts.pending(loop) and _some_may_grow(facts, loop) and not facts.is_misled(loop.at):
             yield f"{loop.at:g} s: asks for {loop.moved} to give up {loop.given_up}, and {facts.pending(loop)} pods wait"
         before = sum(prices[group_of(machine)] for machine in loop.given_up)
         after = sum(prices[group] * count for group, count in loop.moved.items())
-        if after >= before:
+        if after >= before and not loop.renewed:
             yield f"{loop.at:g} s: {loop.moved} cost ${after:g} an hour, and {loop.given_up} ${before:g}"
         for machine in loop.given_up:
             last = tried.get(machine, float("-inf"))
             if loop.at - last < PAUSE_OF_SOURCE and facts.last_reset(loop.at) < last:
                 yield f"{loop.at:g} s: {machine} is given up again, {loop.at - last:g} s after the last time"
             tried[machine] = loop.at
+
+
+def _some_may_grow(facts: Facts, loop: Loop) -> bool:
+    """Return whether a group may grow for pods, by its size and by what the engine tells of its backoff.
+
+    Where machines are smaller than told, the engine learns for which pods a group is of no use.
+    """
+    return not facts.cloud.get("small_machines") and any(
+        seen.target < seen.most and group not in loop.backed_off for group, seen in loop.seen.items()
+    )
 
 
 def check_left_behind(facts: Facts) -> Findings:

@@ -250,11 +250,12 @@ def schedules(draw: Draw) -> Schedule:
     # Drawn after that: beside any other trouble.
     if draw(st.integers(0, 9)) == 9:
         add_clock_jumps(draw, schedule)
-    # Drawn last of all: half of the worlds with scale-down are as they were before there were moves.
+    # Drawn after that: half of the worlds with scale-down are as they were before there were moves.
     if settings["scale-down-enabled"]:
         settings["consolidation-policy"] = draw(st.sampled_from(("off", "balanced", "balanced", "off", "when-cheaper")))
     found = draw(_with_gangs(schedule))
-    return draw(_with_empty_answers(found))
+    found = draw(_with_empty_answers(found))
+    return draw(_with_renewal(found))
 
 
 @st.composite
@@ -275,6 +276,14 @@ def _with_empty_answers(draw: Draw, schedule: Schedule) -> Schedule:
     world = {**schedule, "name": "empty_answers"}
     add_empty_answers(draw, world)
     return world
+
+
+@st.composite
+def _with_renewal(draw: Draw, schedule: Schedule) -> Schedule:
+    """In a fifth of the worlds with scale-down nodes are renewed when they are old. This is drawn last of all."""
+    if schedule["settings"]["scale-down-enabled"] and draw(st.integers(0, 4)) == 4:
+        schedule["settings"]["node-max-age"] = draw(st.sampled_from(("30m", "1h", "2h")))
+    return schedule
 
 
 @st.composite

@@ -17,6 +17,7 @@ from nodewright.clusterstate.memory import PlanMemory
 from nodewright.clusterstate.state import ClusterState
 from nodewright.engine.planning import Planning
 from nodewright.model.action import IncreaseSize
+from nodewright.model.disruption import DisruptionReason
 from nodewright.model.move import MoveStage
 from nodewright.model.plan import Plan
 from nodewright.model.provisioning_request import (
@@ -172,6 +173,8 @@ class Witness:
             if move.stage.is_over:
                 continue
             loop.given_up.update(ids[name] for name in move.left)
+            if move.reason == DisruptionReason.EXPIRED:
+                loop.renewed.update(ids[name] for name in move.left)
             loop.in_moves.update(loop.given_up)
             came = sorted((node.since, machine) for machine, node in loop.nodes.items() if node.since >= move.started)
             for one in move.added:

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from msgspec.structs import replace as changed
 
 from nodewright.adapters.store.codec import decode_memory, encode_memory
-from nodewright.clusterstate.memory import MoveMemory, ScaleDownMemory
+from nodewright.clusterstate.memory import Backoff, Deferral, MoveMemory, ScaleDownMemory
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, IncreaseSize
 from nodewright.model.disruption import Budget, DisruptionConfig, DisruptionReason
 from nodewright.model.group import Instance, InstanceState
@@ -68,6 +68,29 @@ def full() -> World:
         for number in range(2):
             add_pod(world, f"{node}-{number}", f"pool-{node}")
     return world
+
+
+def test_pods_that_nothing_helps_hold_no_move() -> None:
+    """Their group has failed, or none takes them: they may wait for ever."""
+    world = full()
+    world.running = world.running[::2]
+    world.add_group("broken", 0, cpu="4", memory="8Gi", hourly_price=1.0)
+    world.memory = replace(
+        world.memory, backoffs={ref("broken"): Backoff(until=NOW + 600, duration=900, last_failure=NOW - 300)}
+    )
+    world.pending = [build_pod(name, cpu, unschedulable=True) for name, cpu in (("hopeless", "64"), ("big", "2"))]
+    plan = look(world)
+    assert len(plan.scale_up.unhelped) == 2
+    assert plan.moves
+
+
+def test_pods_that_the_next_loop_may_buy_for_hold_moves() -> None:
+    world = full()
+    world.running = world.running[::2]
+    world.pending = [build_pod("big", "2", unschedulable=True)]
+    world.add_group("busy", 0, cpu="4", memory="8Gi", hourly_price=1.0)
+    world.memory = replace(world.memory, deferrals={ref("busy"): Deferral(until=NOW + 60, pause=60)})
+    assert not look(world).moves
 
 
 def test_a_search_in_vain_is_made_again_once_something_changed() -> None:

@@ -11,7 +11,7 @@ from nodewright.model.action import IncreaseSize
 from nodewright.model.group import GroupRef
 from nodewright.model.plan import Expansion, ScaleUpReport
 from nodewright.model.pod import Pod
-from nodewright.model.reason import ScaleUpResult
+from nodewright.model.reason import ScaleUpResult, SkipCode, SkipReason
 from nodewright.model.settings import TemplateSettings
 from nodewright.planner.context import PlanningContext, deadline
 from nodewright.planner.gangs.find_gangs import Gang
@@ -29,6 +29,16 @@ from nodewright.planner.scale_up.options import skip_reason
 from nodewright.planner.scale_up.orchestrator import ScaleUp, increases
 from nodewright.planner.scale_up.pending_pods import split_young
 from nodewright.planner.scale_up.planned_nodes import grown
+
+# The reasons against a group that hold for a few loops: then it is looked at again.
+_PASSING = {
+    SkipCode.CORRECTED,
+    SkipCode.DEFERRED,
+    SkipCode.NOT_CHOSEN,
+    SkipCode.NO_TIME,
+    SkipCode.PROBATION,
+    SkipCode.WAITING,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +61,24 @@ class Growth:
     unplaced: Sequence[ScaleUpReport] = ()
     is_over: bool = True
     changes: RequestChanges = NO_CHANGES
+
+
+def await_purchase(pods: Iterable[Pod], reports: Iterable[ScaleUpReport]) -> bool:
+    """Return whether a later loop may buy a node for one of the pods, which fit nowhere now.
+
+    Pods that no group helps, or only groups that failed or are at a limit, do not count: nothing may ever end their wait.
+    Pods that no report names wait for their turn.
+    """
+    waiting = {id(pod) for pod in pods}
+    for report in reports if waiting else ():
+        if any(id(pod) in waiting for pod in report.awaiting):
+            return True
+        for one in report.unhelped:
+            if id(one.pod) in waiting:
+                if any(isinstance(why, SkipReason) and why.code in _PASSING for why in one.reasons.values()):
+                    return True
+                waiting.remove(id(one.pod))
+    return bool(waiting)
 
 
 def context_after(growth: Growth) -> PlanningContext | None:

@@ -28,6 +28,7 @@ from nodewright.planner.gangs.serve import place_gangs, serve_gangs
 from nodewright.planner.growth import (
     Growth,
     after_gangs,
+    await_purchase,
     count_ready_nodes,
     grow,
     grow_as_ca,
@@ -171,8 +172,8 @@ class _Growing(_Draft):
 
     @property
     def is_changing(self) -> bool:
-        """Return whether pods wait for room, or sizes are changed: no nodes are exchanged meanwhile."""
-        return bool(self.actions or self.left or self.waiting.young)
+        """Return whether sizes are changed, or pods wait for a purchase of a later loop: no nodes are exchanged meanwhile."""
+        return bool(self.actions or self.waiting.young or await_purchase(self.left, self.growth.reports))
 
 
 def make_plan(state: ClusterState, settings: Settings, random: Random) -> tuple[Plan, PlanMemory]:
@@ -485,11 +486,16 @@ def _remove_nodes(draft: _Growing) -> _Growing:
 
 
 def _renew_nodes(draft: _Growing) -> _Growing:
-    """Begin to replace nodes that are too old or have drifted, while no pods wait and no move is under way."""
+    """Begin to replace nodes that are too old or have drifted, while no pods wait and no move is under way.
+
+    Pods that wait for machines on their way would need the machines that a renewal asks for, if theirs did not come.
+    """
     context, held, settings = draft.growth.context, draft.memory.moves, draft.context.settings
     if not settings.scale_down.scale_down_enabled:
         return draft
-    hindrance = "pods wait for room, or sizes are being changed" if draft.is_changing else context.state.paused
+    hindrance = "pods wait for new nodes, or sizes are being changed" if draft.is_changing else context.state.paused
+    if draft.plan.fitting and any(context.coming.values()):
+        hindrance = hindrance or "pods wait for machines that are on their way"
     found = find_renewals(context, held, settings.renewal, draft.random, hindrance=hindrance)
     proposals = () if found.proposal is None else (found.proposal,)
     begun = begin_moves(found.memory, proposals, context.state)
