@@ -135,6 +135,15 @@ def test_limits_other_than_those_of_nodes_are_refused(command: Command, add_plug
     assert command("plan", "-", "--cloud-provider", "odd", "--nodes", "0:9:a", stdin=DUMP).returncode == 0
 
 
+def test_what_a_plugin_prints_in_a_call_does_not_stand_in_the_json(command: Command, add_plugin: AddPlugin) -> None:
+    loud = whole().replace("        return True\n", "        print('reading the cloud')\n        return True\n")
+    add_plugin("odd", loud)
+    ended = command("plan", "-", "--cloud-provider", "odd", "--output", "json", stdin=DUMP)
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads(ended.stdout)
+    assert "reading the cloud" in ended.stderr
+
+
 @pytest.mark.parametrize(
     ("listed", "is_told"),
     [

@@ -43,6 +43,25 @@ FORGETFUL = """
         return super().increase_size(group_id, now, now + target - expected_target)
 """
 
+TERMINATED = """
+    @spec.hookimpl
+    def increase_size(self, group_id, expected_target, target):
+        import os, signal
+        accepted = super().increase_size(group_id, expected_target, target)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return accepted
+"""
+TERMINATED_TWICE = (
+    TERMINATED
+    + """
+    @spec.hookimpl
+    def decrease_target_size(self, group_id, expected_target, target):
+        import os, signal
+        os.kill(os.getpid(), signal.SIGTERM)
+        return super().decrease_target_size(group_id, expected_target, target)
+"""
+)
+
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Callable[..., Path]:
@@ -105,6 +124,17 @@ def test_a_broken_promise_is_named(command: Command, settings: Callable[..., Pat
     )
     verdicts = {promise["promise"]: promise["verdict"] for promise in made["promises"]}
     assert (verdicts["once"], verdicts["prices"], verdicts["simulation"]) == ("broken", "partly checked", "skipped")
+
+
+@pytest.mark.parametrize(("more", "is_left"), [(TERMINATED, False), (TERMINATED_TWICE, True)])
+def test_a_command_that_is_terminated_takes_back_what_it_made_or_says_what_is_left(
+    command: Command, settings: Callable[..., Path], add_plugin: AddPlugin, more: str, is_left: bool
+) -> None:
+    add_plugin("odd", REAL.format(more=more))
+    done = command("provider", "check", "odd", "--settings", settings(odd={}), "--write", "--agree", "0")
+    assert done.returncode == 130, done.stdout + done.stderr
+    told = "it is not known what is left in a, look by hand: the command was interrupted"
+    assert (told in done.stderr) == is_left
 
 
 def test_what_it_refuses(command: Command, settings: Callable[..., Path]) -> None:

@@ -89,7 +89,8 @@ def test_what_a_plugin_prints_is_not_output(scripted: Any, capsys: pytest.Captur
         sys.stdout.write("imported, ")
         return lambda _context: sys.stdout.write("made") and scripted
 
-    load(Entry(name="scripted", load=load_loudly))
+    entry = Entry(name="scripted", load=load_loudly)
+    load_provider("scripted", ProviderContext(clock=VirtualClock()), entries=[entry])
     assert capsys.readouterr() == ("", "imported, made")
 
 

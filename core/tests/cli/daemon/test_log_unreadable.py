@@ -2,15 +2,19 @@
 
 import io
 from dataclasses import replace
+from random import Random
 
 import msgspec
 
+from nodewright import spec
 from nodewright.adapters.clocks import VirtualClock
 from nodewright.adapters.logs import ConditionLog, JsonLog
-from nodewright.cli.daemon.app import log_unreadable
+from nodewright.adapters.provider import InlineRunner, connect_provider
+from nodewright.cli.daemon.app import log_unlisted, log_unreadable
 from nodewright.model.group import GroupRef, NodeGroup
 from nodewright.snapshot.observation import GroupSeen, Observation, ProviderSeen
 from nodewright.snapshot.snapshot import Snapshot
+from nodewright_fake import FakeProvider
 
 A, B = GroupRef("cloud", "a"), GroupRef("cloud", "b")
 
@@ -48,3 +52,18 @@ def test_each_is_told_once_and_a_provider_speaks_for_its_groups() -> None:
         log_unreadable(lasting, observation)
     told = [msgspec.json.decode(line)["message"] for line in stream.getvalue().splitlines()]
     assert told == ["group cloud/b: gone", "provider cloud: no answer", "group cloud/b: gone"]
+
+
+def test_groups_of_nodes_that_are_not_listed_are_told_once() -> None:
+    clock = VirtualClock(1_800_000_000.0)
+    context = spec.ProviderContext(clock=clock, random=Random(1), options={"groups": [{"name": "a", "max_size": 3}]})
+    stream = io.BytesIO()
+    lasting = ConditionLog(JsonLog(stream, clock))
+    client = connect_provider("fake", FakeProvider(context), clock=clock, runner=InlineRunner(clock))
+    client.demand_limits(("0:3:a", "0:5:other", "1:2:third"))
+    client.refresh()
+    for _ in range(3):
+        client.node_groups()
+        log_unlisted(lasting, [client])
+    told = [msgspec.json.decode(line)["message"] for line in stream.getvalue().splitlines()]
+    assert told == ["--nodes of fake: not listed by the provider, so not scaled: other, third"]

@@ -68,6 +68,8 @@ class ProviderClient:
         self._check_instances = checks.instances(ignores_case=info.ignores_id_case)
         self._switched_off: Mapping[str, frozenset[Capability]] = {}
         self._limits: Mapping[str, NodeGroupFlag] = {}
+        # The names in --nodes that the last listing lacks.
+        self.unlisted: tuple[str, ...] = ()
         self._withheld: list[WithheldWrite] = []
 
     def __repr__(self) -> str:
@@ -87,24 +89,6 @@ class ProviderClient:
         """From now on refuse a listing that gives other limits to a group of ``--nodes`` than the flag (``min:max:name``)."""
         self._limits = {flag.name: flag for flag in map(parse_node_group_flag, node_groups)}
 
-    def find_unlisted(self) -> tuple[str, ...]:
-        """Return the names in --nodes of which nothing is listed: no group by that name, and no other with these limits.
-
-        A cloud may have ids of its own for the groups, such as URLs, or several groups for one name.
-        """
-        groups = self.node_groups()
-        others = [(group.min_size, group.max_size) for group in groups if group.id not in self._limits]
-        unlisted = []
-        for name, asked in self._limits.items():
-            limits = asked.min_size, asked.max_size
-            if any(name.lower() in group.id.lower() or group.id.lower() in name.lower() for group in groups):
-                continue
-            if limits in others:
-                others.remove(limits)
-            else:
-                unlisted.append(name)
-        return tuple(unlisted)
-
     def stats(self) -> Mapping[str, HookStats]:
         """Return calls, errors and seconds per hook since the start."""
         return self._calls.stats()
@@ -123,6 +107,7 @@ class ProviderClient:
     def node_groups(self) -> tuple[NodeGroup, ...]:
         groups = self._calls.read("node_groups", checks.node_groups(self._limits))
         self._switched_off = {group.id: frozenset(group.switched_off) for group in groups if group.switched_off}
+        self.unlisted = self._find_unlisted(groups)
         return groups
 
     def target_size(self, group_id: str) -> int:
@@ -275,6 +260,23 @@ class ProviderClient:
         """Return when the cloud next changes by itself, at the earliest (epoch seconds)."""
         self._require(Capability.SIMULATION)
         return self._calls.once("next_change", checks.instant)
+
+    def _find_unlisted(self, groups: Sequence[NodeGroup]) -> tuple[str, ...]:
+        """Return the names in --nodes that the listing lacks: it has no group by that name, and no other with these limits.
+
+        A cloud may have ids of its own for the groups, such as URLs, or several groups for one name.
+        """
+        others = [(group.min_size, group.max_size) for group in groups if group.id not in self._limits]
+        unlisted = []
+        for name, asked in self._limits.items():
+            limits = asked.min_size, asked.max_size
+            if any(name.lower() in group.id.lower() or group.id.lower() in name.lower() for group in groups):
+                continue
+            if limits in others:
+                others.remove(limits)
+            else:
+                unlisted.append(name)
+        return tuple(unlisted)
 
     def _resize(self, hook: str, group_id: str, expected_target: int, target: int) -> int:
         if self._withholds(hook, group_id, {"expected_target": expected_target, "target": target}):

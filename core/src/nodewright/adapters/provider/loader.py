@@ -4,9 +4,7 @@ import difflib
 import inspect
 import re
 import shlex
-import sys
 from collections.abc import Iterable
-from contextlib import redirect_stdout
 from dataclasses import dataclass
 from importlib.metadata import Distribution, distribution, entry_points
 from pathlib import Path
@@ -189,15 +187,14 @@ def load_provider(
             f"provider {name} of {_package(entry)}: a name has lower case, digits and dashes, a letter first"
         )
     builder = ThreadRunner(f"{name}-build")
-    with redirect_stdout(sys.stderr):  # what a plugin prints must not stand in a command's JSON
-        try:
-            plugin = (runner or builder).run(lambda: _build(entry, context), BUILD_SECONDS)
-        except CallTimedOut as error:
-            raise PluginError(
-                f"provider {name} of {_package(entry)} was not imported and built within {BUILD_SECONDS:g} s"
-            ) from error
-        finally:
-            builder.close()
+    try:
+        plugin = (runner or builder).run(lambda: _build(entry, context), BUILD_SECONDS)
+    except CallTimedOut as error:
+        raise PluginError(
+            f"provider {name} of {_package(entry)} was not imported and built within {BUILD_SECONDS:g} s"
+        ) from error
+    finally:
+        builder.close()
     client = connect_provider(name, plugin, clock=context.clock, settings=settings, runner=runner, gate=gate)
     client.demand_limits(context.node_group_specs)
     return client

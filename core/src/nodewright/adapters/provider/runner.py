@@ -1,10 +1,12 @@
 """Runners make the calls to a provider, and give up calls that do not return in time."""
 
+import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from queue import SimpleQueue
-from typing import Protocol, TypeVar
+from typing import Protocol, TextIO, TypeVar
 
 from nodewright.adapters.clocks import DeadlinePassed, VirtualClock
 from nodewright.model.errors import ProviderUnavailable
@@ -44,6 +46,32 @@ class InlineRunner:
             raise CallTimedOut(f"no answer within {deadline_seconds:g} s") from error
 
 
+class _PrintsToStderr:
+    """While any call is awaited, what a plugin prints goes to stderr: it must not stand in a command's JSON."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._awaited = 0
+        self._redirection: redirect_stdout[TextIO] | None = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._awaited += 1
+            if self._redirection is None:
+                self._redirection = redirect_stdout(sys.stderr)
+                self._redirection.__enter__()
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._awaited -= 1
+            if not self._awaited and self._redirection is not None:
+                self._redirection.__exit__(None, None, None)
+                self._redirection = None
+
+
+_prints_to_stderr = _PrintsToStderr()
+
+
 class ThreadRunner:
     """Runs calls on a bounded number of daemon threads and abandons those that hang.
 
@@ -71,8 +99,10 @@ class ThreadRunner:
         try:
             self._refuse_if_hanging()
             worker = self._take_worker()
-            worker.submit(job)
-            if not job.done.wait(deadline - time.monotonic()) and self._abandon(job):
+            with _prints_to_stderr:
+                worker.submit(job)
+                is_done = job.done.wait(deadline - time.monotonic())
+            if not is_done and self._abandon(job):
                 worker = None
                 raise CallTimedOut(f"no answer within {deadline_seconds:g} s")
         finally:

@@ -296,7 +296,8 @@ def _no_groups(client: ProviderClient) -> Iterator[Finding]:
 
 def _unlisted(client: ProviderClient) -> Iterator[Finding]:
     """Yield a warning for each group of --nodes that the provider does not list: nothing scales it."""
-    for name in client.find_unlisted():
+    client.node_groups()
+    for name in client.unlisted:
         yield Finding(
             level=FindingLevel.WARNING,
             subject="--nodes",

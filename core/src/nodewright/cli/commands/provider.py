@@ -1,8 +1,10 @@
 """``nodewright provider``: ``check`` runs the contract suite against a configured plugin, ``new`` makes a plugin's skeleton."""
 
 import re
+import signal
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -187,11 +189,12 @@ def check(name: str, file: str, wanted: str | None, write: bool, agree: float, o
     group_id = _choose_group(client, wanted, file, write=write)
     click.echo(announce(client, group_id, write=write), err=True)
     worlds = _Worlds(client, settings, group_id, write=write, agree_seconds=agree)
-    try:
-        made = _certify(worlds)
-    finally:
-        for line in _tell_left_behind(worlds):
-            click.echo(line, err=True)
+    with _end_as_ctrl_c():
+        try:
+            made = _certify(worlds)
+        finally:
+            for line in _tell_left_behind(worlds):
+                click.echo(line, err=True)
     if output == "json":
         write_json(msgspec.to_builtins(made))
     else:
@@ -199,6 +202,18 @@ def check(name: str, file: str, wanted: str | None, write: bool, agree: float, o
     if worlds.leftovers:
         return LEFT_BEHIND
     return BROKEN if made.verdict == Verdict.BROKEN else KEPT
+
+
+@contextmanager
+def _end_as_ctrl_c() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end the checks as Ctrl-C does, so that what they made is listed."""
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    before = [signal.signal(number, signal.default_int_handler) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
 
 
 def announce(client: ProviderClient, group_id: str, *, write: bool) -> str:

@@ -1,7 +1,7 @@
 """The daemon while it runs, and whether it leads; build.py makes its parts."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -207,6 +207,7 @@ class EngineParts:
     """
 
     ports: Ports
+    providers: tuple[ProviderClient, ...]
     dry_run: DryRunPlanning | None
     once: bool
     shadows: bool
@@ -383,6 +384,7 @@ class DaemonApp:
             self._process.conditions.see("events", self._cluster.kube_events.problem)
         if report.state is not None:
             log_unreadable(self._process.conditions, report.state.observation)
+            log_unlisted(self._process.conditions, self._engine.providers)
             self._process.conditions.see("prices", self._process.prices.problem)
             self._process.conditions.see("prices of groups", self._find_unpriceable(report.state.observation))
             self._process.conditions.see("disruption", self._process.disruption.problem)
@@ -430,6 +432,13 @@ class DaemonApp:
                 return False
             self.log.say("waiting for the API server", level="warning", missing=self._cluster.caches.missing())
         return not self._stopping
+
+
+def log_unlisted(conditions: ConditionLog, providers: Iterable[ProviderClient]) -> None:
+    """Log once for each provider which groups of ``--nodes`` its last listing lacks."""
+    for provider in providers:
+        names = ", ".join(provider.unlisted)
+        conditions.see(f"--nodes of {provider.name}", names and f"not listed by the provider, so not scaled: {names}")
 
 
 def log_unreadable(conditions: ConditionLog, seen: Observation) -> None:

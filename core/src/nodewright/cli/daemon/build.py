@@ -117,7 +117,14 @@ def build_daemon(source: SettingsSource, settings: Settings, options: DaemonOpti
         process.alarm.ring_urgently,
         lambda name, problem: process.conditions.see(f"waiting for notices of {name}", problem),
     )
-    engine = EngineParts(ports=ports, dry_run=planning, once=options.once, shadows=options.shadow, notices=notices)
+    engine = EngineParts(
+        ports=ports,
+        providers=providers,
+        dry_run=planning,
+        once=options.once,
+        shadows=options.shadow,
+        notices=notices,
+    )
     return DaemonApp(process, cluster, report, engine)
 
 
