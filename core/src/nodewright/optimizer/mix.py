@@ -75,7 +75,7 @@ _REPACKED = (2, 3, 4, 6, 9)
 # Repacking uses this number of randomly changed values of pods, besides the mixed ones.
 _CHANGED_VALUES = 6
 # Up to this number of pods, each try changes values and kinds at random, by a factor in this range.
-_FEW_PODS, _FACTORS = 60, (0.3, 3.0)
+FEW_PODS, _FACTORS = 60, (0.3, 3.0)
 # With few pods, each kind is tried first: by this factor its nodes are worth more.
 _FAVOUR = 1e6
 # The pattern programme is solved at most this number of times.
@@ -137,7 +137,7 @@ class _Search:
 
     @property
     def _is_small(self) -> bool:
-        return sum(self._problem.pods) <= _FEW_PODS
+        return sum(self._problem.pods) <= FEW_PODS
 
     @property
     def work(self) -> int:

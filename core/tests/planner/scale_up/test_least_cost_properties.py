@@ -247,6 +247,24 @@ def test_one_more_group_makes_no_plan_dearer(groups: list[Group], more: Group, p
     factor=st.sampled_from((0.5, 0.9)),
     pods=workloads("plain", "shy", "bound"),
 )
+@example(
+    # By the first mixes the zero-or-max group did not pay, and so it was left out of the search.
+    groups=[
+        Group(cpu=4, gib_per_cpu=2, factor=2.0, max_size=3, pool="p"),
+        Group(cpu=8, gib_per_cpu=2, factor=0.8, max_size=3, pool="p"),
+        Group(cpu=1, gib_per_cpu=2, factor=0.8, max_size=1),
+        Group(cpu=1, gib_per_cpu=2, factor=0.8, max_size=1),
+        Group(cpu=4, gib_per_cpu=2, factor=0.8, max_size=3, is_whole=True),
+    ],
+    which=1,
+    factor=0.9,
+    pods=[
+        Workload(kind="plain", count=3, milli=3000, mib=128),
+        Workload(kind="plain", count=1, milli=700, mib=128),
+        Workload(kind="shy", count=6, milli=1900, mib=3000),
+        Workload(kind="bound", count=6, milli=1900, mib=3000),
+    ],
+)
 @settings(max_examples=30)
 def test_a_lower_price_makes_no_plan_dearer(
     groups: list[Group], which: int, factor: float, pods: list[Workload]

@@ -66,12 +66,13 @@ class MixTerms:
     """The demands on a mix besides the least price.
 
     ``whole``: zero-or-max groups that get all their machines, so that room on them costs nothing more. ``surcharges`` are put
-    on the price of a node, by group, where limits of the cluster are scarcer than money. ``is_quick``: the first mix is enough.
+    on the price of a node, by group, where limits of the cluster are scarcer than money. ``time_share`` is the part of the time
+    budget that the search may take; 0: the first mix is enough.
     """
 
     whole: frozenset[GroupRef] = frozenset()
     surcharges: Mapping[GroupRef, float] = field(default_factory=dict)
-    is_quick: bool = False
+    time_share: float = 1.0
 
 
 @dataclass(eq=False)
@@ -118,7 +119,7 @@ def plan_mix(
     demands, kinds, problem = made
     values = find_values(problem)
     began, elapsed = context.state.elapsed(), context.state.elapsed
-    budget = 0.0 if terms.is_quick else context.settings.scale_up.least_cost_budget
+    budget = terms.time_share * context.settings.scale_up.least_cost_budget
     mix = find_mix(problem, values, lambda: (elapsed() - began) / budget if budget else 1.0)
     wanted = list(_nodes(context, demands, kinds, mix))
     nodes = _within_limits(context, wanted, terms.whole)

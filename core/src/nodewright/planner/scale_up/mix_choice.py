@@ -10,6 +10,7 @@ from functools import partial
 
 from nodewright.estimator.pod_group import PodGroup
 from nodewright.model.group import GroupRef
+from nodewright.optimizer.mix import FEW_PODS
 from nodewright.planner.context import PlanningContext, deadline
 from nodewright.planner.scale_up.failover import Probation
 from nodewright.planner.scale_up.least_cost import MixTerms, PlannedMix, limit_share, plan_mix
@@ -31,7 +32,9 @@ def choose_mix(
     plan = partial(plan_mix, context, pod_groups, fit, probation=probation)
     options = {ref: context.state.groups[ref].seen.options for ref in may_grow}
     single = [ref for ref in may_grow if not options[ref].zero_or_max_node_scaling]
-    whole = _worth_buying(context, plan, single, [ref for ref in may_grow if options[ref].zero_or_max_node_scaling])
+    left = [ref for ref in may_grow if options[ref].zero_or_max_node_scaling]
+    is_small = sum(len(group.pods) for group in pod_groups) <= FEW_PODS
+    whole = _worth_buying(context, plan, single, left, time_share=0.5 / (len(left) + 1) if is_small else 0.0)
     mix = plan([*single, *whole], terms=MixTerms(whole=whole))
     dropped = _too_many_new(context, mix)
     if dropped:
@@ -44,27 +47,37 @@ def choose_mix(
     shares = {ref: limit_share(context, ref) for ref in (*single, *whole)}
     for factor in _SURCHARGES:
         surcharges = {ref: factor * mix.price * share for ref, share in shares.items()}
-        tried = plan([*single, *whole], terms=MixTerms(whole=whole, surcharges=surcharges, is_quick=True))
+        tried = plan([*single, *whole], terms=MixTerms(whole=whole, surcharges=surcharges, time_share=0.0))
         if tried is not None and _rank(tried) < _rank(mix):
             mix = tried
     return replace(mix, bound=None)
 
 
 def _worth_buying(
-    context: PlanningContext, plan: _Planner, single: Sequence[GroupRef], left: Sequence[GroupRef]
+    context: PlanningContext,
+    plan: _Planner,
+    single: Sequence[GroupRef],
+    left: Sequence[GroupRef],
+    *,
+    time_share: float,
 ) -> frozenset[GroupRef]:
     """Return the zero-or-max groups with which a mix helps more pods or is cheaper, each with all its machines.
 
-    They are added one by one, the best first, while there is time.
+    They are added one by one, the best first, while there is time. ``time_share`` is that of each mix: with few pods the
+    first mix says little about the best one.
     """
     whole = frozenset[GroupRef]()
     if not left:
         return whole
     is_over = deadline(context.state.elapsed, context.settings.scale_up.least_cost_budget)
-    best = _rank(plan(single, terms=MixTerms(is_quick=True)))
+    best = _rank(plan(single, terms=MixTerms(time_share=time_share)))
     while left and not is_over():
         ranked = [
-            (_rank(plan([*single, *whole, ref], terms=MixTerms(whole=whole | {ref}, is_quick=True))), place, ref)
+            (
+                _rank(plan([*single, *whole, ref], terms=MixTerms(whole=whole | {ref}, time_share=time_share))),
+                place,
+                ref,
+            )
             for place, ref in enumerate(left)
         ]
         better = [one for one in ranked if one[0] < best]
