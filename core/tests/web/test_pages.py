@@ -10,7 +10,7 @@ from contextlib import suppress
 import pytest
 
 from nodewright.adapters.clocks import VirtualClock
-from nodewright.adapters.web import HealthCheck, HealthLimits, Page, WebServer
+from nodewright.adapters.web import ClientLimits, HealthCheck, HealthLimits, Page, WebServer
 from nodewright.model.address import parse_address
 from nodewright.model.errors import ConfigError
 
@@ -88,7 +88,7 @@ def test_pages(server: WebServer) -> None:
     assert ask(server, "/health-check") == (500, b"Error: no\n")
     assert ask(server, "/snapshotz")[0] == 404
     assert ask(server, "/broken") == (500, b"a bug in nodewright: KeyError: 'nothing'\n")
-    assert ask(server, "/metrics", "POST")[0] == 501
+    assert ask(server, "/metrics", "POST")[0] == 405
 
 
 def test_who_answers_is_told_and_not_by_what(server: WebServer) -> None:
@@ -103,6 +103,62 @@ def test_whoever_only_asks_whether_it_is_well_gets_no_page(server: WebServer) ->
     assert ask(server, "/metrics", "HEAD") == (200, b"")
     assert ask(server, "/health-check", "HEAD") == (500, b"")
     assert ask(server, "/snapshotz", "HEAD") == (404, b"")
+
+
+def test_a_page_of_a_stranger_gets_no_answer(server: WebServer) -> None:
+    """A browser sends the name by which it was led to this machine."""
+    for host, status in (("evil.example", 400), (f"localhost:{server.port}", 200), ("127.0.0.1", 200)):
+        line = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+        line.request("GET", "/metrics", headers={"Host": host})
+        assert line.getresponse().status == status
+        line.close()
+
+
+def test_a_browser_is_told_what_a_page_may_do(server: WebServer) -> None:
+    line = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    line.request("GET", "/metrics")
+    headers = line.getresponse().headers
+    assert "default-src 'self'" in headers["content-security-policy"]
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["cache-control"] == "no-store"
+    line.close()
+
+
+@pytest.fixture
+def narrow() -> Iterator[WebServer]:
+    limits = ClientLimits(request_seconds=0.2, request_bytes=1000, connections=2)
+    running = WebServer("address", "127.0.0.1:0", {"/readyz": lambda _: Page(b"OK\n")}, limits)
+    running.start()
+    yield running
+    running.stop()
+
+
+def test_a_client_that_never_ends_its_request_is_cut(narrow: WebServer) -> None:
+    with socket.create_connection(("127.0.0.1", narrow.port), timeout=30) as line:
+        line.sendall(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n")
+        assert line.recv(100) == b""
+
+
+def test_a_client_that_sends_too_much_is_refused(narrow: WebServer) -> None:
+    with socket.create_connection(("127.0.0.1", narrow.port), timeout=30) as line:
+        line.sendall(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 2000)
+        assert line.recv(100).startswith(b"HTTP/1.1 400")
+
+
+def test_too_many_connections_are_cut() -> None:
+    limits = ClientLimits(request_seconds=600.0, connections=2)
+    running = WebServer("address", "127.0.0.1:0", {"/readyz": lambda _: Page(b"OK\n")}, limits)
+    running.start()
+    lines = [socket.create_connection(("127.0.0.1", running.port), timeout=30) for _ in range(3)]
+    try:
+        with suppress(ConnectionResetError):
+            assert lines[2].recv(100) == b""
+        lines[0].sendall(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert lines[0].recv(100).startswith(b"HTTP/1.1 200")
+    finally:
+        for line in lines:
+            line.close()
+        running.stop()
 
 
 def find_loopbacks() -> list[str]:

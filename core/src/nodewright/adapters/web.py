@@ -1,29 +1,61 @@
-"""A small HTTP server for a few pages: GET and HEAD only, nothing is ever changed by a request."""
+"""The daemon's HTTP server: pages by path, GET and HEAD only; nothing is ever changed by a request."""
 
+import asyncio
 import socket
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from socketserver import TCPServer
-from typing import NamedTuple
-from urllib.parse import parse_qsl
+from typing import Any, NamedTuple
 
-from nodewright.model.address import SERVER_NAME, parse_address
+import uvicorn
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from nodewright.model.address import SERVER_NAME, is_loopback, parse_address
 from nodewright.model.clock import Clock
 from nodewright.model.duration import format_duration
 from nodewright.model.errors import ConfigError
 
 _PLAIN = "text/plain; charset=utf-8"
-_SLOWEST_CLIENT = 10.0
+_IDLE_SECONDS, _LAST_SECONDS = 5, 5
+# By these names a browser on this machine asks for a page. A page of a stranger, whose name leads here, asks by that name.
+_OWN_NAMES = ["localhost", "127.0.0.1", "[::1]"]
+_HEADERS = {
+    "Server": SERVER_NAME,
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
 
 
 class Page(NamedTuple):
-    """An answer."""
+    """An answer; ``lasts`` are the seconds for which a browser may keep it."""
 
     body: bytes
     status: int = 200
     content_type: str = _PLAIN
+    lasts: int = 0
+
+
+class ClientLimits(NamedTuple):
+    """The most that clients may hold.
+
+    Seconds until a request has come whole, and until its answer is taken, since a page may wait 90 s for a loop; bytes of
+    a request's head; connections of all clients together.
+    """
+
+    request_seconds: float = 10.0
+    answer_seconds: float = 120.0
+    request_bytes: int = 16 * 1024
+    connections: int = 200
 
 
 Query = Mapping[str, str]
@@ -34,94 +66,144 @@ Pages = Mapping[str, Render]
 class WebServer:
     """Serve ``pages`` by path, in threads of its own, until ``stop``.
 
-    A page gets the query; of a repeated key it gets the last value. ``name`` is the setting that holds the address. Raise
-    ConfigError for what is no address.
+    A page gets the query; of a repeated key it gets the last value. ``name`` is the setting that holds the address. At a
+    loopback address only requests for a name of this machine are answered. Raise ConfigError for what is no address.
     """
 
-    def __init__(self, name: str, address: str, pages: Pages) -> None:
+    def __init__(self, name: str, address: str, pages: Pages, limits: ClientLimits = ClientLimits()) -> None:  # noqa: B008 - it cannot be changed
         self.name = name
         self._flag = f"--{name.replace('_', '-')}"
         self._address = address
         self._place = parse_address(self._flag, address)
-        self._server: _Server | None = None
+        self._limits = limits
+        self._app = _make_app(pages, limits, names=_OWN_NAMES if is_loopback(self._place[0]) else ["*"])
+        self._port = self._place[1]
+        self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
-
-        class Handler(BaseHTTPRequestHandler):
-            timeout = _SLOWEST_CLIENT
-            server_version, sys_version = SERVER_NAME, ""
-
-            def do_GET(self) -> None:
-                self.wfile.write(self._answer())
-
-            def do_HEAD(self) -> None:
-                self._answer()
-
-            def _answer(self) -> bytes:
-                path, _, query = self.path.partition("?")
-                page = _render(pages.get(path), dict(parse_qsl(query)))
-                self.send_response(page.status)
-                self.send_header("Content-Type", page.content_type)
-                self.send_header("Content-Length", str(len(page.body)))
-                self.end_headers()
-                return page.body
-
-            def log_message(self, *_: object) -> None:
-                """Log nothing: probes come every few seconds."""
-
-        self._handler = Handler
 
     @property
     def port(self) -> int:
         """The one that it listens on since ``start``, also when the system chose it (0)."""
-        return self._place[1] if self._server is None else int(self._server.server_address[1])
+        return self._port
 
     def start(self) -> None:
         """Listen at the address. Raise ConfigError if that cannot be done, for instance because it is in use."""
         try:
-            self._server = server = _Server(self._place, self._handler)
+            listening = _listen(*self._place)
         except (OSError, OverflowError) as error:
-            raise ConfigError(f"{self._flag}: {self._address}: {getattr(error, 'strerror', None) or error}") from None
-        self._thread = threading.Thread(target=server.serve_forever, name=f"http-{self.port}", daemon=True)
+            raise ConfigError(f"{self._flag}: {self._address}: {_say(error)}") from None
+        self._port = int(listening.getsockname()[1])
+        config = uvicorn.Config(
+            self._app,
+            http=type("Protocol", (_BoundedProtocol,), {"limits": self._limits}),
+            loop="asyncio",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            log_level="critical",
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            h11_max_incomplete_event_size=self._limits.request_bytes,
+            timeout_keep_alive=_IDLE_SECONDS,
+            timeout_graceful_shutdown=_LAST_SECONDS,
+        )
+        self._server = server = uvicorn.Server(config)
+        self._thread = threading.Thread(
+            target=server.run, kwargs={"sockets": [listening]}, name=f"http-{self.port}", daemon=True
+        )
         self._thread.start()
 
     def stop(self) -> None:
         """Listen no more; return once the last page that was asked for is rendered."""
         if self._server is None or self._thread is None:
             return
-        self._server.shutdown()
-        self._server.server_close()
+        self._server.should_exit = True
         self._thread.join()
 
 
-def _render(render: Render | None, query: Query) -> Page:
-    if render is None:
-        return Page(b"there is no such page\n", 404)
-    try:
-        return render(query)
-    except Exception as error:  # noqa: BLE001 - the client gets the error instead of a cut connection
-        return Page(f"a bug in nodewright: {type(error).__name__}: {error}\n".encode(errors="replace"), 500)
+def _listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens on the host; without one on every IPv4 and IPv6 address, since a pod may have either."""
+    both = not host and socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if ":" in host or both else socket.AF_INET
+    return socket.create_server((host, port), family=family, dualstack_ipv6=both)
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    # Connections that are still open at the end are cut, not waited for.
-    block_on_close = False
+def _say(error: Exception) -> str:
+    """Return what is wrong with an address, without the address."""
+    said: str = getattr(error, "strerror", None) or str(error)
+    return said.partition(" (while")[0]
 
-    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
-        """Listen on the host of ``address``; without one on every IPv4 and IPv6 address, since a pod may have either."""
-        host = address[0]
-        if ":" in host or (not host and socket.has_dualstack_ipv6()):
-            self.address_family = socket.AF_INET6
-        super().__init__(address, handler)
 
-    def server_bind(self) -> None:
-        """Bind without the method of HTTPServer, which asks DNS for a name of this machine that is never used."""
-        if self.address_family == socket.AF_INET6:
-            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        TCPServer.server_bind(self)
+def _make_app(pages: Pages, limits: ClientLimits, names: list[str]) -> ASGIApp:
+    app = Starlette(
+        routes=[Route(path, _endpoint(render), methods=["GET"]) for path, render in pages.items()],
+        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=names, www_redirect=False)],
+        exception_handlers={404: lambda *_: _respond(Page(b"there is no such page\n", 404))},
+    )
+    return _BoundedTime(app, limits.answer_seconds)
 
-    def handle_error(self, *_: object) -> None:
-        """Ignore clients that closed the connection."""
+
+def _endpoint(render: Render) -> Callable[[Request], Response]:
+    """Return what answers a request, in a thread."""
+
+    def answer(request: Request) -> Response:
+        try:
+            return _respond(render(dict(request.query_params)))
+        except Exception as error:  # noqa: BLE001 - the client gets the error instead of a cut connection
+            said = f"a bug in nodewright: {type(error).__name__}: {error}\n"
+            return _respond(Page(said.encode(errors="replace"), 500))
+
+    return answer
+
+
+def _respond(page: Page) -> Response:
+    kept = {"Cache-Control": f"max-age={page.lasts}"} if page.lasts else {}
+    return Response(page.body, page.status, {"Content-Type": page.content_type, **kept})
+
+
+class _BoundedTime:
+    """An ASGI application whose answers take a bounded time, until the client has them, and carry our headers."""
+
+    def __init__(self, app: ASGIApp, seconds: float) -> None:
+        self._app = app
+        self._seconds = seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                given = {name.lower() for name, _ in message["headers"]}
+                ours = [(name.lower().encode(), value.encode()) for name, value in _HEADERS.items()]
+                message["headers"] = [*message["headers"], *(one for one in ours if one[0] not in given)]
+            await send(message)
+
+        async with asyncio.timeout(self._seconds):
+            await self._app(scope, receive, send_with_headers)
+
+
+class _BoundedProtocol(H11Protocol):
+    """uvicorn's protocol, with a bound on connections and on the time until a request has come whole."""
+
+    limits: ClientLimits
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's own
+        super().connection_made(transport)
+        if len(self.connections) > self.limits.connections:
+            transport.abort()
+        self._expect_request()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._expect_request()
+
+    def _expect_request(self) -> None:
+        self.loop.call_later(self.limits.request_seconds, self._give_up, self.cycle)
+
+    def _give_up(self, last: object) -> None:
+        """Close a connection on which no request has come whole since ``last``; cut it if the client does not take the rest."""
+        if self.cycle is last:
+            self.transport.close()
+            self.loop.call_later(self.limits.answer_seconds, self.transport.abort)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,6 @@
 """The effect of a plan on each pending pod and each group, with the reasons."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 
 import msgspec
@@ -45,6 +45,21 @@ def find_verdicts(dry_run: DryRun) -> tuple[PodVerdict, ...]:
     """Return one verdict per pending pod, in arrival order."""
     judged = {verdict.pod.key: verdict for verdict in _judged(dry_run)}
     return tuple(judged.get(pod.key) or _left(pod, dry_run) for pod in dry_run.state.observation.pending)
+
+
+def fold_verdicts(verdicts: Iterable[PodVerdict]) -> list[list[PodVerdict]]:
+    """Return the verdicts in lists of those with the same outcome for the same reasons, in order of their first one."""
+    # Pods that are alike share their reasons, which may name a thousand groups; so they are read once for all of them.
+    alike: dict[tuple[PodOutcome, str, int], list[PodVerdict]] = {}
+    for verdict in verdicts:
+        alike.setdefault((verdict.outcome, verdict.reason, id(verdict.reasons)), []).append(verdict)
+    rows: dict[tuple[object, ...], list[PodVerdict]] = {}
+    texts: dict[int, str] = {}
+    for (outcome, reason, _), some in alike.items():
+        reasons = some[0].reasons
+        said = tuple(texts.get(id(why)) or texts.setdefault(id(why), str(why)) for why in reasons.values())
+        rows.setdefault((outcome, reason, tuple(reasons), said), []).extend(some)
+    return list(rows.values())
 
 
 def why_ignored(pod: Pod, settings: PodSettings) -> str:

@@ -20,12 +20,12 @@ from nodewright.cli.capacity_view import (
 )
 from nodewright.cli.cost_view import cost_json, find_cost, print_cost
 from nodewright.cli.dry_run.dry_run import DryRun
-from nodewright.cli.plan_reasons import PodOutcome, PodVerdict, find_verdicts, rounds, why_group
+from nodewright.cli.plan_reasons import PodOutcome, PodVerdict, find_verdicts, fold_verdicts, rounds, why_group
 from nodewright.cli.screen import count, make_table, name_some, safe
 from nodewright.clusterstate.readiness import describe_unhealthy
 from nodewright.clusterstate.state import GroupState
 from nodewright.model.action import IncreaseSize
-from nodewright.model.disruption import Budget, Schedule, opening
+from nodewright.model.disruption import Budget, DisruptionConfig, Schedule, opening
 from nodewright.model.duration import format_duration, format_moment
 from nodewright.model.group import GroupRef
 from nodewright.model.plan import Expansion, PlannedAction, ScaleDownReport
@@ -234,7 +234,7 @@ def _print_groups(console: Console, dry_run: DryRun) -> None:
 
 
 def _print_disruption(console: Console, dry_run: DryRun) -> None:
-    rows = _disruption_json(dry_run)
+    rows = disruption_json(dry_run.state.observation.disruption, dry_run.state.now)
     if not rows:
         return
     table = make_table("Budgets and schedules", "entry", "holds", "until", "says")
@@ -245,9 +245,8 @@ def _print_disruption(console: Console, dry_run: DryRun) -> None:
     console.print(table)
 
 
-def _disruption_json(dry_run: DryRun) -> list[dict[str, Any]]:
-    """Return each disruption budget and schedule, and whether it holds at the time of the plan."""
-    config, now = dry_run.state.observation.disruption, dry_run.state.now
+def disruption_json(config: DisruptionConfig, now: float) -> list[dict[str, Any]]:
+    """Return each disruption budget and schedule, and whether it holds at ``now`` (epoch seconds)."""
     rows = list[dict[str, Any]]()
     entries: list[tuple[str, Budget | Schedule]] = [
         (f"disruption[{n}]", one) for n, one in enumerate(config.disruption)
@@ -304,15 +303,12 @@ def _print_other_actions(console: Console, dry_run: DryRun) -> None:
 
 
 def _print_pods(console: Console, verdicts: Iterable[PodVerdict], *, folded: bool) -> None:
-    rows: dict[tuple[object, ...], list[PodVerdict]] = {}
-    for verdict in verdicts:
-        key = (verdict.outcome, verdict.reason, tuple((ref, str(why)) for ref, why in verdict.reasons.items()))
-        rows.setdefault(key if folded else (verdict.pod.key,), []).append(verdict)
+    rows = fold_verdicts(verdicts) if folded else [[verdict] for verdict in verdicts]
     if not rows:
         return
     table = make_table("Pending pods", "pods", "", "which", "why", right=("pods",))
     order = list(PodOutcome)
-    for alike in sorted(rows.values(), key=lambda alike: order.index(alike[0].outcome)):
+    for alike in sorted(rows, key=lambda alike: order.index(alike[0].outcome)):
         first = alike[0]
         names = name_some([verdict.pod.key for verdict in alike])
         table.add_row(
@@ -394,7 +390,7 @@ def as_json(dry_run: DryRun, source: str, strays: Sequence[Pod]) -> dict[str, An
         "cost": cost_json(find_cost(dry_run)),
         "groups": [_group_json(group, dry_run) for group in dry_run.state.groups.values()],
         "providers": [{"name": name, "problem": held.problem or None} for name, held in seen.providers.items()],
-        "disruption": _disruption_json(dry_run),
+        "disruption": disruption_json(dry_run.state.observation.disruption, dry_run.state.now),
         "scale_down": nodes_json(plan.scale_down),
         "pods": [_pod_json(verdict) for verdict in find_verdicts(dry_run)],
         "capacity_requests": [request_json(one) for one in requests_planned(dry_run.state, plan)],

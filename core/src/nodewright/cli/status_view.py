@@ -31,11 +31,13 @@ def print_status(console: Console, report: StatusReport) -> None:
     budget, of_empty = report.deletions, report.empty_deletions
     console.print(
         safe(
-            f"Deletion budget of the cluster: {_used(budget)}." if budget.window else "There is no limit to deletions."
+            f"Deletion budget of the cluster: {used_budget(budget)}."
+            if budget.window
+            else "There is no limit to deletions."
         )
     )
     if of_empty.used:
-        console.print(safe(f"Empty nodes have a budget of their own: {_used(of_empty)}."))
+        console.print(safe(f"Empty nodes have a budget of their own: {used_budget(of_empty)}."))
     _print_nodes(console, report)
     print_requests(console, report.capacity or (), report.now)
     print_buffers(console, report.buffers or ())
@@ -43,8 +45,8 @@ def print_status(console: Console, report: StatusReport) -> None:
         return
     table = make_table("Node groups", "group", "size", "failures are found", "under way", "not grown", right=("size",))
     for group in report.groups:
-        waiting = Text("\n").join(safe(line) for line in _under_way(group, report))
-        limit = _why_limited(group, report)
+        waiting = Text("\n").join(safe(line) for line in list_under_way(group, report))
+        limit = why_limited(group, report)
         style = "yellow" if limit else ""
         cells = (safe(_size(group)), safe(_found(group.detection)), waiting, safe(limit, style))
         table.add_row(Text("\n").join(_names(group)), *cells)
@@ -223,7 +225,8 @@ def _budget(budget: BudgetStatus) -> dict[str, Any]:
     return {"used": budget.used, "limit": budget.limit, "window_seconds": budget.window}
 
 
-def _used(budget: BudgetStatus) -> str:
+def used_budget(budget: BudgetStatus) -> str:
+    """Return how much of a budget is used."""
     limit = f" of {budget.limit:,}" if budget.limit is not None else ""
     return f"{budget.used:,}{limit} used within {format_duration(budget.window)}"
 
@@ -242,7 +245,8 @@ def _found(detection: Detection | None) -> str:
     return f"when overdue, after {timeout}: {detection.why_not}"
 
 
-def _under_way(group: GroupStatus, report: StatusReport) -> Iterator[str]:
+def list_under_way(group: GroupStatus, report: StatusReport) -> Iterator[str]:
+    """Yield what is under way in a group."""
     for request in group.requests:
         end = f"given up in {_left(request.deadline, report)}" if request.deadline > report.now else "overdue"
         yield f"{count(request.increase, 'machine')} owed, {end}"
@@ -258,7 +262,7 @@ def _under_way(group: GroupStatus, report: StatusReport) -> Iterator[str]:
         yield f"{count(group.deleted, 'machine')} charged to the deletion budget"
 
 
-def _why_limited(group: GroupStatus, report: StatusReport) -> str:
+def why_limited(group: GroupStatus, report: StatusReport) -> str:
     """Return for how long the group is not grown, or with how few machines it is tried."""
     backoff = group.backoff
     if backoff is not None:

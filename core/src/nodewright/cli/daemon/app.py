@@ -24,6 +24,7 @@ from nodewright.adapters.provider import ProviderClient
 from nodewright.adapters.provider.client import NoticeWatch
 from nodewright.adapters.server_time import JumpWatch, ServerTime
 from nodewright.adapters.web import HealthCheck, WebServer
+from nodewright.cli.console.history import History
 from nodewright.cli.daemon.debug_server import NO_LOOP, DebugServer
 from nodewright.cli.daemon.reload import Reloader
 from nodewright.cli.daemon.shadow import ShadowReporter
@@ -183,6 +184,7 @@ class ClusterParts:
     store: ConfigMapStore
     status: StatusMap | None
     kube_events: KubeEvents | None
+    history: History
     events: OwnMaps
     cleaner: NodeCleaner | None
 

@@ -31,6 +31,7 @@ from nodewright.adapters.provider.client import NoticeWatch
 from nodewright.adapters.server_time import ServerTime
 from nodewright.adapters.web import HealthCheck, HealthLimits, Page, Pages, Query, WebServer
 from nodewright.cli.connect import Connector
+from nodewright.cli.console.history import History
 from nodewright.cli.daemon.app import (
     CallMeter,
     ClusterParts,
@@ -181,7 +182,7 @@ def _build_cluster(process: ProcessParts, settings: Settings, options: DaemonOpt
 
     store = ConfigMapStore(maps, read_pause)
     kube_events = None if looks else KubeEvents(api, process.wall, find_uid)
-    logged = LoggedEvents(process.log, kube_events)
+    history = History(process.wall, LoggedEvents(process.log, kube_events))
     return ClusterParts(
         api=api,
         guarded=guarded,
@@ -192,7 +193,8 @@ def _build_cluster(process: ProcessParts, settings: Settings, options: DaemonOpt
         store=store,
         status=status,
         kube_events=kube_events,
-        events=OwnMaps(logged, cluster.namespace, cluster.status_config_map_name),
+        history=history,
+        events=OwnMaps(history, cluster.namespace, cluster.status_config_map_name),
         cleaner=None if looks else NodeCleaner(guarded, cluster.node_object_cleanup_delay),
     )
 
@@ -271,7 +273,7 @@ def _build_report(
     )
     metrics = Metrics(settings, sources)
     health = HealthCheck(health_limits(settings), process.clock)
-    debug_server = DebugServer(process.clock, cluster.leader.excuse)
+    debug_server = DebugServer(process.clock, cluster.leader.excuse, cluster.history)
     name = settings.cluster.status_config_map_name
     shadow = None if shadow_seed is None else ShadowReporter(cluster.caches, name, process.log, metrics, shadow_seed)
     private = {**debug_server.pages(), **(shadow.pages() if shadow is not None else {})}

@@ -1,34 +1,31 @@
-"""Debug pages of the daemon (/snapshotz, /explain, /status): read-only, never on the public port."""
+"""Pages of the daemon about pods and nodes (/, /snapshotz, /explain, /status): read-only, never on the public port."""
 
 import io
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from nodewright.actuation import Pause
-from nodewright.actuation.write_gate import cluster_limits
 from nodewright.adapters.web import Page, Pages, Query
-from nodewright.cli.dry_run.dry_run import DryRun
+from nodewright.cli.console.history import History
+from nodewright.cli.console.last_loop import LastLoop
+from nodewright.cli.console.pages import Console
 from nodewright.cli.explanation import KINDS, explain
 from nodewright.cli.explanation_view import as_json as explain_json
 from nodewright.cli.explanation_view import print_explanation
 from nodewright.cli.screen import make_console, safe
 from nodewright.cli.status_view import as_json as status_json
 from nodewright.cli.status_view import print_status
-from nodewright.clusterstate.readiness import describe_unhealthy
 from nodewright.engine.daemon import Engine, Scope
 from nodewright.engine.report import LoopReport
-from nodewright.engine.status import StatusReport, make_status
 from nodewright.model.clock import Clock
 from nodewright.model.duration import format_moment
 from nodewright.model.errors import ConfigError
 from nodewright.model.quantity import Quantity
 from nodewright.model.settings import Settings
-from nodewright.planner.explain import buffers_planned, requests_seen
 
 NO_LOOP = "no loop has ended yet: ask again"
 _JSON = "application/json"
@@ -44,21 +41,32 @@ class DebugServer:
     about pods. ``excuse`` returns why there was no loop yet.
     """
 
-    def __init__(self, clock: Clock, excuse: Callable[[], str] = lambda: NO_LOOP) -> None:
+    def __init__(
+        self, clock: Clock, excuse: Callable[[], str] = lambda: NO_LOOP, history: History | None = None
+    ) -> None:
         self._clock = clock
         self._excuse = excuse
         self._turn = threading.Lock()
         self._report: LoopReport | None = None
         self._settings = Settings()
         self._pause: Pause | None = None
+        self.history = history or History(clock)
 
     def pages(self) -> Pages:
-        return {"/snapshotz": self._snapshot, "/explain": self._explain, "/status": self._status}
+        """Return the pages for programs and for the commands, and the console's for people."""
+        console = Console(self.look, self.history)
+        return {
+            **console.pages(),
+            "/snapshotz": self._snapshot,
+            "/explain": self._explain,
+            "/status": self._status,
+        }
 
     def publish(self, report: LoopReport, settings: Settings, pause: Pause | None) -> None:
         """Remember a loop that has ended."""
         with self._turn:
             self._report, self._settings, self._pause = report, settings, pause
+        self.history.take(report)
 
     def in_turn(self, engine: Engine) -> Engine:
         """Return the engine, made to wait while a page is rendered."""
@@ -84,10 +92,12 @@ class DebugServer:
         kind = query.get("kind", "")
         if kind not in KINDS:
             return _refuse(f"kind is one of {', '.join(KINDS)}", 400)
-        with self._last() as report:
-            if report is None or report.state is None or report.plan is None:
-                return _refuse(self._why_not(report), 503)
-            dry_run = DryRun(state=report.state, plan=report.plan, settings=self._settings)
+        with self.look() as last:
+            if isinstance(last, str):
+                return _refuse(last, 503)
+            dry_run = last.dry_run
+            if dry_run is None:
+                return _refuse(last.report.problem or self._excuse(), 503)
             try:
                 found = explain(dry_run, kind, query.get("name", ""))
             except ConfigError as error:
@@ -99,11 +109,10 @@ class DebugServer:
         return Page(text.getvalue().encode())
 
     def _status(self, query: Query) -> Page:
-        with self._last() as report:
-            if report is None or report.state is None:
-                return _refuse(self._why_not(report), 503)
-            status = self._make_status(report)
-            health = _health(report, self._pause)
+        with self.look() as last:
+            if isinstance(last, str):
+                return _refuse(last, 503)
+            status, health = last.make_status(), last.as_json()
         if query.get("output") != _TABLE:
             return _write(status_json(status) | health)
         text = io.StringIO()
@@ -116,24 +125,24 @@ class DebugServer:
     def _why_not(self, report: LoopReport | None) -> str:
         return report.problem if report is not None and report.problem else self._excuse()
 
-    def _make_status(self, report: LoopReport) -> StatusReport:
-        state = report.state
-        assert state is not None
-        status = make_status(
-            state.memory,
-            self._clock.now(),
-            pause=self._pause,
-            limits=cluster_limits(state, self._settings.deletion_limits),
-            removing=report.removing,
-            capacity=requests_seen(state, report.plan),
-        )
-        if report.plan is None:
-            return replace(status, buffers=())
-        return replace(status, buffers=buffers_planned(report.plan), outdated=report.plan.outdated)
+    @contextmanager
+    def look(self, patience: float = _PATIENCE_SECONDS) -> Iterator[LastLoop | str]:
+        """Give the last loop, or why there is none, while no loop runs; wait at most ``patience`` seconds for that."""
+        with self._last(patience) as report:
+            if report is None or report.state is None:
+                yield self._why_not(report)
+                return
+            yield LastLoop(
+                report=report,
+                state=report.state,
+                settings=self._settings,
+                pause=self._pause,
+                now=self._clock.now(),
+            )
 
     @contextmanager
-    def _last(self) -> Iterator[LoopReport | None]:
-        if not self._turn.acquire(timeout=_PATIENCE_SECONDS):
+    def _last(self, patience: float = _PATIENCE_SECONDS) -> Iterator[LoopReport | None]:
+        if not self._turn.acquire(timeout=patience):
             yield None
             return
         try:
@@ -159,30 +168,6 @@ class _InTurn:
     def step_removals(self) -> object:
         with self._turn:
             return self._engine.step_removals()
-
-
-def _health(report: LoopReport, pause: Pause | None) -> dict[str, Any]:
-    """Return what only a running daemon knows. A pause that cannot be read counts as a pause."""
-    state = report.state
-    assert state is not None
-    problems = [report.problem] if report.problem else []
-    if pause is None and report.plan is not None and report.plan.paused:
-        problems.append(f"writes to clouds are {report.plan.paused}")
-    if state.memory.unhealthy is not None:
-        problems.append(describe_unhealthy(state.memory.unhealthy, state.now))
-    problems += [
-        f"provider {name}: {held.problem}" for name, held in state.observation.providers.items() if held.problem
-    ]
-    problems += [f"{ref}: {held.problem}" for ref, held in state.observation.groups.items() if held.problem]
-    problems += [f"{ref} is unhealthy" for ref, group in state.groups.items() if not group.healthy]
-    counts = {str(ref): len(group.readiness.ready) for ref, group in state.groups.items()}
-    return {
-        "loop": report.loop,
-        "loop_ended": format_moment(report.finished),
-        "healthy": state.healthy,
-        "ready": counts,
-        "problems": problems,
-    }
 
 
 def _width(query: Query) -> int | None:

@@ -113,7 +113,7 @@ class ServingSettings(Section, frozen=True, kw_only=True):
     debug_address: Annotated[
         str,
         Help(
-            "Where pages for explain, status and debugging are served, as host:port. They show pods and nodes without "
+            "Where the page for people and those for explain, status and debugging are served, as host:port. They show pods and nodes without "
             "authentication, so that only a loopback address is taken. Empty: nowhere.",
             ca="",
         ),

@@ -17,6 +17,7 @@ from nodewright.planner.explain.node import (
     Usage,
     explain_node,
     facts_of,
+    outcome_finder,
     outcome_of,
 )
 from nodewright.planner.explain.planned_snapshot import NodeRejections, node_with_room, rejections_of_pending_pod
@@ -41,6 +42,7 @@ __all__ = [
     "facts_of",
     "find_growth_cost",
     "node_with_room",
+    "outcome_finder",
     "outcome_of",
     "rejections_of_pending_pod",
     "requests_planned",

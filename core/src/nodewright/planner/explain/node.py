@@ -1,6 +1,6 @@
 """Explain why a node is still there, and what would happen to its pods if it were drained."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from math import isfinite
 
@@ -159,14 +159,24 @@ def explain_node(state: ClusterState, plan: Plan, settings: Settings, name: str)
 
 def outcome_of(state: ClusterState, plan: Plan, name: str) -> NodeOutcome:
     """Return what the plan does with an existing node."""
-    report = plan.scale_down
-    if name in state.observation.removing:
-        return NodeOutcome.GOING
-    if any(removal.node == name for removal in report.removals):
-        return NodeOutcome.GOES
-    if name in report.unneeded:
-        return NodeOutcome.UNNEEDED
-    return NodeOutcome.STAYS if name in report.unremovable or name in report.passed_over else NodeOutcome.UNJUDGED
+    return outcome_finder(state, plan)(name)
+
+
+def outcome_finder(state: ClusterState, plan: Plan) -> Callable[[str], NodeOutcome]:
+    """Return what says of each existing node what the plan does with it."""
+    report, going = plan.scale_down, state.observation.removing
+    leaving = {removal.node for removal in report.removals}
+
+    def find(name: str) -> NodeOutcome:
+        if name in going:
+            return NodeOutcome.GOING
+        if name in leaving:
+            return NodeOutcome.GOES
+        if name in report.unneeded:
+            return NodeOutcome.UNNEEDED
+        return NodeOutcome.STAYS if name in report.unremovable or name in report.passed_over else NodeOutcome.UNJUDGED
+
+    return find
 
 
 def _disputed(state: ClusterState, node: Node) -> str:
