@@ -12,7 +12,7 @@ from typing import Any
 import differences
 import hooks
 from object_keys import OBJECT_KEYS, ObjectKey
-from schemas import chart_schema, disruption_schema, prices_schema, scenario_schema, settings_schema
+from schemas import chart_schema, disruption_schema, prices_schema, scenario_schema, settings_schema, sweep_schema
 
 from nodewright.cli.daemon.reload import is_safe
 from nodewright.cli.settings.checks import NEEDS, NOT_OF_CA
@@ -79,6 +79,7 @@ def pages() -> dict[Path, str]:
         docs / "differences.md": differences.page(),
         docs / "schemas/settings.schema.json": _json(settings_schema()),
         docs / "schemas/scenario.schema.json": _json(scenario_schema()),
+        docs / "schemas/sweep.schema.json": _json(sweep_schema()),
         docs / "schemas/prices.schema.json": _json(prices_schema()),
         docs / "schemas/disruption.schema.json": _json(disruption_schema()),
         CHART: _json(chart_schema(json.loads(CHART.read_text()))),

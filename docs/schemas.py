@@ -1,4 +1,4 @@
-"""JSON Schemas, made from the sources: of a settings file, of a scenario file, of files of prices and of disruption, and the chart's part for settings."""
+"""JSON Schemas, made from the sources: of a settings file, of scenario and sweep files, of files of prices and of disruption, and the chart's part for settings."""
 
 from datetime import date
 from enum import Enum
@@ -14,6 +14,7 @@ from nodewright.model.price_book import PriceFile
 from nodewright.model.settings import Settings
 from nodewright.model.settings_base import Help
 from nodewright_simulator.scenario import Scenario, TimeSpan
+from nodewright_simulator.sweep.sweep_file import Sweep
 
 _DURATION = r"^\+?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$"
 _DRAFT_7 = "http://json-schema.org/draft-07/schema#"
@@ -132,6 +133,21 @@ def scenario_schema() -> dict[str, Any]:
     flags = {flag: _value_schema(setting, seconds=True) for flag, setting in SETTINGS.items()}
     found["properties"]["settings"] |= {"additionalProperties": False, "properties": flags}
     return {"$schema": _DRAFT_7, "title": "nodewright scenario", **found, "definitions": definitions}
+
+
+def sweep_schema() -> dict[str, Any]:
+    """Return the schema of a sweep file of ``nodewright sweep``."""
+    definitions: dict[str, Any] = {}
+    found = _struct_schema(Sweep, definitions)
+    flags = {flag: _value_schema(setting, seconds=True) for flag, setting in SETTINGS.items()}
+    definitions |= {f"setting-{flag}": schema for flag, schema in flags.items()}
+    set_to = {flag: {"$ref": f"#/definitions/setting-{flag}"} for flag in flags}
+    properties, settings = found["properties"], {"additionalProperties": False, "properties": set_to}
+    properties["settings"] |= settings
+    properties["variants"]["additionalProperties"] = {"type": "object", **settings}
+    lists = {flag: {"type": "array", "items": value, "minItems": 1} for flag, value in set_to.items()}
+    properties["grid"] |= {"additionalProperties": False, "properties": lists}
+    return {"$schema": _DRAFT_7, "title": "nodewright sweep", **found, "definitions": definitions}
 
 
 def _struct_schema(kind: type[msgspec.Struct], definitions: dict[str, Any]) -> dict[str, Any]:

@@ -118,6 +118,12 @@ def test_scenarios_fit_their_schema(path: Path) -> None:
     assert _check("scenario.schema.json", yaml.safe_load(path.read_text())) == []
 
 
+def test_the_sweep_of_the_docs_fits_its_schema() -> None:
+    sweep = yaml.safe_load((ROOT / "docs/examples/sweep/expanders.yaml").read_text())
+    assert _check("sweep.schema.json", sweep) == []
+    assert _check("sweep.schema.json", sweep | {"grid": {"expander": "random"}}) == ["$.grid.expander"]
+
+
 def test_the_prices_of_the_docs_fit_their_schema() -> None:
     [example] = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/prices.md").read_text(), re.DOTALL)
     document = load_yaml(example, "docs/prices.md")[0]

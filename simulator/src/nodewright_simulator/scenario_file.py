@@ -43,7 +43,7 @@ def read_scenario(text: bytes | str, source: str) -> Scenario:
     documents = load_yaml(text, source)
     if len(documents) != 1 or not isinstance(documents[0], dict):
         raise ConfigError(f"{source}: a scenario is one mapping of keys to values")
-    return check_scenario(decode_options(documents[0], Scenario, source, _decode), source)
+    return check_scenario(decode_options(documents[0], Scenario, source, decode_span), source)
 
 
 def check_scenario(scenario: Scenario, source: str) -> Scenario:
@@ -106,7 +106,7 @@ def _check_amounts(pod: PodShape, where: str) -> None:
             raise ConfigError(f"{where}: {printable(resource)}: {error}") from error
 
 
-def _decode(kind: type, raw: Any) -> Any:
+def decode_span(kind: type, raw: Any) -> Any:
     """Decode ``TimeSpan``, as msgspec's hook; raise ValueError."""
     if kind is not TimeSpan:
         raise TypeError(f"a scenario holds no {kind.__name__}")

@@ -33,6 +33,7 @@ COMMANDS = {
     "savings": "Show which nodes could go because their pods cost less elsewhere.",
     "run": "Run the daemon: scale the node groups of a live cluster.",
     "simulate": "Run a scenario or a trace on virtual time.",
+    "sweep": "Simulate many settings, scenarios and seeds, and compare them.",
     "config": "Check a settings file, and show what it sets.",
     "status": "Show scale-ups in progress, backoffs, deletions and pauses.",
     "pause": "Stop all writes to all clouds for a while.",
@@ -45,7 +46,7 @@ COMMANDS = {
 
 
 # The extra whose distribution offers the command as an entry point.
-COMMANDS_OF_EXTRAS = {"demo": "simulator", "simulate": "simulator"}
+COMMANDS_OF_EXTRAS = {"demo": "simulator", "simulate": "simulator", "sweep": "simulator"}
 COMMAND_ENTRY_POINTS = "nodewright.commands"
 
 

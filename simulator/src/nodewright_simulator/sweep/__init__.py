@@ -1,0 +1,1 @@
+"""Many simulations: settings × scenarios × seeds, run in parallel, kept, compared and drawn."""
