@@ -102,8 +102,8 @@ def static_key(pod: PodClass) -> ColumnKey:
 
 def capacity(snapshot: Snapshot, pod: PodClass, window: slice) -> Ints:
     """Return how many more pods of a plain class (``is_plain``) each row takes."""
-    mask = feasible(snapshot, pod, window)
-    return np.where(mask, node_resources_fit.amounts_room(snapshot, pod, window), 0)
+    room = node_resources_fit.amounts_room(snapshot, pod, window)
+    return np.where(feasible(snapshot, pod, window), room, 0) if room.any() else room
 
 
 def explain(snapshot: Snapshot, pod: PodClass, row: int) -> Rejection | None:

@@ -49,11 +49,11 @@ def _fit_or_devices(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask:
 def amounts_room(snapshot: Snapshot, pod: PodClass, window: slice) -> Ints:
     """Return how many more pods the rows take, by resources and number of pods only."""
     placed = snapshot.request_row(pod, placed=True)
+    demand = [(column, amount, snapshot.free[window, column]) for column, amount in _demand(snapshot, pod)]
+    if any(free.max(initial=-1) < amount for _, amount, free in demand):
+        return np.zeros(window.stop - window.start, dtype=np.int64)
     room: Ints | None = None
-    for column, amount in _demand(snapshot, pod):
-        free = snapshot.free[window, column]
-        if free.max(initial=-1) < amount:
-            return np.zeros(window.stop - window.start, dtype=np.int64)
+    for column, amount, free in demand:
         # An in-place resize lets a pod that runs hold another amount than it asked for.
         held = int(placed[column])
         more = (free - amount) // held + 1 if held else np.full(len(free), UNLIMITED)
