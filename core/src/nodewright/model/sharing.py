@@ -50,19 +50,20 @@ class Sharing:
         return replace(found, node_name=self._hold(spec.node_name, spec.node_name)) if spec.node_name else found
 
     def _status(self, status: PodStatus) -> PodStatus:
-        return _hold(self._statuses, _MAX_STATUSES, encode_part(status), status)
+        key = encode_part(status)
+        found = self._statuses.get(key)
+        return _hold(self._statuses, _MAX_STATUSES, key, status) if found is None else found
 
     def _hold(self, key: object, part: T) -> T:
-        return _hold(self._held, _MAX_PARTS, key, part)
+        found: T | None = self._held.get(key)
+        return _hold(self._held, _MAX_PARTS, key, part) if found is None else found
 
 
 def _hold(held: dict[Any, Any], most: int, key: object, part: T) -> T:
-    found: T | None = held.get(key)
-    if found is None:
-        if len(held) >= most:
-            held.clear()
-        held[key] = found = part
-    return found
+    if len(held) >= most:
+        held.clear()
+    held[key] = part
+    return part
 
 
 def is_content(volume: Volume) -> bool:

@@ -297,5 +297,7 @@ def _identity(pod: Pod) -> tuple[ObjectMeta, PodSpec, dict[str, int] | None]:
 
 def _is_resized(pod: Pod) -> bool:
     """Return whether a status reports the containers' resources, which count in addition to the requests."""
-    statuses = pod.status.container_statuses + pod.status.init_container_statuses
-    return bool(statuses) and any(status.resources for status in statuses)
+    for status in pod.status.container_statuses:
+        if status.resources:
+            return True
+    return any(status.resources for status in pod.status.init_container_statuses)

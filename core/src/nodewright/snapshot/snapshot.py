@@ -1,6 +1,6 @@
 """The snapshot of a cluster, which can be forked: nodes as columns, pods as counts per class and node."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice, repeat
 from operator import attrgetter
@@ -142,11 +142,12 @@ class Snapshot(NodeTable):
 
     def place_pods(self, pods: Iterable[tuple[int, Sequence[Pod]]]) -> None:
         """Put running pods on the nodes of these rows, and record them there."""
-        counts, classes_of = defaultdict[PodClass, Counter[int]](Counter), self.vocabulary.classes.of_placed
+        counts, classes_of = defaultdict[PodClass, dict[int, int]](dict), self.vocabulary.classes.of_placed
         for row, there in pods:
             classes = classes_of(there)
-            for pod_class, count in Counter(classes).items():
-                counts[pod_class][row] += count
+            for pod_class in classes:
+                rows = counts[pod_class]
+                rows[row] = rows.get(row, 0) + 1
             self._pods[row] = (*self._pods.get(row, ()), *there)
             self._pod_classes[row] = (*self._pod_classes.get(row, ()), *classes)
         for pod_class, found in counts.items():
