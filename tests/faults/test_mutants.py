@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 from tests.faults.hunt import REMOVABLE, without_trouble
+from tests.faults.schedules import REMADE
 
+# Kinds of trouble in which machines are smaller than their template says.
+_SMALLER = ("small_machines", *REMADE)
 TOOL = Path(__file__).parents[2] / "bench" / "mutants.py"
 
 
@@ -37,13 +40,14 @@ def test_without_its_trouble_a_world_has_all_else(kind: str) -> None:
     trouble = [{"do": event, "at": 10, "for": 60} for event in REMOVABLE[kind]]
     odd = [{"do": "restart", "at": 10, "saved": "foreign"}] if kind == "strange_state" else []
     rules = {"interference": [kept, *trouble], "old_reads": [1], "interlopers": [1], "small_machines": [1]}
-    clouds = {"fake": rules, "dead": {"faults": [{"kind": "hang"}]}}
+    clouds = {"fake": {**rules, "groups": [{"size": 80}]}, "dead": {"faults": [{"kind": "hang"}]}}
     bare = without_trouble({"name": kind, "timeline": [kept, *trouble, *odd], "providers": clouds})
     assert bare["timeline"] == bare["providers"]["fake"]["interference"] == [kept]
-    lacks = {"flapping_reads": "old_reads", "interlopers": "interlopers", "small_machines": "small_machines"}.get(kind)
+    lacks = {"flapping_reads": "old_reads", "interlopers": "interlopers"} | dict.fromkeys(_SMALLER, "small_machines")
     assert [name for name in ("old_reads", "interlopers", "small_machines") if not bare["providers"]["fake"][name]] == (
-        [lacks] if lacks else []
+        [lacks[kind]] if kind in lacks else []
     )
+    assert (bare["providers"]["fake"]["groups"] == [{"size": 80}]) == (kind != "idle_crowd")
     assert (not bare["providers"]["dead"]["faults"]) == (kind == "dead_provider")
 
 
