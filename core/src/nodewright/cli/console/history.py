@@ -1,4 +1,4 @@
-"""What happened in the last hours, in memory only: samples of each loop, and the events of the engine."""
+"""The last hours, in memory only: samples of the loops, and the events of the engine."""
 
 import threading
 from collections import deque
@@ -18,7 +18,7 @@ _MOST_EVENTS, _MOST_SAMPLES = 1000, 2000
 _APART = 15.0
 
 
-class Sample(NamedTuple):
+class LoopSample(NamedTuple):
     """One moment (epoch seconds): how many nodes, machines on their way and pending pods there were, and USD an hour."""
 
     at: float
@@ -44,7 +44,7 @@ class History:
         self._beyond = beyond
         self._lock = threading.Lock()
         self._events: deque[PastEvent] = deque(maxlen=_MOST_EVENTS)
-        self._samples: deque[Sample] = deque(maxlen=_MOST_SAMPLES)
+        self._samples: deque[LoopSample] = deque(maxlen=_MOST_SAMPLES)
 
     def record(self, event: Event) -> None:
         if event.kind not in _WITHOUT:
@@ -66,7 +66,7 @@ class History:
         if state is None or (self._samples and report.finished - self._samples[-1].at < _APART):
             return
         groups = [group.seen for group in state.groups.values()]
-        sample = Sample(
+        sample = LoopSample(
             at=report.finished,
             nodes=int(state.observation.snapshot.alive.sum()),
             upcoming=report.upcoming_machines,
@@ -81,7 +81,7 @@ class History:
         with self._lock:
             return tuple(reversed(self._events))
 
-    def samples(self) -> Sequence[Sample]:
+    def samples(self) -> Sequence[LoopSample]:
         """Return the samples, the oldest first."""
         with self._lock:
             return tuple(self._samples)

@@ -1,4 +1,4 @@
-"""What the page shows of the last loop. All of it is what ``status``, ``plan`` and ``explain`` say; nothing is decided here."""
+"""The last loop as the page shows it. All of it is what ``status``, ``plan`` and ``explain`` say; nothing is decided here."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -124,7 +124,7 @@ _UNMEASURED = math.inf
 
 
 class View:
-    """What the page shows of one loop, computed when it is first asked for. Use it only in the turn of the debug server."""
+    """One loop as the page shows it, computed when it is first asked for. Use it only in the turn of the debug server."""
 
     def __init__(self, last: LastLoop) -> None:
         self.last = last
