@@ -120,6 +120,16 @@ def test_only_the_core_repeats_writes(cloud: AwsCloud, attach: Attach) -> None:
     assert sent == 1 + CallSettings().write_repeats
 
 
+@pytest.mark.parametrize(
+    "date", ["", "tomorrow", "Fri, 99 Nov 2026 25:61:00 GMT", "Fri, 27 Nov 999999999 00:00:00 GMT"]
+)
+def test_a_date_that_is_none_stops_no_call(cloud: AwsCloud, attach: Attach, date: str) -> None:
+    stage = attach(f"0:10:{cloud.add_group(size=1)}", read=False)
+    cloud.mishaps.plan("DescribeAutoScalingGroups", refuse("Throttling", "Rate exceeded", headers={"Date": date}))
+    stage.client.refresh()
+    assert stage.client.node_groups()
+
+
 def test_words_of_aws_are_kept_short() -> None:
     error = refusal("SetDesiredCapacity", "ValidationError", "x" * 10_000)
     assert len(str(error)) == 500

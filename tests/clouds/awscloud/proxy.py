@@ -77,7 +77,7 @@ class Proxy:
 
     def answer(self, request: Request) -> Answer:
         played = self._play(request)
-        return Answer(played.status, played.body, {**played.headers, "Date": formatdate(self._now(), usegmt=True)})
+        return Answer(played.status, played.body, {"Date": formatdate(self._now(), usegmt=True), **played.headers})
 
     def forward(self, request: Request) -> Answer:
         """What moto answers."""

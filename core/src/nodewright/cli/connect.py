@@ -1,10 +1,13 @@
 """Builds the providers that the settings name."""
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 
-from nodewright.adapters.provider import CallRunner, CallSettings, ProviderClient, load_provider
+from nodewright.adapters.provider import CallRunner, CallSettings, ProviderClient, installed_providers, load_provider
+from nodewright.adapters.provider.recording import RECORD_VARIABLE, SCHEMA, RecordedSession, Recorder
 from nodewright.model.clock import Clock
 from nodewright.model.settings import ProviderSettings
 from nodewright.model.write_fence import WriteFence
@@ -29,11 +32,12 @@ class Connector:
         """Build one provider's client; raise PluginError or ConfigError."""
         context = ProviderContext(
             clock=self.clock,
-            random=Random(f"{self.seed}/{name}"),
+            random=Random(self._seed(name)),
             options=settings.options,
             node_group_specs=settings.nodes,
             auto_discovery_specs=settings.node_group_auto_discovery,
             dry_run=self.dry_run,
+            exchanges=self._recorder(name, settings),
         )
         calls = CallSettings(
             deadline_seconds=settings.call_timeout, dry_run=self.dry_run, honours_retry_after=self.honours_retry_after
@@ -43,3 +47,25 @@ class Connector:
     def connect_all(self, providers: Mapping[str, ProviderSettings]) -> tuple[ProviderClient, ...]:
         """Build a client of each provider, in the order of the settings."""
         return tuple(self.connect(name, settings) for name, settings in providers.items())
+
+    def _seed(self, name: str) -> str:
+        return f"{self.seed}/{name}"
+
+    def _recorder(self, name: str, settings: ProviderSettings) -> Recorder | None:
+        """Return what records the provider's exchanges with its cloud; None: they are not recorded."""
+        folder = os.environ.get(RECORD_VARIABLE)
+        if not folder:
+            return None
+        plugin = next((found for found in installed_providers() if found.name == name), None)
+        session = RecordedSession(
+            schema=SCHEMA,
+            provider=name,
+            distribution=plugin.distribution if plugin is not None else "",
+            version=plugin.version if plugin is not None else "",
+            seed=self._seed(name),
+            options=dict(settings.options),
+            node_group_specs=settings.nodes,
+            auto_discovery_specs=settings.node_group_auto_discovery,
+            dry_run=self.dry_run,
+        )
+        return Recorder(Path(folder), session, self.clock, os.environ)

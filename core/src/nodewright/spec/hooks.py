@@ -31,6 +31,7 @@ from nodewright.model.group import (
 from nodewright.model.interruption import Interruption
 from nodewright.model.quantity import Quantity
 from nodewright.spec.diagnosis import DiagnosisHooks
+from nodewright.spec.exchanges import Exchanges
 from nodewright.spec.markers import hookspec
 from nodewright.spec.simulation import SimulationHooks
 
@@ -314,7 +315,8 @@ class ProviderContext:
     ConfigError for unknown keys. ``node_group_specs`` are the values of ``--nodes``, and ``auto_discovery_specs`` are
     the values of ``--node-group-auto-discovery``. A provider takes time only from ``clock`` and random numbers only
     from ``random``. In a ``dry_run`` another process manages the groups: the provider takes nothing from it, such as messages
-    of a queue that has one reader.
+    of a queue that has one reader. ``exchanges`` is set while requests to the cloud's API are recorded or replayed
+    (``nodewright.spec.exchanges``); a provider may ignore it.
     """
 
     clock: Clock
@@ -323,3 +325,4 @@ class ProviderContext:
     node_group_specs: tuple[str, ...] = ()
     auto_discovery_specs: tuple[str, ...] = ()
     dry_run: bool = False
+    exchanges: Exchanges | None = None

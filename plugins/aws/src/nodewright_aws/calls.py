@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from nodewright.spec import AccessDenied, ApiCalls, Clock, ProviderError, ProviderUnavailable
+from nodewright.spec.exchanges import ApiAnswer, ApiRequest, Exchanges, RecordedBody, as_text
 from nodewright.spec.meter import Meter
 from nodewright_aws.errors import NO_CREDENTIALS, NO_REGION, from_response
 from nodewright_aws.options import Options
@@ -27,13 +28,15 @@ _NOT_MADE = "badRequest"
 class Calls:
     """Calls to one account in one region. Thread-safe."""
 
-    def __init__(self, options: Options, clock: Clock) -> None:
+    def __init__(self, options: Options, clock: Clock, exchanges: Exchanges | None = None) -> None:
         self._meter = Meter(clock, options.api_calls_per_minute)
         self._options = options
         self._lock = threading.Lock()
         self._session: Any = None
         self._clients: dict[str, Any] = {}
         self._server_time = 0.0
+        self._exchanges = exchanges
+        self._replays = exchanges is not None and exchanges.replays
 
     def made(self) -> Sequence[ApiCalls]:
         """Return the number of calls so far, by operation and result."""
@@ -41,6 +44,9 @@ class Calls:
 
     def region(self) -> str:
         """Return the region; raise ProviderError if none is configured."""
+        return self._exchanges.fact("region", self._find_region) if self._exchanges is not None else self._find_region()
+
+    def _find_region(self) -> str:
         name = self._options.region or os.environ.get("AWS_REGION") or self._open().region_name
         if not name:
             raise ProviderError("no region: set providers.aws.options.region, or AWS_REGION", code=NO_REGION)
@@ -88,8 +94,12 @@ class Calls:
 
     def _note_time(self, answer: Mapping[str, Any]) -> None:
         date = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
-        if date:
-            self._server_time = parsedate_to_datetime(date).timestamp()
+        try:
+            told = parsedate_to_datetime(date).timestamp() if date else 0.0
+        except (ValueError, TypeError, IndexError, OverflowError):  # the parser raises each of them for some text
+            return  # the time of the response before stays
+        if told:
+            self._server_time = told
 
     def _open(self) -> Any:
         with self._lock:
@@ -98,7 +108,7 @@ class Calls:
                 from botocore.exceptions import BotoCoreError  # noqa: PLC0415 - as above
 
                 try:
-                    self._session = boto3.Session(profile_name=self._options.profile)
+                    self._session = boto3.Session(profile_name=None if self._replays else self._options.profile)
                 except BotoCoreError as error:
                     raise AccessDenied(f"providers.aws.options.profile: {error}") from error
             return self._session
@@ -111,7 +121,8 @@ class Calls:
             return self._clients[service]
 
     def _build(self, session: Any, service: str, region: str) -> Any:
-        from botocore.config import Config  # noqa: PLC0415 - the SDK is heavy, see the module's first lines
+        from botocore import UNSIGNED  # noqa: PLC0415 - the SDK is heavy, see the module's first lines
+        from botocore.config import Config  # noqa: PLC0415 - as above
         from botocore.exceptions import BotoCoreError  # noqa: PLC0415 - as above
 
         options = self._options
@@ -121,13 +132,63 @@ class Calls:
             read_timeout=options.read_timeout,
             max_pool_connections=options.parallel_calls,
             user_agent_extra="nodewright",
+            **({"signature_version": UNSIGNED} if self._replays else {}),
         )
         try:
-            return session.client(
+            client = session.client(
                 service, region_name=region, endpoint_url=options.endpoints.get(service), config=config
             )
         except (BotoCoreError, ValueError) as error:
             raise ProviderError(f"no client for {service} in {region}: {error}", code="badConfiguration") from error
+        if self._exchanges is not None:
+            _Tap(self._exchanges).attach(client)
+        return client
+
+
+class _Tap:
+    """Passes the requests of a client through a recording. Requests for credentials are those of other clients."""
+
+    def __init__(self, exchanges: Exchanges) -> None:
+        self._exchanges = exchanges
+        self._sent = threading.local()
+
+    def attach(self, client: Any) -> None:
+        events = client.meta.events
+        events.register("before-send", self._before)
+        if not self._exchanges.replays:
+            events.register("before-parse", self._after)
+            events.register("response-received", self._after_failure)
+
+    def _before(self, request: Any, event_name: str, **_: Any) -> Any:
+        from botocore.awsrequest import AWSResponse  # noqa: PLC0415 - the SDK is heavy, see the module's first lines
+        from botocore.exceptions import HTTPClientError  # noqa: PLC0415 - as above
+
+        asked = ApiRequest(
+            operation=event_name.rpartition(".")[2],
+            method=request.method,
+            url=request.url,
+            headers=dict(request.headers.items()),
+            body=as_text(request.body),
+        )
+        self._sent.request = asked
+        known = self._exchanges.find(asked)
+        if known is None:
+            return None
+        if known.failure:
+            raise HTTPClientError(error=known.failure)
+        return AWSResponse(request.url, known.status, known.headers, RecordedBody(known))
+
+    def _after(self, response_dict: Mapping[str, Any], **_: Any) -> None:
+        answer = ApiAnswer(
+            status=response_dict["status_code"],
+            headers=dict(response_dict["headers"].items()),
+            body=as_text(response_dict["body"]),
+        )
+        self._exchanges.note(self._sent.request, answer)
+
+    def _after_failure(self, exception: Exception | None, **_: Any) -> None:
+        if exception is not None:
+            self._exchanges.note(self._sent.request, ApiAnswer(failure=f"{type(exception).__name__}: {exception}"))
 
 
 def region_of(service: str, region: str) -> str:

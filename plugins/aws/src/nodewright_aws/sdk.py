@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from nodewright.spec import AccessDenied, ApiCalls, Clock, CloudBusy, ProviderError, ProviderUnavailable
+from nodewright.spec.exchanges import Exchanges
 from nodewright_aws.api import TagFilter
 from nodewright_aws.calls import Calls, convert
 from nodewright_aws.discovery import make_filters
@@ -60,8 +61,8 @@ _PROBES: Mapping[str, Raw] = {
 class Sdk:
     """One account in one region, through boto3. Thread-safe."""
 
-    def __init__(self, options: Options, clock: Clock) -> None:
-        self._calls = Calls(options, clock)
+    def __init__(self, options: Options, clock: Clock, exchanges: Exchanges | None = None) -> None:
+        self._calls = Calls(options, clock, exchanges)
 
     def made(self) -> Sequence[ApiCalls]:
         return self._calls.made()

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from nodewright.spec import ConfigError
+from nodewright.spec.exchanges import Exchanges
 from nodewright_azure.options import SOURCE, Method, Options
 
 CLOUDS = {
@@ -120,6 +121,27 @@ def load_account(options: Options, environ: Mapping[str, str]) -> Account:
     )
     _demand_complete(account)
     return account
+
+
+def recalled_account(exchanges: Exchanges | None, load: Callable[[], Account]) -> Account:
+    """Return the account; in a replay the recorded one, without its credentials."""
+    if exchanges is None:
+        return load()
+    secrets = {"client_secret", "certificate_password"}
+
+    def tell() -> dict[str, Any]:
+        account = load()
+        return {
+            name: msgspec.to_builtins(getattr(account, name))
+            for name in Account.__struct_fields__
+            if name not in secrets
+        }
+
+    told = exchanges.fact("account", tell)
+    if not exchanges.replays:
+        return load()
+    plain = {**told, "method": Method(told["method"]), "cluster": msgspec.convert(told["cluster"], Cluster | None)}
+    return Account(**plain, client_secret=Secret(""), certificate_password=Secret(""))
 
 
 def _method(environ: Mapping[str, str], file: CloudConfig, *, has_secret: bool, has_certificate: bool) -> Method:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from nodewright import spec
 from nodewright.spec import Capability, hookimpl
 from nodewright.spec.cache import attempt
-from nodewright_azure.account import load_account
+from nodewright_azure.account import load_account, recalled_account
 from nodewright_azure.api import Api
 from nodewright_azure.catalogue import Catalogue
 from nodewright_azure.discovery import select
@@ -54,9 +54,9 @@ class AzureProvider:
 
     def __init__(self, context: spec.ProviderContext, api: Api | None = None) -> None:
         self._options = load_options(context)
-        self._account = load_account(self._options, os.environ)
+        self._account = recalled_account(context.exchanges, lambda: load_account(self._options, os.environ))
         self._selection = select(context.node_group_specs, context.auto_discovery_specs)
-        self._api: Api = api or Sdk(self._account, self._options, context.clock)
+        self._api: Api = api or Sdk(self._account, self._options, context.clock, context.exchanges)
         self._fleet = Fleet(self._api, self._selection, self._options, context.clock, context.random)
         self._catalogue = Catalogue(self._api, self._options, context.clock, context.random)
         self._prices = Prices(self._api, self._options, context.clock)

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from nodewright.spec import ApiCalls, Clock, ProviderError
+from nodewright.spec.exchanges import Exchanges
 from nodewright.spec.meter import Meter
 from nodewright_azure.account import Account, Cluster
 from nodewright_azure.agent_pools import split_name
@@ -39,10 +40,10 @@ _AUTOSCALE = "Microsoft.Insights/autoscaleSettings?api-version=2022-10-01"
 class Sdk:
     """One resource group, through the SDK. Thread-safe."""
 
-    def __init__(self, account: Account, options: Options, clock: Clock) -> None:
+    def __init__(self, account: Account, options: Options, clock: Clock, exchanges: Exchanges | None = None) -> None:
         self._meter = Meter(clock, options.api_calls_per_minute)
         self._account = account
-        self._session = Session(account, options)
+        self._session = Session(account, options, exchanges)
         self._prices_endpoint = options.retail_prices_endpoint.rstrip("/")
         self._calls = Calls(self._meter, clock, self.place())
         self._aks = self._make_aks(account.cluster, clock) if account.cluster is not None else None

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nodewright.spec import AccessDenied
+from nodewright.spec.exchanges import Exchanges, tap_session
 from nodewright_azure.account import Account
 from nodewright_azure.errors import NO_CREDENTIALS
 from nodewright_azure.options import Method, Options
@@ -24,8 +25,9 @@ _PRICES = "prices"
 class Session:
     """The SDK's clients, each made when it is first needed. Their calls have time limits and are sent once."""
 
-    def __init__(self, account: Account, options: Options) -> None:
+    def __init__(self, account: Account, options: Options, exchanges: Exchanges | None = None) -> None:
         self._account = account
+        self._exchanges = exchanges
         self._options = options
         self._lock = threading.Lock()
         self._credential: Any = None
@@ -51,18 +53,34 @@ class Session:
         with self._lock:
             if _PRICES not in self._opened:
                 endpoint, policies = self._options.retail_prices_endpoint, [UserAgentPolicy("nodewright")]
-                self._opened[_PRICES] = PipelineClient(endpoint, policies=policies, **_transport(self._options))
+                self._opened[_PRICES] = PipelineClient(
+                    endpoint, policies=policies, **_transport(self._options), **self._tapped()
+                )
             return self._opened[_PRICES]
 
     def _open(self, kind: Callable[..., Any]) -> Any:
         with self._lock:
             if kind.__name__ not in self._opened:
-                where = {**_endpoint(self._account, self._options), **_transport(self._options)}
+                where = {**_endpoint(self._account, self._options), **_transport(self._options), **self._tapped()}
                 subscription = self._account.subscription_id
                 self._opened[kind.__name__] = kind(self._login(), subscription, user_agent="nodewright", **where)
             return self._opened[kind.__name__]
 
+    def _tapped(self) -> dict[str, Any]:
+        """Return a transport whose requests pass through the recording; nothing if none is made."""
+        if self._exchanges is None:
+            return {}
+        from azure.core.exceptions import ServiceRequestError  # noqa: PLC0415 - the SDK is heavy, see the first line
+        from azure.core.pipeline.transport import RequestsTransport  # noqa: PLC0415 - as above
+
+        transport = RequestsTransport(**_transport(self._options))
+        transport.open()
+        tap_session(transport.session, self._exchanges, ServiceRequestError)
+        return {"transport": transport}
+
     def _login(self) -> Any:
+        if self._exchanges is not None and self._exchanges.replays:
+            return _NoCredential()
         if self._credential is None:
             # Errors are raised, and the core reports them once. Without a handler Python would print the SDK's log lines too.
             logging.getLogger("azure").addHandler(logging.NullHandler())
@@ -73,6 +91,15 @@ class Session:
                     f"credentials ({self._account.method}) cannot be made: {error}", code=NO_CREDENTIALS
                 ) from error
         return self._credential
+
+
+class _NoCredential:
+    """Gives a token that is none, for a replay, which sends nothing."""
+
+    def get_token(self, *_: str, **__: Any) -> Any:
+        from azure.core.credentials import AccessToken  # noqa: PLC0415 - the SDK is heavy, see the module's first line
+
+        return AccessToken("none", 2**31)
 
 
 def _endpoint(account: Account, options: Options) -> dict[str, Any]:

@@ -11,8 +11,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from nodewright.spec import AccessDenied, ProviderError, ProviderUnavailable
+from nodewright.spec.exchanges import Exchanges, tap_session
 from nodewright.spec.meter import read_retry_after
 from nodewright_gce.errors import refusal
+from nodewright_gce.kube_env import trim_templates
 from nodewright_gce.options import Options
 from nodewright_gce.shapes import Raw
 
@@ -52,8 +54,9 @@ _METHODS: Mapping[str, _Method] = {
 class Clients:
     """One identity, with a client for each service that is used. Thread-safe."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, exchanges: Exchanges | None = None) -> None:
         self._options = options
+        self._exchanges = exchanges
         self._lock = threading.RLock()
         self._credentials: Any = None
         self._project = options.project
@@ -77,12 +80,12 @@ class Clients:
         """Return the project: of the options, else of the credentials, else of this machine."""
         self._identity()
         if not self._project:
-            self._project = self._metadata("project/project-id", "project")
+            self._project = self._fact("project", lambda: self._metadata("project/project-id", "project"))
         return self._project
 
     def own_zone(self) -> str:
         """Return the zone of the machine on which this runs."""
-        return self._metadata("instance/zone", "zones").rpartition("/")[2]
+        return self._fact("zone", lambda: self._metadata("instance/zone", "zones").rpartition("/")[2])
 
     def granted(self, project: str, permissions: Sequence[str]) -> Collection[str]:
         """Return which permissions we have, from the resource manager; the SDK for Compute Engine lacks this call."""
@@ -93,6 +96,7 @@ class Clients:
             from google.auth.transport.requests import AuthorizedSession  # noqa: PLC0415 - the SDK is heavy
 
             with AuthorizedSession(self._identity()) as session:
+                self._tap(session)
                 answer = session.post(url, json={"permissions": list(permissions)}, timeout=self._options.call_timeout)
             if answer.status_code != 200:
                 raise refusal("projects.testIamPermissions", answer.status_code, "", answer.text)
@@ -132,7 +136,18 @@ class Clients:
 
         endpoint = self._options.endpoints.get("compute")
         settings = ClientOptions(api_endpoint=endpoint) if endpoint else None
-        return getattr(compute_v1, name)(credentials=self._identity(), client_options=settings)
+        client = getattr(compute_v1, name)(credentials=self._identity(), client_options=settings)
+        self._tap(client.transport._session)
+        return client
+
+    def _tap(self, session: Any) -> None:
+        if self._exchanges is not None:
+            from requests.exceptions import ConnectionError  # noqa: A004, PLC0415 - the SDK is heavy
+
+            tap_session(session, self._exchanges, ConnectionError, trim_templates)
+
+    def _fact(self, name: str, find: Callable[[], str]) -> str:
+        return self._exchanges.fact(name, find) if self._exchanges is not None else find()
 
     def _identity(self) -> Any:
         with self._lock:
@@ -144,12 +159,19 @@ class Clients:
         import google.auth  # noqa: PLC0415 - the SDK is heavy, see the module's first lines
         from google.auth.exceptions import GoogleAuthError  # noqa: PLC0415 - as above
 
+        if self._exchanges is not None and self._exchanges.replays:
+            from google.auth.credentials import AnonymousCredentials  # noqa: PLC0415 - the SDK is heavy
+
+            self._project = self._fact("project", lambda: self._project)
+            return AnonymousCredentials()  # type: ignore[no-untyped-call]  # the SDK has no types
         try:
             found, project = google.auth.default(scopes=_SCOPES)
         except (GoogleAuthError, OSError, ValueError) as error:
             hint = "the README of nodewright-gce lists where they come from"
             raise AccessDenied(f"no credentials: {_first_line(error)}; {hint}") from error
         self._project = self._project or project or ""
+        if self._exchanges is not None and self._project:
+            self._exchanges.fact("project", lambda: self._project)
         return found
 
     def _metadata(self, path: str, option: str) -> str:

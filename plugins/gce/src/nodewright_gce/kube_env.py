@@ -4,6 +4,7 @@ kube-env contains the secrets with which a machine joins the cluster. It is read
 kept. Neither its text nor an error of the parser, which would quote it, is stored or shown.
 """
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -92,6 +93,43 @@ def read_template(answer: Raw) -> Template:
         env=env,
         trouble=trouble,
     )
+
+
+def trim_templates(body: str) -> str:
+    """Return the JSON of an answer with no more metadata than what is read here: all other items may be secrets."""
+    if '"metadata"' not in body:
+        return body
+    try:
+        content = json.loads(body)
+    except ValueError:
+        return ""
+    _trim(content)
+    return json.dumps(content)
+
+
+def _trim(content: Any) -> None:
+    parts = content.values() if isinstance(content, dict) else content if isinstance(content, list) else ()
+    for part in parts:
+        _trim(part)
+    metadata = content.get("metadata") if isinstance(content, dict) else None
+    items = metadata.get("items", ()) if isinstance(metadata, dict) else ()
+    for item in items if isinstance(items, list) else ():
+        if isinstance(item, dict) and "value" in item:
+            item["value"] = _trim_env(item["value"]) if item.get("key") == _KEY else "redacted-0"
+
+
+def _trim_env(text: object) -> str:
+    try:
+        whole = yaml.load(str(text), _LOADER)  # noqa: S506 - the base loader makes strings, lists and maps only
+    except yaml.YAMLError:
+        return "not: [YAML"  # it stays what it is: unreadable
+    if not isinstance(whole, dict):
+        return str(whole) if whole == "" else "not a map"
+    kept = {key: value for key, value in whole.items() if key in (_VARIABLES, "NODE_LABELS", "NODE_TAINTS")}
+    reserved = _RESERVED_ARGUMENT.search(str(whole.get("KUBELET_TEST_ARGS", "")))
+    if reserved is not None:
+        kept["KUBELET_TEST_ARGS"] = reserved[0]
+    return str(yaml.safe_dump(kept))
 
 
 def parse_kube_env(text: str) -> KubeEnv:

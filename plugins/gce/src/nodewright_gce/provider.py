@@ -52,7 +52,7 @@ class GceProvider:
     def __init__(self, context: spec.ProviderContext, api: Api | None = None) -> None:
         self._options = load_options(context)
         self._selection = select(context.node_group_specs, context.auto_discovery_specs)
-        self._api: Api = api or Sdk(self._options, context.clock)
+        self._api: Api = api or Sdk(self._options, context.clock, context.exchanges)
         self._fleet = Fleet(self._api, self._selection, self._options, context.clock)
         self._catalogue = Catalogue(self._api, self._options, context.clock, context.random)
         self._failures = Failures()

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from nodewright.spec import ApiCalls, Clock, NodeGroupNotFound, ProviderError
+from nodewright.spec.exchanges import Exchanges
 from nodewright.spec.meter import Meter
 from nodewright_gce.clients import Clients
 from nodewright_gce.errors import NOT_FOUND, TOO_SLOW, failed_operation
@@ -42,11 +43,11 @@ _VM_MASK = (("x-goog-fieldmask", "items(name,selfLink,status),nextPageToken"),)
 class Sdk:
     """Compute Engine through google-cloud-compute. Thread-safe."""
 
-    def __init__(self, options: Options, clock: Clock) -> None:
+    def __init__(self, options: Options, clock: Clock, exchanges: Exchanges | None = None) -> None:
         self._meter = Meter(clock, options.api_calls_per_minute)
         self._options = options
         self._clock = clock
-        self._clients = Clients(options)
+        self._clients = Clients(options, exchanges)
         self._zones: tuple[str, ...] = options.zones
 
     def __repr__(self) -> str:

@@ -17,6 +17,7 @@ import pluggy
 from nodewright.adapters.provider import checks
 from nodewright.adapters.provider.calls import CallSettings, HookCaller
 from nodewright.adapters.provider.client import ProviderClient
+from nodewright.adapters.provider.recording import Recorder
 from nodewright.adapters.provider.runner import CallRunner, CallTimedOut, ThreadRunner
 from nodewright.model.capability import Capability
 from nodewright.model.clock import Clock
@@ -181,6 +182,22 @@ def load_provider(
     or the plugin's own ConfigError. ``runner`` builds it and makes the calls, by default threads of its own, and ``gate`` is
     asked before each write; ``entries`` replaces what is installed.
     """
+    plugin = build_plugin(name, context, entries, runner)
+    manager = register(name, plugin)
+    if isinstance(context.exchanges, Recorder):
+        context.exchanges.watch(manager)
+    client = _make_client(name, manager, clock=context.clock, settings=settings, runner=runner, gate=gate)
+    client.demand_limits(context.node_group_specs)
+    return client
+
+
+def build_plugin(
+    name: str,
+    context: ProviderContext,
+    entries: Iterable[ProviderEntry] | None = None,
+    runner: CallRunner | None = None,
+) -> object:
+    """Return the provider object of that name; raise as ``load_provider`` does."""
     entry = _find(name, list(_entries(entries)))
     if not _NAME.fullmatch(name):
         raise PluginError(
@@ -188,16 +205,13 @@ def load_provider(
         )
     builder = ThreadRunner(f"{name}-build")
     try:
-        plugin = (runner or builder).run(lambda: _build(entry, context), BUILD_SECONDS)
+        return (runner or builder).run(lambda: _build(entry, context), BUILD_SECONDS)
     except CallTimedOut as error:
         raise PluginError(
             f"provider {name} of {_package(entry)} was not imported and built within {BUILD_SECONDS:g} s"
         ) from error
     finally:
         builder.close()
-    client = connect_provider(name, plugin, clock=context.clock, settings=settings, runner=runner, gate=gate)
-    client.demand_limits(context.node_group_specs)
-    return client
 
 
 def connect_provider(
@@ -210,8 +224,19 @@ def connect_provider(
     gate: WriteFence | None = None,
 ) -> ProviderClient:
     """Return a client of a provider object that exists already; raise ContractViolation."""
+    return _make_client(name, register(name, plugin), clock=clock, settings=settings, runner=runner, gate=gate)
+
+
+def _make_client(
+    name: str,
+    manager: pluggy.PluginManager,
+    *,
+    clock: Clock,
+    settings: CallSettings | None,
+    runner: CallRunner | None,
+    gate: WriteFence | None,
+) -> ProviderClient:
     settings = settings or CallSettings()
-    manager = register(name, plugin)
 
     def caller(workers: int, purpose: str = "") -> HookCaller:
         hands = runner or ThreadRunner(f"{name}{purpose}", workers=workers, max_abandoned=settings.max_abandoned_calls)

@@ -1,4 +1,4 @@
-"""``nodewright provider``: ``check`` runs the contract suite against a configured plugin, ``new`` makes a plugin's skeleton."""
+"""``nodewright provider``: ``check`` a plugin against the contract, ``replay`` a recording, make a ``new`` one."""
 
 import re
 import signal
@@ -16,6 +16,7 @@ from jinja2 import Environment, StrictUndefined
 
 from nodewright.adapters.clocks import SystemClock, VirtualClock
 from nodewright.adapters.provider import InlineRunner, ProviderClient, installed_providers
+from nodewright.adapters.provider.replay import Replay, find_recordings, replay
 from nodewright.cli.connect import Connector
 from nodewright.cli.screen import count, make_console, make_table, name_some, output_option, safe, write_json
 from nodewright.cli.settings.flags import SettingsSource
@@ -214,6 +215,39 @@ def _end_as_ctrl_c() -> Iterator[None]:
     finally:
         for number, handler in zip(numbers, before, strict=True):
             signal.signal(number, handler)
+
+
+@command.command("replay")
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False, exists=True))
+@output_option
+def replay_command(folder: Path, output: str) -> int:
+    """Run recordings of NODEWRIGHT_RECORD again, and print what differs.
+
+    DIR holds a recording or several. The installed provider gets the recorded answers of the cloud's API, and no request is
+    sent. What it asks and what it answers is compared with the recording, at the recorded times.
+
+    Exit codes: 0 nothing differs; 4 something differs; 2 bad input.
+    """
+    found = [replay(recording) for recording in find_recordings(folder)]
+    if output == "json":
+        write_json({"schema": 1, "replays": msgspec.to_builtins(found)})
+    else:
+        for one in found:
+            _print_replay(one)
+    return BROKEN if any(one.differences for one in found) else KEPT
+
+
+def _print_replay(one: Replay) -> None:
+    console = make_console()
+    for difference in one.differences:
+        console.print(safe(f"{difference.file or 'whole'}: {difference.what}"), soft_wrap=True)
+        for label, text in (("recorded", difference.recorded), ("now", difference.now)):
+            if text:
+                console.print(safe(f"  {label}: {text}"), soft_wrap=True)
+    said = f"{one.recording}: {one.provider}, recorded with {one.recorded_with or 'an unknown version'}:"
+    compared = f"{count(one.calls, 'call')} and {count(one.exchanges, 'exchange')}"
+    ending = f"{count(len(one.differences), 'difference')}." if one.differences else "nothing differs."
+    console.print(safe(f"{said} {compared} replayed, {ending}"), soft_wrap=True)
 
 
 def announce(client: ProviderClient, group_id: str, *, write: bool) -> str:

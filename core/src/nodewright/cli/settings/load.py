@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
+from nodewright.adapters.provider.recording import RECORD_VARIABLE
 from nodewright.cli.settings.checks import check_together, find_idle
 from nodewright.cli.settings.known_flags import (
     CONFIG_VARIABLE,
@@ -139,7 +140,9 @@ def _read_env(env: Mapping[str, str]) -> Layer:
         if variable in variables:
             if text:  # a chart's empty value says nothing
                 layer[variables[variable]] = Given(variable, text, read_text)
-        elif variable.startswith(PREFIX) and variable != CONFIG_VARIABLE and not _SERVICE_LINK.fullmatch(variable):
+        elif not variable.startswith(PREFIX) or variable in (CONFIG_VARIABLE, RECORD_VARIABLE):
+            continue
+        elif not _SERVICE_LINK.fullmatch(variable):
             raise ConfigError(f"there is no setting for {printable(variable)}{suggest(variable, variables)}")
     return layer
 

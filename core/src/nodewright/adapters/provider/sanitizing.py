@@ -1,0 +1,258 @@
+"""Takes secrets and accounts out of what is recorded: equal values get equal substitutes, so that a replay fits together."""
+
+import html
+import json
+import re
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+# Headers that are kept. All others, such as Authorization and cookies, are not written.
+HEADERS = frozenset(
+    {
+        "content-type",
+        "date",
+        "etag",
+        "if-match",
+        "retry-after",
+        "x-amz-target",
+        "x-amzn-errortype",
+        "x-amzn-query-error",
+        "x-goog-fieldmask",
+    }
+)
+# The value of a field with such a name is a secret, or may be one.
+_SECRET_NAME = re.compile(
+    r"pass(word|wd|phrase)|pwd|secret|token|signature|credential|assertion|authori[sz]ation|cookie|bearer|kubeconfig"
+    r"|certificate|(private|api|access|account|shared|ssh|public|subscription|encryption)[-_.]?key|keydata|ssh-keys"
+    r"|(user|custom)[-_.]?data|connection[-_.]?string|protectedsettings|commandtoexecute|(^|[-_.])(sig|sas|pin)$",
+    re.IGNORECASE,
+)
+# What a field with such a name may hold without being secret: a switch, not a value.
+_SWITCH = re.compile(r"|true|false|yes|no|on|off|none|null|enabled|disabled|required|optional", re.IGNORECASE)
+_SECRET_TEXTS = (
+    re.compile(r"-----BEGIN [A-Z0-9 ]+-----.*?(-----END [A-Z0-9 ]+-----|$)", re.DOTALL),
+    re.compile(r"\beyJ[\w-]+\.[\w-]+(\.[\w-]*)*"),  # JSON web tokens
+    re.compile(r"\b(AKIA|ASIA|AROA|AIDA|AGPA|ANPA|ABIA|ACCA)[A-Z0-9]{8,}\b"),  # key ids and principals of AWS
+    re.compile(r"\bya29\.[\w.-]+|\b1//[\w-]{16,}|\bAIza[\w-]{20,}|\bGOCSPX-[\w-]+"),  # tokens and keys of Google
+    re.compile(r"\bgh[pousr]_\w{16,}|\bgithub_pat_\w+|\bglpat-[\w-]+|\bxox[abprs]-[\w-]+|\bhvs\.[\w-]+"),
+    re.compile(r"\b[a-z0-9]{6}\.[a-z0-9]{16}\b"),  # bootstrap tokens of Kubernetes
+    re.compile(r"\bssh-(rsa|ed25519|dss) [\w+/=]+|\becdsa-sha2-\S+ [\w+/=]+"),
+    re.compile(r"(?<=Bearer )[\w+/=.~-]+|(?<=Basic )[\w+/=]+", re.IGNORECASE),
+    re.compile(r"[\w.+-]+@[\w-]+(\.[\w-]+)+"),  # addresses of people and service accounts
+)
+# ``name=value`` in text, such as an address within a message.
+_SECRET_PAIR = re.compile(
+    r"(?<![\w-])(?P<name>[\w.-]*(?:password|passwd|secret|token|signature|credential|sig|access[-_]?key|api[-_]?key))"
+    r"(?P<is>[\"']?\s*[=:]\s*[\"']?)(?P<value>[^\s&\"'<>,;]+)",
+    re.IGNORECASE,
+)
+# Runs of letters and digits that a person would not write, such as keys in base64. Names have dashes between words.
+_RUN = re.compile(r"(?<![A-Za-z0-9+_-])[A-Za-z0-9+_-]{24,}={0,2}")
+_SLASHED_KEY = re.compile(r"(?<![A-Za-z0-9/+=_-])[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=_-])")  # secret keys of AWS
+_HEX = re.compile(r"(?<![0-9A-Za-z-])[0-9a-fA-F]{32,}(?![0-9A-Za-z-])")
+_GUID = re.compile(r"(?<![0-9A-Za-z])[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}(?![0-9A-Za-z])")
+# The places in which a cloud names an account.
+_ACCOUNTS = (
+    re.compile(r"\barn:aws[\w-]*:[\w-]*:[\w-]*:(?P<id>\d{12}):"),
+    re.compile(r"(?<![\w.-])(?P<id>\d{12})(?![\w.-])"),
+    re.compile(r"\b(?P<id>\d{6,14})-compute(?=@)"),
+    re.compile(r"\bprojects/(?P<id>[a-z0-9][a-z0-9.:-]*[a-z0-9])(?=[/:?\"'\s]|$)"),
+    re.compile(r"\bsubscriptions/(?P<id>[\w-]+)", re.IGNORECASE),
+)
+_ACCOUNT_NAME = re.compile(
+    r"(owner|account|subscription|tenant|client|project|principal|object)[-_.]?(id|number)?$|^project$", re.IGNORECASE
+)
+_SUBSTITUTE = re.compile(r"redacted-\d+|account-\d+|0{6}\d{6}|0{8}-0{4}-0{4}-0{4}-\d{12}", re.IGNORECASE)
+_ELEMENT = re.compile(r"<(?P<name>[\w.:-]+)(?P<rest>[^<>]*)>(?P<text>[^<>]*)</(?P=name)>")
+_PAIR = re.compile(r"<(?P<key>key|name)>(?P<name>[^<>]*)</(?P=key)>\s*<value>(?P<text>[^<>]*)</value>", re.IGNORECASE)
+_SHORTEST_SECRET = 6
+
+
+class Sanitizer:
+    """``secrets`` are texts that must not stand anywhere. Thread-safe."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._lock = threading.RLock()
+        self._substitutes: dict[str, str] = {}
+        self._everywhere: set[str] = set()
+        self._accounts: dict[str, str] = {}
+        for secret in secrets:
+            self.learn(secret)
+
+    def learn(self, secret: str) -> None:
+        """Substitute this text everywhere from now on; texts of less than six characters are no secrets."""
+        with self._lock:
+            if len(secret) >= _SHORTEST_SECRET and not _SUBSTITUTE.fullmatch(secret):
+                self._redact(secret)
+                self._everywhere.add(secret)
+
+    def headers(self, headers: Mapping[str, str]) -> dict[str, str]:
+        """Return the headers that are kept, and learn what the others hold of credentials."""
+        for name, value in headers.items():
+            if _SECRET_NAME.search(name):
+                for part in re.split(r"[\s,;=]+", as_string(value)):
+                    if len(part) >= 12 and "/" not in part and not part.lower().startswith(("aws4", "bearer")):
+                        self.learn(part)
+        return {name.lower(): self.text(as_string(value)) for name, value in headers.items() if name.lower() in HEADERS}
+
+    def url(self, url: str) -> str:
+        """Return the address without its user and with a sanitised query."""
+        parts = urlsplit(url)
+        place = self.text(parts.netloc.rpartition("@")[2])
+        return urlunsplit((parts.scheme, place, self.text(parts.path), self._form(parts.query), ""))
+
+    def body(self, body: str) -> str:
+        """Return a body in its form: JSON, XML, a form post or text."""
+        start = body.lstrip()[:1]
+        if start in ("{", "["):
+            try:
+                return json.dumps(self.value(json.loads(body)))
+            except ValueError:
+                return self.text(body)
+        if start == "<":
+            return self.text(self._elements(body))
+        if re.match(r"[\w.%+\[\]-]+=[^\s]*$", body):
+            return self._form(body)
+        return self.text(body)
+
+    def value(self, value: Any, name: str = "", *, is_secret: bool = False) -> Any:
+        """Return a value of JSON; ``name`` is that of its field."""
+        is_secret = is_secret or bool(_SECRET_NAME.search(name))
+        if isinstance(value, dict):
+            pair = _pair_name(value)
+            return {
+                self.text(str(key)): self.value(
+                    one, pair if pair and str(key).lower() == "value" else str(key), is_secret=is_secret
+                )
+                for key, one in value.items()
+            }
+        if isinstance(value, list | tuple | set | frozenset):
+            return [self.value(one, name, is_secret=is_secret) for one in value]
+        if isinstance(value, str):
+            return self._field(name, value, is_secret=is_secret)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return 0 if is_secret or _ACCOUNT_NAME.search(name) else value
+        return value
+
+    def text(self, text: str) -> str:
+        """Return a text without known secrets, and without what looks like a secret or names an account."""
+        with self._lock:
+            for secret in sorted((one for one in self._everywhere if one in text), key=len, reverse=True):
+                text = text.replace(secret, self._substitutes[secret])
+            text = _SECRET_PAIR.sub(self._pair, text)
+            for pattern in _SECRET_TEXTS:
+                text = pattern.sub(lambda match: self._redact(match[0]), text)
+            text = _GUID.sub(lambda match: self._account(match[0].lower()), text)
+            text = _HEX.sub(lambda match: self._redact(match[0]), text)
+            text = _RUN.sub(self._run, text)
+            text = _SLASHED_KEY.sub(lambda match: self._redact(match[0]) if _is_mixed(match[0]) else match[0], text)
+            for pattern in _ACCOUNTS:
+                for match in pattern.finditer(text):
+                    self._account(match["id"])
+            for account, instead in self._accounts.items():
+                if account in text:
+                    text = re.sub(rf"(?<![\w-]){re.escape(account)}(?![\w-])", instead, text)
+            return text
+
+    def _field(self, name: str, text: str, *, is_secret: bool) -> str:
+        if is_secret and not _SWITCH.fullmatch(text):
+            with self._lock:
+                return self._redact(text)
+        if text and _ACCOUNT_NAME.search(name) and re.fullmatch(r"[\w-]{3,}", text):
+            with self._lock:
+                self._account(text)
+        if text[:1] in ("{", "[", "<"):
+            return self.body(text)
+        return self.text(text)
+
+    def _form(self, query: str) -> str:
+        fields = parse_qsl(query, keep_blank_values=True)
+        names = {name.lower(): value for name, value in fields}
+        cleaned = []
+        for name, value in fields:
+            stem, dot, last = name.rpartition(".")
+            paired = names.get(f"{stem}.key".lower(), "") if dot and last.lower() == "value" else ""
+            cleaned.append(
+                (
+                    self.text(name),
+                    self._field(paired or name, value, is_secret=bool(_SECRET_NAME.search(paired or name))),
+                )
+            )
+        return urlencode(cleaned)
+
+    def _elements(self, body: str) -> str:
+        def clean(name: str, text: str) -> str:
+            plain = html.unescape(text)
+            return html.escape(self._field(name, plain, is_secret=bool(_SECRET_NAME.search(name))), quote=False)
+
+        def pair(match: re.Match[str]) -> str:
+            start, end = (at - match.start() for at in match.span("text"))
+            return match[0][:start] + clean(match["name"], match["text"]) + match[0][end:]
+
+        body = _PAIR.sub(pair, body)
+        return _ELEMENT.sub(
+            lambda found: f"<{found['name']}{found['rest']}>{clean(found['name'], found['text'])}</{found['name']}>",
+            body,
+        )
+
+    def _pair(self, match: re.Match[str]) -> str:
+        value = match["value"]
+        if _SWITCH.fullmatch(value) or _SUBSTITUTE.fullmatch(value):
+            return match[0]
+        return f"{match['name']}{match['is']}{self._redact(value)}"
+
+    def _run(self, match: re.Match[str]) -> str:
+        is_key = any(len(part) >= 20 and _is_mixed(part) for part in re.split("[-_]", match[0]))
+        return self._redact(match[0]) if is_key else match[0]
+
+    def _redact(self, secret: str) -> str:
+        """Return the substitute of a secret; a substitute stands for itself."""
+        if not secret or _SUBSTITUTE.fullmatch(secret):
+            return secret
+        if secret not in self._substitutes:
+            self._substitutes[secret] = f"redacted-{len(self._substitutes) + 1}"
+            # A short word is too common to be substituted in every text.
+            if len(secret) >= 12 or (len(secret) >= 8 and not secret.isalpha()):
+                self._everywhere.add(secret)
+        return self._substitutes[secret]
+
+    def _account(self, account: str) -> str:
+        """Return the substitute of an account, in the form of the account: twelve digits, a GUID or a name."""
+        if _SUBSTITUTE.fullmatch(account):
+            return account
+        if account not in self._accounts:
+            number = len(self._accounts) + 1
+            instead = f"account-{number}"
+            if re.fullmatch(r"\d{12}", account):
+                instead = f"000000{number:06}"
+            elif _GUID.fullmatch(account):
+                instead = f"00000000-0000-0000-0000-{number:012}"
+            self._accounts[account] = instead
+        return self._accounts[account]
+
+
+def as_string(value: object) -> str:
+    """Return a header's value as text; some libraries give bytes."""
+    return value.decode("latin-1") if isinstance(value, bytes) else str(value)
+
+
+def secrets_of(environ: Mapping[str, str]) -> list[str]:
+    """Return the values of variables of the environment whose names say that they are secret."""
+    return [value for name, value in environ.items() if _SECRET_NAME.search(name) and not _SWITCH.fullmatch(value)]
+
+
+def _is_mixed(text: str) -> bool:
+    """Return whether a text has capital letters, small ones and digits."""
+    kinds: tuple[Callable[[str], bool], ...] = (str.isupper, str.islower, str.isdigit)
+    return all(any(kind(letter) for letter in text) for kind in kinds)
+
+
+def _pair_name(value: Mapping[Any, Any]) -> str:
+    """Return the name of ``{"key": name, "value": …}`` and its like; "": it is none."""
+    lowered = {str(key).lower(): one for key, one in value.items()}
+    if "value" not in lowered:
+        return ""
+    name = lowered.get("key", lowered.get("name", ""))
+    return name if isinstance(name, str) else ""

@@ -1,0 +1,101 @@
+"""No secret gets into a recording, in whatever part of a request or an answer it stands."""
+
+import json
+
+import pytest
+
+from nodewright.adapters.provider.sanitizing import Sanitizer, secrets_of
+
+# Of no account in the world; some have a form that gives them away, others only a place.
+KEY = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
+TOKEN = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJub2RlIn0.c2lnbmF0dXJl-of_it"  # noqa: S105 - of nothing
+GOOGLE = "ya29.a0AfH6SMBx-exAmple_token"
+PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEA\n-----END RSA PRIVATE KEY-----"
+BOOTSTRAP = "07401b.f395accd246ae52d"
+SAS = "Zm9vYmFyYmF6cXV4MTIzNDU2Nzg5MFhZWg%3D%3D"
+PLAIN = "correct horse battery"
+SECRETS = (KEY, TOKEN, GOOGLE, "MIIEowIBAAKCAQEA", BOOTSTRAP, SAS, PLAIN, "AKIAIOSFODNN7EXAMPLE", "IQoJb3JpZ2lu")
+ACCOUNTS = ("123456789012", "8f4a1c9e-0000-4d5b-9c3a-2b1f0e7d6a55", "secret-project-77")
+
+BODIES = {
+    "json": json.dumps(
+        {
+            "access_token": PLAIN,
+            "items": [{"key": "password", "value": PLAIN}, {"name": "note", "value": f"use {TOKEN}"}],
+            "properties": {"osProfile": {"customData": PLAIN, "adminPassword": PLAIN}, "log": PEM},
+            "id": f"/subscriptions/{ACCOUNTS[1]}/resourceGroups/nodes",
+            "selfLink": f"https://compute.googleapis.com/compute/v1/projects/{ACCOUNTS[2]}/zones/us-east1-b",
+            "inner": json.dumps({"secretAccessKey": PLAIN, "account": ACCOUNTS[0]}),
+            "credentials": {"any": [PLAIN], "of": {"it": PLAIN}},
+        }
+    ),
+    "xml": (
+        f"<R><UserData>{PLAIN}</UserData><Arn>arn:aws:iam::{ACCOUNTS[0]}:role/n</Arn><ownerId>{ACCOUNTS[0]}</ownerId>"
+        f"<Tags><member><Key>db-password</Key><Value>{PLAIN}</Value></member></Tags>"
+        f"<Message>User AKIAIOSFODNN7EXAMPLE with {GOOGLE} may not &amp; {BOOTSTRAP}</Message></R>"
+    ),
+    "form": (
+        f"Action=AssumeRoleWithWebIdentity&WebIdentityToken={TOKEN}&client_secret={PLAIN.replace(' ', '+')}"
+        f"&Tags.member.1.Key=api-key&Tags.member.1.Value={PLAIN.replace(' ', '+')}&RoleArn=arn%3Aaws%3Aiam%3A%3A{ACCOUNTS[0]}%3Arole"
+    ),
+    "text": f"login failed: password={PLAIN.partition(' ')[0]}-horse token: {GOOGLE} key {KEY} for account {ACCOUNTS[0]}",
+    "broken json": f'{{"token": "{TOKEN}", "a": ',
+}
+
+
+@pytest.mark.parametrize("form", BODIES)
+def test_bodies_lose_secrets_and_accounts(form: str) -> None:
+    said = Sanitizer().body(BODIES[form])
+    assert not [secret for secret in (*SECRETS, *ACCOUNTS) if secret in said or secret.replace(" ", "+") in said]
+    assert "correct-horse" not in said
+
+
+def test_headers_are_dropped_and_what_they_held_is_taken_out_of_bodies() -> None:
+    sanitizer = Sanitizer()
+    kept = sanitizer.headers(
+        {
+            "Authorization": f"AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/20261127/us-east-1/ec2, Signature={'ab12' * 16}",
+            "X-Amz-Security-Token": "IQoJb3JpZ2luX2VjEJr",
+            "Cookie": f"session={PLAIN}",
+            "Content-Type": "text/xml",
+            "Date": "Fri, 27 Nov 2026 02:00:00 GMT",
+        }
+    )
+    assert kept == {"content-type": "text/xml", "date": "Fri, 27 Nov 2026 02:00:00 GMT"}
+    assert sanitizer.body(f"you sent {'ab12' * 16} and IQoJb3JpZ2luX2VjEJr") == "you sent redacted-1 and redacted-2"
+
+
+def test_addresses_lose_their_user_and_their_signature() -> None:
+    said = Sanitizer().url(f"https://me:{KEY[:5]}pw@host.example/a?sig={SAS}&X-Amz-Signature=abc123&token=t0&page=2")
+    assert said == "https://host.example/a?sig=redacted-1&X-Amz-Signature=redacted-2&token=redacted-3&page=2"
+
+
+def test_variables_of_the_environment_are_known() -> None:
+    environ = {"AWS_SECRET_ACCESS_KEY": "not-of-a-known-form", "ARM_CLIENT_SECRET": "s3cr3t", "HOME": "/root"}
+    said = Sanitizer(secrets_of(environ)).text("not-of-a-known-form s3cr3t /root")
+    assert said == "redacted-1 redacted-2 /root"
+
+
+def test_equal_values_have_equal_substitutes_which_stay_as_they_are() -> None:
+    sanitizer = Sanitizer()
+    answer = json.dumps({"nextToken": PLAIN, "account": "arn:aws:iam::123456789012:role/n", "name": "eks-workers-1"})
+    once = sanitizer.body(answer)
+    assert json.loads(once) == {
+        "nextToken": "redacted-1",
+        "account": "arn:aws:iam::000000000001:role/n",
+        "name": "eks-workers-1",
+    }
+    assert sanitizer.url(f"https://h.example/?NextToken={PLAIN.replace(' ', '+')}").endswith("NextToken=redacted-1")
+    assert Sanitizer().body(once) == once
+
+
+def test_names_switches_and_numbers_stay() -> None:
+    kept = {
+        "group": "eksctl-production-NodeGroup-workers-large",
+        "id": "/resourceGroups/MC_myResourceGroup_myCluster_eastus/providers/Microsoft.Compute/virtualMachineScaleSets/aks-1",
+        "disablePasswordAuthentication": True,
+        "httpTokens": "required",
+        "memory": 137438953472,
+        "instance": "i-0123456789abcdef0",
+    }
+    assert Sanitizer().value(kept) == kept
