@@ -103,3 +103,34 @@ def test_the_reason_names_the_group_that_failed() -> None:
     story.pods(1, at=AT)
     texts = [message for _, message in story.events("NotTriggerScaleUp")]
     assert any("in backoff with fake/cheap, whose scale-up failed (quotaExceeded)" in text for text in texts), texts
+
+
+def drawing(group: dict[str, Any], name: str, price: float, *buckets: str, **more: Any) -> dict[str, Any]:
+    return {**group, "name": name, "price_per_hour": price, "buckets": list(buckets), **more}
+
+
+@pytest.mark.parametrize("enforced", ["call", "creation"])
+def test_a_used_up_bucket_stops_the_groups_that_draw_on_it_and_no_others(enforced: str) -> None:
+    """The others of the same zone and type draw on another bucket, as x2gd beside m5 and c5 on AWS."""
+    groups = (
+        drawing(CHEAP, "m5", 1.0, "standard"),
+        drawing(ELSEWHERE, "c5", 2.0, "standard", "m5/z2"),
+        drawing(CHEAP, "x2gd", 3.0, "x"),
+        drawing(CHEAP, "none", 4.0),
+    )
+    story = Story(*groups, quota={"bucket": "standard", "cpus": 0, "enforced": enforced}, minutes=20)
+    story.pods(3, at=AT)
+    assert story.first_running() <= AT + 3 * MINUTE
+    assert story.machines("x2gd") == 3
+    assert story.asked("c5") == story.asked("none") == []
+    held = {ref.group_id: backoff for state in story.states() for ref, backoff in state.memory.backoffs.items()}
+    assert held.keys() == {"m5", "c5"}
+    assert str(held["c5"].shared_from) == "fake/m5"
+
+
+def test_the_bucket_of_a_failure_counts_before_its_scope() -> None:
+    groups = (drawing(CHEAP, "one", 1.0, "m/z1/spot"), drawing(CHEAP, "other", 2.0, "m/z1"))
+    story = Story(*groups, faults=[refusal("one", scope="zone", bucket="m/z1/spot", error="out_of_capacity")])
+    story.pods(3, at=AT)
+    assert story.machines("other") == 3
+    assert story.asked("other") == [AT]

@@ -7,7 +7,7 @@ import pytest
 
 from azurecloud import AzureCloud
 from azurecloud.sets import BOOTSTRAP_FAILED, STOCK_OUT, Trouble
-from nodewright.spec import Capability, ErrorClass, FailureScope, ProviderError
+from nodewright.spec import Capability, ErrorClass, FailureScope, ProviderError, QuotaExceeded
 
 Attach = Callable[..., Any]
 _FAST = Capability.FAST_FAILURE_DETECTION
@@ -223,3 +223,26 @@ def test_a_bootstrap_that_fails_while_the_machine_is_created_is_a_failed_creatio
     stage.later(60, name)
     [failure] = stage.client.failed_instances(name)
     assert (failure.code, failure.message) == (BOOTSTRAP_FAILED, "no network")
+
+
+def test_a_quota_of_cores_concerns_the_sets_of_its_family(cloud: AzureCloud, attach: Attach) -> None:
+    for size in ("Standard_D8s_v3", "Standard_D16s_v3"):
+        cloud.add_sku(size, family="standardDSv3Family", vCPUs="8", MemoryGB="32")
+    small, large = cloud.add_set(size="Standard_D8s_v3", capacity=1), cloud.add_set(size="Standard_D16s_v3")
+    other, spot = (
+        cloud.add_set(size="Standard_F2"),
+        cloud.add_set(size="Standard_D8s_v3", properties={"virtualMachineProfile": {"priority": "Spot"}}),
+    )
+    stage = attach(*(f"0:10:{name}" for name in (small, large, other, spot)))
+    buckets = {group.id: group.buckets for group in stage.client.node_groups()}
+    assert buckets[small] == buckets[large] == {"standarddsv3family cores"}
+    assert not buckets[small] & (buckets[other] | buckets[spot])
+    cloud.hold(small)
+    stage.client.increase_size(small, 1, 2)
+    cloud.fail(small, Trouble("OperationNotAllowed", _QUOTA.format("standardDSv3Family Cores")))
+    stage.later(5, small)
+    assert [one.bucket for one in stage.client.failed_instances(small)] == ["standarddsv3family cores"]
+    cloud.refuse_once("update", "OperationNotAllowed", _QUOTA.format("standardDSv3Family Cores"), 409)
+    with pytest.raises(QuotaExceeded) as raised:
+        stage.client.increase_size(large, 0, 1)
+    assert raised.value.bucket == "standarddsv3family cores"

@@ -7,9 +7,11 @@ import pytest
 
 from gcecloud import GceCloud
 from gcecloud.operations import STOCK_OUT
-from nodewright.spec import ErrorClass, FailureScope, InstanceState
+from nodewright.spec import ErrorClass, FailureScope, InstanceState, QuotaExceeded
+from nodewright_gce.quotas import quota_bucket
 
 Attach = Callable[..., Any]
+_LINUX = "os=linux;os_distribution=cos;kube_reserved=cpu=60m,memory=1Gi"
 _RESERVED = "Specified reservation r1 does not exist"
 
 
@@ -139,3 +141,44 @@ def test_a_machine_that_no_longer_runs_and_cannot_be_created_again_has_failed(
     cloud.recreate(name, status=status)
     stage.later(61, name)
     assert [failure.code for failure in stage.client.failed_instances(name)] == [STOCK_OUT[0]] * 2
+
+
+def test_a_quota_of_vcpus_concerns_the_groups_of_its_family(cloud: GceCloud, attach: Attach) -> None:
+    kinds = ("n2-standard-8", "n2-custom-2-8192", "e2-standard-2", "custom-2-4096")
+    n2, large, e2, custom = (cloud.add_group(template=cloud.add_template(machine_type=kind)) for kind in kinds)
+    spot = cloud.add_group(
+        template=cloud.add_template(
+            machine_type=kinds[0], variables=f"{_LINUX};node_labels=cloud.google.com/gke-spot=true"
+        )
+    )
+    stage = attach(*(f"0:10:{name}" for name in (n2, large, e2, custom, spot)))
+    assert {group.id: group.buckets for group in stage.client.node_groups()} == {
+        n2: {"N2_CPUS in us-east1"},
+        large: {"N2_CPUS in us-east1"},
+        e2: {"CPUS in us-east1", "E2_CPUS in us-east1"},
+        custom: {"CPUS in us-east1", "CUSTOM_CPUS in us-east1"},
+        spot: frozenset(),
+    }
+    cloud.refuse_once(
+        "instanceGroupManagers.createInstances",
+        403,
+        "quotaExceeded",
+        "Quota 'N2_CPUS' exceeded.  Limit: 24.0 in region us-east1.",
+    )
+    with pytest.raises(QuotaExceeded) as raised:
+        stage.client.increase_size(n2, 0, 1)
+    assert raised.value.bucket == "N2_CPUS in us-east1"
+
+
+@pytest.mark.parametrize(
+    ("message", "bucket"),
+    [
+        ("Quota 'CPUS' exceeded. Limit: 8.0 in region us-east1.", "CPUS in us-east1"),
+        ("Quota 'N2_CPUS' exceeded.", ""),
+        ("Quota 'NVIDIA_T4_GPUS' exceeded. Limit: 1.0 in region us-east1.", ""),
+        ("Quota 'CPUS_PER_VM_FAMILY' exceeded. Limit: 24.0 in region us-east1.", ""),
+        ("something new", ""),
+    ],
+)
+def test_which_quota_a_message_names(message: str, bucket: str) -> None:
+    assert quota_bucket(message) == bucket

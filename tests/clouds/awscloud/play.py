@@ -18,12 +18,12 @@ class AwsPlay(EnginePlay):
         self, cloud: AwsCloud, clock: FakeClock, options: Mapping[str, Any] | None = None, **play: Any
     ) -> None:
         self.cloud = cloud
-        kinds = {CHEAP: "m5.large", DEAR: "c5.large"}
+        kinds = {CHEAP: "m5.large", DEAR: "x2gd.large"}  # of two limits of vCPUs
         names = {
             role: cloud.add_group(LaunchTemplate={"LaunchTemplateName": cloud.add_template(kind), "Version": "1"})
             for role, kind in kinds.items()
         }
-        prices = {"m5.large": 0.1, "c5.large": 0.2}
+        prices = {"m5.large": 0.1, "x2gd.large": 0.2}
         options = {**cloud.options, "prices_per_hour": prices, **(options or {})}
         super().__init__("aws", AwsProvider, cloud, clock, names, options, **play)
 

@@ -128,12 +128,15 @@ class AzureCloud:
             pool.add_size(size, count)
         return f"{name}/{next(iter(sizes))}"
 
-    def add_sku(self, name: str, *, location: str = "eastus", denied: str = "", **capabilities: str) -> None:
+    def add_sku(
+        self, name: str, *, location: str = "eastus", denied: str = "", family: str = "", **capabilities: str
+    ) -> None:
         told = {"CpuArchitectureType": "x64", **capabilities}
         self.arm.skus.append(
             {
                 "name": name,
                 "resourceType": "virtualMachines",
+                "family": family or f"standard{name.split('_')[1]}Family",
                 "locations": [location],
                 "capabilities": [{"name": key, "value": value} for key, value in told.items()],
                 "restrictions": [{"type": "Location", "values": [location], "reasonCode": denied}] if denied else [],

@@ -175,6 +175,7 @@ class CloudWriter:
                 message=str(error),
                 error_class=error_class,
                 scope=scope,
+                bucket=error.bucket if isinstance(error, Shortage) else "",
                 retry_after=error.retry_after if isinstance(error, CloudBusy) and self._defers_busy else None,
             )
 

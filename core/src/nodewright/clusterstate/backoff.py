@@ -103,6 +103,7 @@ def refused(context: GroupContext) -> list[Failure]:
                     at=outcome.started,
                     error_class=outcome.error_class,
                     scope=outcome.scope,
+                    bucket=outcome.bucket,
                     code=outcome.code,
                     message=outcome.message,
                 )
@@ -150,6 +151,7 @@ def failed_to_start(context: GroupContext) -> list[Failure]:
             at=context.now,
             error_class=failure.error_class,
             scope=failure.scope,
+            bucket=failure.bucket,
             code=failure.code,
             message=failure.message,
         )
@@ -190,7 +192,7 @@ def backed_off(
 ) -> dict[GroupRef, Backoff]:
     """Return the backoffs after these failures; several failures of one loop count once for a group.
 
-    A group that shares the scope of a failure shares a short backoff, once. While that backoff or one of its own is
+    A group that shares the bucket or scope of a failure shares a short backoff, once. While that backoff or one of its own is
     remembered, only its own failures count, so every group is asked now and then.
     """
     failures = list(failures)
@@ -198,10 +200,21 @@ def backed_off(
     for failure in failures:
         changed[failure.group] = after_failure(backoffs.get(failure.group), settings, failure)
     for failure in failures:
-        for ref in sharing_scope(failure.group, failure.scope, groups):
+        peers = (
+            drawing_on(failure.bucket, failure.group, groups)
+            if failure.bucket
+            else sharing_scope(failure.group, failure.scope, groups)
+        )
+        for ref in peers:
             if ref not in changed:
                 changed[ref] = shared_backoff(settings, failure)
     return changed
+
+
+def drawing_on(bucket: str, group: GroupRef, groups: Mapping[GroupRef, GroupSeen]) -> list[GroupRef]:
+    """Return the provider's other groups whose machines draw on this quota or pool of capacity."""
+    peers = (ref for ref in groups if ref.provider == group.provider and ref != group)
+    return [ref for ref in peers if bucket in groups[ref].group.buckets]
 
 
 def sharing_scope(group: GroupRef, scope: FailureScope, groups: Mapping[GroupRef, GroupSeen]) -> list[GroupRef]:

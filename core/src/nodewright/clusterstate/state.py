@@ -25,7 +25,7 @@ from nodewright.snapshot.observation import GroupSeen, Observation
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """One reason to back off a group and those that share its scope; ``at`` in epoch seconds.
+    """One reason to back off a group and those that share its ``bucket``, else its ``scope``; ``at`` in epoch seconds.
 
     ``asked``: when machines were asked for that never appeared (0: the failure is another one).
     """
@@ -35,6 +35,7 @@ class Failure:
     asked: float = 0.0
     error_class: ErrorClass = ErrorClass.OTHER
     scope: FailureScope = FailureScope.GROUP
+    bucket: str = ""
     code: str
     message: str
 

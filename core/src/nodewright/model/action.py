@@ -133,6 +133,7 @@ class Failed(Outcome, frozen=True, kw_only=True):
     message: str
     error_class: ErrorClass = ErrorClass.OTHER
     scope: FailureScope = FailureScope.GROUP
+    bucket: str = ""
     retry_after: float | None = None
 
     @property

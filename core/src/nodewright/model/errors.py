@@ -61,7 +61,8 @@ class ProviderError(NodewrightError):
 class Shortage(ProviderError):
     """The cloud cannot provide these machines now. Raise ``OutOfCapacity`` or ``QuotaExceeded``.
 
-    ``scope`` says how far the shortage reaches: only to the group, unless the cloud names more.
+    ``scope`` says how far the shortage reaches: only to the group, unless the cloud names more. ``bucket`` as in
+    FailedInstance.
     """
 
     def __init__(
@@ -69,12 +70,14 @@ class Shortage(ProviderError):
         message: str = "",
         *,
         scope: FailureScope = FailureScope.GROUP,
+        bucket: str = "",
         provider: str = "",
         group_id: str = "",
         code: str = "",
     ) -> None:
         super().__init__(message, provider=provider, group_id=group_id, code=code)
         self.scope = scope
+        self.bucket = bucket
 
 
 class OutOfCapacity(Shortage):

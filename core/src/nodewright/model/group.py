@@ -47,7 +47,8 @@ class NodeGroup(Value, frozen=True, kw_only=True):
     ``switched_off`` names the capabilities of the provider that do not work for this group, with the reason (a missing
     permission, the kind of group, a setting). ``autoprovisioned`` is the machine type of a group that the core created;
     empty: the core did not create the group and never deletes it. ``made_from`` names what new machines are made from, such
-    as a launch template with its version, or an image; empty: it is not known.
+    as a launch template with its version, or an image; empty: it is not known. ``buckets`` names the quotas and the pools of
+    capacity on which each new machine of the group draws, in words of the provider.
     """
 
     id: str
@@ -56,6 +57,7 @@ class NodeGroup(Value, frozen=True, kw_only=True):
     switched_off: Mapping[Capability, str] = {}
     autoprovisioned: str = ""
     made_from: str = ""
+    buckets: frozenset[str] = frozenset()
 
 
 class GroupOptions(Value, frozen=True, kw_only=True):
@@ -196,7 +198,9 @@ class FailedInstance(Value, frozen=True, kw_only=True):
     """One failure to create machines.
 
     ``failure_id`` is unique over time, because clouds reuse machine ids. ``instance_id`` is None if the cloud names no
-    machine; ``count`` is then the number of machines that could not be created.
+    machine; ``count`` is then the number of machines that could not be created. ``bucket`` names the quota or the pool of
+    capacity that is used up: the failure applies to the groups that draw on it, whatever ``scope`` says. Empty: ``scope``
+    says to which it applies.
     """
 
     failure_id: str
@@ -206,6 +210,7 @@ class FailedInstance(Value, frozen=True, kw_only=True):
     scope: FailureScope = FailureScope.GROUP
     code: str = ""
     message: str = ""
+    bucket: str = ""
 
 
 class ProviderInfo(Value, frozen=True, kw_only=True):

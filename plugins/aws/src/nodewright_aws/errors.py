@@ -166,6 +166,9 @@ _LAUNCH_FAILURES: tuple[tuple[tuple[str, ...], str, ErrorClass, FailureScope], .
     (("Unsupported", "is not supported in your requested"), "Unsupported", ErrorClass.OTHER, FailureScope.GROUP),
     (("InvalidParameter", "Value ("), "InvalidParameter", ErrorClass.OTHER, FailureScope.GROUP),
 )
+# Codes of failed launches that tell which limit or pool of capacity is used up.
+OF_VCPUS = frozenset(("VcpuLimitExceeded", "MaxSpotInstanceCountExceeded"))
+OF_CAPACITY = frozenset(("InsufficientInstanceCapacity",))
 _SHORTAGES: Mapping[ErrorClass, type[Shortage]] = {
     ErrorClass.QUOTA: QuotaExceeded,
     ErrorClass.OUT_OF_RESOURCES: OutOfCapacity,

@@ -1,6 +1,7 @@
 """The groups as last read: when they are read again, which of them, and what failed in them."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -70,15 +71,18 @@ class Fleet:
         self._replace([name])
         return self.group(name)
 
-    def listed(self, name: str, also_off: Mapping[Capability, str], made_from: str = "") -> NodeGroup:
-        """Return the group with its limits: those of the flag for an explicit group, its own otherwise."""
+    def listed(self, name: str, also_off: Mapping[Capability, str], **known: Any) -> NodeGroup:
+        """Return the group with its limits: those of the flag for an explicit group, its own otherwise.
+
+        ``known`` are further fields of it.
+        """
         spec, group = self._selection.named.get(name), self._groups.get(name)
         off = dict(also_off)
         if self._denied is not None and self._options.detect_failures:
             off[_FAST] = self._denied
         if spec is not None:
             limits = spec.min_size, spec.max_size
-            return NodeGroup(id=name, min_size=limits[0], max_size=limits[1], switched_off=off, made_from=made_from)
+            return NodeGroup(id=name, min_size=limits[0], max_size=limits[1], switched_off=off, **known)
         assert group is not None
         return NodeGroup(
             id=name,
@@ -86,7 +90,7 @@ class Fleet:
             max_size=group.max_size,
             switched_off=off,
             autoprovisioned=self._made_of(group),
-            made_from=made_from,
+            **known,
         )
 
     def names(self) -> Sequence[str]:

@@ -2,10 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from nodewright import spec
 from nodewright.spec import Capability, hookimpl
 from nodewright.spec.cache import attempt
 from nodewright_aws.api import Api
+from nodewright_aws.buckets import bucket_of_failure, buckets_of
 from nodewright_aws.catalogue import Catalogue, Launch
 from nodewright_aws.discovery import select
 from nodewright_aws.doctor import Doctor
@@ -119,7 +122,13 @@ class AwsProvider:
     def failed_instances(self, group_id: str) -> Sequence[spec.FailedInstance]:
         self._fleet.group(group_id)
         reported = self._fleet.ledger(group_id).reported
-        return (reported,) if reported is not None else ()
+        if reported is None:
+            return ()
+        launch = attempt(lambda: self._catalogue.launch(group_id))
+        if isinstance(launch, spec.ProviderError):
+            return (reported,)
+        bucket = bucket_of_failure(self._fleet.group(group_id), launch, reported.code)
+        return (msgspec.structs.replace(reported, bucket=bucket),)
 
     @hookimpl
     def group_options(self, group_id: str, defaults: spec.GroupOptions) -> spec.GroupOptions:
@@ -205,7 +214,9 @@ class AwsProvider:
             return self._fleet.listed(name, {})
         price = attempt(lambda: self.node_price(name))
         off = {_PRICING: str(price)} if isinstance(price, spec.ProviderError) else {}
-        return self._fleet.listed(name, off, self._catalogue.made_from(group))
+        launch = attempt(lambda: self._catalogue.launch(name))
+        buckets = buckets_of(group, launch) if isinstance(launch, Launch) else frozenset()
+        return self._fleet.listed(name, off, made_from=self._catalogue.made_from(group), buckets=buckets)
 
     def _launched(self) -> Iterator[tuple[Group, Launch]]:
         """Yield the groups of which it is known what they start."""

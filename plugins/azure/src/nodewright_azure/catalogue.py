@@ -7,6 +7,7 @@ from random import Random
 from nodewright.spec import Clock, NodeTemplate, ProviderError
 from nodewright.spec.cache import ResultCache, attempt
 from nodewright_azure.api import Api
+from nodewright_azure.errors import bucket_of_family
 from nodewright_azure.options import Options
 from nodewright_azure.shapes import ResourceSku, ScaleSet
 from nodewright_azure.template import Machine, make_template
@@ -41,6 +42,12 @@ class Catalogue:
         """Return the template; raise ProviderError that says what is wrong with the set."""
         machine = self._own_machine(scale_set.size) or self._told_machine(scale_set)
         return make_template(scale_set, machine, predict_labels=self._options.predict_labels)
+
+    def buckets(self, scale_set: ScaleSet) -> frozenset[str]:
+        """Return the quota of cores on which the machines of the set draw; none if it is not known, or for spot machines."""
+        sku = attempt(lambda: self._sku(scale_set))
+        family = sku.family if isinstance(sku, ResourceSku) and not scale_set.is_spot else ""
+        return frozenset(filter(None, (bucket_of_family(family),)))
 
     def restriction(self, scale_set: ScaleSet) -> str:
         """Return why the subscription may not use this size in the location; "": it may, or it is not known."""

@@ -1,5 +1,6 @@
 """Every error of the SDK becomes one of nodewright's tree, once. Only this module knows Azure's error codes."""
 
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -75,6 +76,7 @@ _FAILURES: Mapping[str, tuple[ErrorClass, FailureScope]] = {
 }
 # The first boot of a machine: codes like OSProvisioningTimedOut.
 _OF_CREATION = "OSProvisioning"
+_QUOTA_NAME = re.compile(r"\b(\w+Family) Cores quota", re.IGNORECASE)
 _MAX_MESSAGE = 500
 
 
@@ -101,6 +103,17 @@ def classify(code: str, message: str) -> tuple[ErrorClass, FailureScope]:
     return _FAILURES.get(code, (ErrorClass.OTHER, FailureScope.GROUP))
 
 
+def quota_in(message: str) -> str:
+    """Return the quota of cores that a message names, as ``bucket_of_family`` does; "": it names none."""
+    named = _QUOTA_NAME.search(message)
+    return bucket_of_family(named[1]) if named is not None else ""
+
+
+def bucket_of_family(family: str) -> str:
+    """Return the name of the quota of a family of sizes ("standardDSv3Family")."""
+    return f"{family.lower()} cores" if family else ""
+
+
 def is_of_creation(code: str, message: str) -> bool:
     """Return whether a creation fails with this code: the evidence if its beginning was not seen.
 
@@ -124,7 +137,7 @@ def refusal(operation: str, said: Refusal) -> ProviderError:
         return _not_found(operation, text, said.code)
     error_class, scope = classify(said.code, said.message)
     if said.status < 500 and error_class is ErrorClass.QUOTA:
-        return QuotaExceeded(text, scope=scope)
+        return QuotaExceeded(text, scope=scope, bucket=quota_in(said.message))
     kind = _kind_of(said)
     if kind is not None:
         return kind(text)

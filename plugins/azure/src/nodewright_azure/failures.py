@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from nodewright.spec import FailedInstance
-from nodewright_azure.errors import classify, short
+from nodewright.spec import ErrorClass, FailedInstance
+from nodewright_azure.errors import classify, quota_in, short
 from nodewright_azure.machines import Unit, Why
 from nodewright_azure.shapes import ScaleSet
 
@@ -96,6 +96,7 @@ def _failure(failure_id: str, why: Why, instance_id: str | None) -> FailedInstan
         instance_id=instance_id,
         error_class=error_class,
         scope=scope,
+        bucket=quota_in(why.message) if error_class is ErrorClass.QUOTA else "",
         code=why.code,
         message=short(why.message),
     )

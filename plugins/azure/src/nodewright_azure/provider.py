@@ -178,7 +178,12 @@ class AzureProvider:
             off[_FORCE] = _UNFORCED
         made_from = one.made_from if one is not None else ""
         return spec.NodeGroup(
-            id=name, min_size=limits.min_size, max_size=limits.max_size, switched_off=off, made_from=made_from
+            id=name,
+            min_size=limits.min_size,
+            max_size=limits.max_size,
+            switched_off=off,
+            made_from=made_from,
+            buckets=self._catalogue.buckets(one) if one is not None else frozenset(),
         )
 
     def _unpriced(self, name: str) -> dict[Capability, str]:

@@ -271,10 +271,14 @@ class SkuRestriction(Shape, frozen=True, kw_only=True):
 
 
 class ResourceSku(Shape, frozen=True, kw_only=True):
-    """One entry of the list of SKUs: a machine size, or the size of another resource."""
+    """One entry of the list of SKUs: a machine size, or the size of another resource.
+
+    ``family`` names the quota of cores on which the size draws.
+    """
 
     name: str = ""
     resource_type: str = ""
+    family: str = ""
     capabilities: tuple[Named, ...] = ()
     restrictions: tuple[SkuRestriction, ...] = ()
 

@@ -25,7 +25,7 @@ from nodewright_fake.notices import Notices
 from nodewright_fake.old_reads import OldReads
 from nodewright_fake.options import CloudOptions, Event, GroupConfig, Interrupt, Quota, StockOut, TaintConfig
 from nodewright_fake.others import Others
-from nodewright_fake.supply import BROKEN, OVER_QUOTA, Shortage, Supply
+from nodewright_fake.supply import BROKEN, Shortage, Supply
 
 
 class FakeCloud:
@@ -394,7 +394,8 @@ class FakeCloud:
         if quota.enforced == "call" or atomic:
             asked = (other.config for other in self._groups.values() for _ in range(other.target))
             if self.supply.over_quota([*asked, *wanted]):
-                raise QuotaExceeded(OVER_QUOTA.message, scope=OVER_QUOTA.scope, group_id=group.name)
+                short = self.supply.quota_shortage
+                raise QuotaExceeded(short.message, scope=short.scope, bucket=short.bucket, group_id=group.name)
         left = self.supply.in_stock(group.config, self._clock.now()) if atomic else None
         if left is not None and left < machines:
             scope = self.supply.stock_scope(group.config, self._clock.now())

@@ -49,12 +49,13 @@ class CallFault(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", for
 class Refuse(CallFault, frozen=True, kw_only=True, tag="refuse"):
     """The cloud refuses the call: out_of_capacity, quota, access_denied, unavailable or other.
 
-    ``scope`` is the scope that the error reports for out_of_capacity and quota.
+    ``scope`` and ``bucket`` are those that the error reports for out_of_capacity and quota.
     """
 
     error: Annotated[str, Meta(pattern="^(out_of_capacity|quota|access_denied|unavailable|other)$")] = "other"
     message: str = "refused by the fake cloud"
     scope: FailureScope = FailureScope.GROUP
+    bucket: str = ""
 
 
 class Throttle(CallFault, frozen=True, kw_only=True, tag="throttle"):
@@ -149,7 +150,7 @@ class Faults:
             case Refuse():
                 error = _REFUSALS[fault.error](fault.message)
                 if isinstance(error, Shortage):
-                    error.scope = fault.scope
+                    error.scope, error.bucket = fault.scope, fault.bucket
                 raise error
             case Throttle():
                 raise Throttled("too many calls to the fake cloud", retry_after=fault.retry_after)

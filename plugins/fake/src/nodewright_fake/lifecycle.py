@@ -131,6 +131,7 @@ class Lifecycle:
             instance_id=None if placeholder else machine.id,
             error_class=shortage.error_class,
             scope=shortage.scope,
+            bucket=shortage.bucket,
             code=shortage.code,
             message=shortage.message,
         )

@@ -146,6 +146,7 @@ def _make_view(group: Group) -> GroupView:
             switched_off=dict(group.switched_off),
             autoprovisioned=group.autoprovisioned,
             made_from=config.image,
+            buckets=frozenset(config.buckets),
         ),
         config=config,
         target=group.target,

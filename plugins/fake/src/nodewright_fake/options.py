@@ -92,7 +92,10 @@ class MachineShape(Strict, frozen=True, kw_only=True):
 
 
 class GroupConfig(MachineShape, frozen=True, kw_only=True):
-    """One node group. It starts with ``size`` running machines. New machines are made from ``image``."""
+    """One node group. It starts with ``size`` running machines. New machines are made from ``image``.
+
+    ``buckets`` names the quotas and pools of capacity on which its machines draw.
+    """
 
     name: str
     min_size: Count = 0
@@ -103,6 +106,7 @@ class GroupConfig(MachineShape, frozen=True, kw_only=True):
     behaviour: Behaviour = Behaviour()
     switched_off: dict[Capability, str] = {}
     image: str = ""
+    buckets: tuple[str, ...] = ()
 
 
 class MachineTypeConfig(MachineShape, frozen=True, kw_only=True):
@@ -269,8 +273,12 @@ class OldRead(Window, frozen=True, kw_only=True):
 
 
 class Quota(Strict, frozen=True, kw_only=True):
-    """Account-wide limits. ``enforced``: at the ``call`` (refusal) or at the ``creation`` (failed instance)."""
+    """Account-wide limits. ``enforced``: at the ``call`` (refusal) or at the ``creation`` (failed instance).
 
+    With ``bucket`` only groups count that draw on it, and only they are limited.
+    """
+
+    bucket: str = ""
     machines: Count | None = None
     cpus: Annotated[float, Meta(ge=0)] | None = None
     enforced: Annotated[str, Meta(pattern="^(call|creation)$")] = "creation"

@@ -21,6 +21,7 @@ class Shortage(msgspec.Struct, frozen=True, kw_only=True):
     code: str
     message: str
     delay: Delay
+    bucket: str = ""
 
 
 BROKEN = Shortage(
@@ -61,8 +62,14 @@ class Supply:
         ``used`` are the groups of the machines that use quota. Failures with a share are drawn at random.
         """
         if self.over_quota([*used, config]):
-            return OVER_QUOTA
+            return self.quota_shortage
         return self._stocked_out(config, now) or self._failing(config, now)
+
+    @property
+    def quota_shortage(self) -> Shortage:
+        """Return the shortage of a machine beyond the quota."""
+        bucket = self.quota.bucket
+        return msgspec.structs.replace(OVER_QUOTA, scope=FailureScope.GROUP, bucket=bucket) if bucket else OVER_QUOTA
 
     def boots_dead(self, config: GroupConfig, now: float) -> bool:
         """Return whether a machine of the group that starts now never becomes a node; may draw at random."""
@@ -81,7 +88,8 @@ class Supply:
 
     def over_quota(self, machines: Iterable[GroupConfig]) -> bool:
         """Return whether these machines together exceed the account's quota."""
-        wanted = list(machines)
+        bucket = self.quota.bucket
+        wanted = [config for config in machines if not bucket or bucket in config.buckets]
         if self.quota.machines is not None and len(wanted) > self.quota.machines:
             return True
         if self.quota.cpus is None:

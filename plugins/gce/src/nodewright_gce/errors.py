@@ -76,4 +76,4 @@ def _shortage(item: ErrorItem, said: str) -> Shortage | None:
     """Return the error with class and scope of an instance that was not created for the same reason; None: no shortage."""
     found = classify(item)
     kind = _SHORTAGES.get(found.error_class)
-    return kind(said, scope=found.scope) if kind is not None else None
+    return kind(said, scope=found.scope, bucket=found.bucket) if kind is not None else None

@@ -41,6 +41,7 @@ class Failures:
             instance_id=provider_id,
             error_class=failure.error_class,
             scope=failure.scope,
+            bucket=failure.bucket,
             code=failure.code,
             message=failure.message[:_MAX_MESSAGE],
         )

@@ -162,10 +162,15 @@ LIST_PRICES = Prices(
 )
 
 
+def is_spot(node: NodeTemplate) -> bool:
+    """Return whether the nodes of a template are spot or preemptible machines."""
+    return any(node.labels.get(label) == "true" for label in _SPOT_LABELS)
+
+
 def node_price(prices: Prices, node: NodeTemplate) -> Price:
     """Return the price of one node with its disks and accelerators."""
     capacity = node.capacity or node.allocatable
-    spot = any(node.labels.get(label) == "true" for label in _SPOT_LABELS)
+    spot = is_spot(node)
     kind = next((node.labels[label] for label in _TYPE_LABELS if label in node.labels), None)
     hourly = _machine_price(prices, capacity, kind, spot=spot)
     hourly += _disks_price(prices, node, spot=spot)

@@ -16,7 +16,8 @@ from nodewright_gce.fleet import Fleet
 from nodewright_gce.kube_env import loose_pairs
 from nodewright_gce.options import load_options
 from nodewright_gce.preemptions import Preemptions
-from nodewright_gce.prices import LIST_PRICES, node_price, why_unpriced
+from nodewright_gce.prices import LIST_PRICES, is_spot, node_price, why_unpriced
+from nodewright_gce.quotas import quotas_of
 from nodewright_gce.sdk import Sdk
 from nodewright_gce.states import Machine
 from nodewright_gce.template import GPU_LABEL, GPU_RESOURCE, GPU_TYPES
@@ -194,7 +195,23 @@ class GceProvider:
         off = {capability: reason for capability, reason in reasons.items() if reason}
         group = self._fleet.groups.get(group_id)
         made_from = _template(group.manager.only_template) if group is not None else ""
-        return spec.NodeGroup(id=group_id, min_size=smallest, max_size=largest, switched_off=off, made_from=made_from)
+        return spec.NodeGroup(
+            id=group_id,
+            min_size=smallest,
+            max_size=largest,
+            switched_off=off,
+            made_from=made_from,
+            buckets=self._quotas_of(group_id),
+        )
+
+    def _quotas_of(self, group_id: str) -> frozenset[str]:
+        """Return the quotas on which the group's machines draw; none for spot machines, whose quota depends on the project."""
+        group = self._fleet.groups.get(group_id)
+        node = attempt(lambda: self.template_node(group_id))
+        if group is None or isinstance(node, spec.ProviderError) or is_spot(node):
+            return frozenset()
+        kind = self._catalogue.raw_template(group.ref, group.manager).machine_type
+        return quotas_of(kind, group.ref.place.region)
 
     def _why_unpriced(self, group_id: str) -> str:
         group = self._fleet.groups.get(group_id)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from nodewright.spec import ErrorClass, FailureScope, InstanceState
+from nodewright_gce.quotas import quota_bucket, quota_scope
 from nodewright_gce.refs import Ref, parse_instance_url, template_name
 from nodewright_gce.shapes import ErrorItem, Managed, Vm
 
@@ -55,21 +56,19 @@ _RULES: tuple[tuple[str, str, str], ...] = (
 )
 _COMPILED = tuple((code, re.compile(words), name) for code, words, name in _RULES)
 
-# Compute Engine writes that quota 'N2_CPUS' is exceeded, with its limit and region.
-_QUOTA_NAME = re.compile(r"[Qq]uota '?([A-Za-z][A-Za-z0-9_-]*)'? (?:was |has been )?exceeded")
-_ACCOUNT_QUOTAS = frozenset(
-    ("CPUS", "CPUS_ALL_REGIONS", "INSTANCES", "IN_USE_ADDRESSES", "DISKS_TOTAL_GB", "SSD_TOTAL_GB", "SSD_TOTAL_STORAGE")
-)
-
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """Why an instance could not be created. ``code`` is Compute Engine's, ``reason`` CA's name for it."""
+    """Why an instance could not be created.
+
+    ``code`` is Compute Engine's, ``reason`` CA's name for it. ``bucket``: the quota that is used up, as in ``quotas_of``.
+    """
 
     error_class: ErrorClass
     scope: FailureScope
     reason: str
     code: str
     message: str
+    bucket: str = ""
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,24 +148,10 @@ def classify(item: ErrorItem) -> Failure:
     elif item.code == "INSUFFICIENT_CAPACITY":
         error_class, reason = ErrorClass.OUT_OF_RESOURCES, item.code
     elif "QUOTA" in item.code:
-        error_class, scope, reason = ErrorClass.QUOTA, _quota_scope(item.message), "QUOTA_EXCEEDED"
-    return Failure(error_class=error_class, scope=scope, reason=reason, code=item.code or reason, message=item.message)
-
-
-def _quota_scope(message: str) -> FailureScope:
-    """Return the scope of a quota, by its name.
-
-    Quotas of accelerators and of preemptible machines, and unknown ones, concern the group: groups of the same machine
-    type may have enough.
-    """
-    named = _QUOTA_NAME.search(message)
-    name = named.group(1).replace("-", "_").upper() if named else ""
-    if any(word in name for word in ("GPU", "TPU", "PREEMPTIBLE", "SPOT", "COMMITTED")):
-        return FailureScope.GROUP
-    if name in _ACCOUNT_QUOTAS:
-        return FailureScope.ACCOUNT
-    is_of_family = name.endswith("_CPUS") or name.startswith("CPUS_PER_VM_FAMILY")
-    return FailureScope.INSTANCE_TYPE if is_of_family else FailureScope.GROUP
+        error_class, scope, reason = ErrorClass.QUOTA, quota_scope(item.message), "QUOTA_EXCEEDED"
+    bucket = quota_bucket(item.message) if error_class is ErrorClass.QUOTA else ""
+    code = item.code or reason
+    return Failure(error_class=error_class, scope=scope, reason=reason, code=code, message=item.message, bucket=bucket)
 
 
 def _reason(item: ErrorItem) -> str:

@@ -313,6 +313,7 @@ def _make_fit(error: ProviderError) -> None:
     if isinstance(error, Shortage):
         scope: object = error.scope
         error.scope = scope if isinstance(scope, FailureScope) else FailureScope.GROUP
+        error.bucket = writable(str(error.bucket))
 
 
 def _is_passing(error: BaseException) -> bool:

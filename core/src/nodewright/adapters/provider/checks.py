@@ -194,6 +194,8 @@ def node_group(answer: Any) -> NodeGroup:
     for capability, reason in group.switched_off.items():
         a(Capability)(capability)
         name(reason)
+    for bucket in a(frozenset)(group.buckets):
+        name(bucket)
     return group
 
 
@@ -242,8 +244,8 @@ def failures(answer: Any) -> tuple[FailedInstance, ...]:
             name(failure.instance_id)
         a(ErrorClass)(failure.error_class)
         a(FailureScope)(failure.scope)
-        a(str)(failure.code)
-        a(str)(failure.message)
+        for text in (failure.code, failure.message, failure.bucket):
+            a(str)(text)
     return tuple(
         msgspec.structs.replace(failure, code=writable(failure.code), message=tellable(failure.message))
         for failure in found

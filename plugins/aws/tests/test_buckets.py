@@ -1,0 +1,98 @@
+"""On which quotas and pools a group draws, and which of them a failed launch has used up."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from awscloud import AwsCloud
+from nodewright_aws.buckets import vcpu_limit
+
+Attach = Callable[..., Any]
+_STANDARD = "Standard (A, C, D, H, I, M, R, T, Z)"
+_OVER_LIMIT = "You have requested more vCPU capacity than your current vCPU limit of 32 allows for the instance bucket."
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "limit"),
+    [
+        ("m5.large", _STANDARD),
+        ("c5.large", _STANDARD),
+        ("t4g.nano", _STANDARD),
+        ("im4gn.large", _STANDARD),
+        ("is4gen.large", _STANDARD),
+        ("i4i.large", _STANDARD),
+        ("d3.xlarge", _STANDARD),
+        ("x2gd.large", "X"),
+        ("x8g.large", "X"),
+        ("g5.xlarge", "G and VT"),
+        ("gr6.4xlarge", "G and VT"),
+        ("vt1.3xlarge", "G and VT"),
+        ("p5.48xlarge", "P"),
+        ("inf2.xlarge", "Inf"),
+        ("trn1.2xlarge", "Trn"),
+        ("dl1.24xlarge", "DL"),
+        ("hpc7a.12xlarge", "HPC"),
+        ("u-6tb1.metal", "High Memory"),
+        ("u7i-12tb.224xlarge", "High Memory"),
+        ("mac2.metal", ""),
+        ("", ""),
+    ],
+)
+def test_limits_of_vcpus_count_families(instance_type: str, limit: str) -> None:
+    assert vcpu_limit(instance_type) == limit
+
+
+def test_a_vcpu_limit_concerns_the_groups_of_its_families_alone(cloud: AwsCloud, attach: Attach) -> None:
+    names = {kind: cloud.add_group(LaunchTemplate=_of(cloud, kind)) for kind in ("m5.large", "c5.large", "x2gd.large")}
+    stage = attach(*(f"0:10:{name}" for name in names.values()))
+    buckets = {group.id: group.buckets for group in stage.client.node_groups()}
+    m5, c5, x2gd = (buckets[name] for name in names.values())
+    assert m5 & c5 == {f"vCPUs, on demand, {_STANDARD}"}
+    assert not x2gd & (m5 | c5)
+    cloud.hold(names["m5.large"])
+    stage.client.increase_size(names["m5.large"], 0, 2)
+    cloud.fail(names["m5.large"], _OVER_LIMIT)
+    stage.later(5, names["m5.large"])
+    [failure] = stage.client.failed_instances(names["m5.large"])
+    assert failure.bucket in m5 & c5
+
+
+def test_a_pool_without_capacity_is_that_of_a_type_in_a_zone(cloud: AwsCloud, attach: Attach) -> None:
+    name = cloud.add_group(AvailabilityZones=["us-east-1b"])
+    cloud.hold(name)
+    stage = attach(f"0:10:{name}")
+    stage.client.increase_size(name, 0, 1)
+    cloud.fail(name)
+    stage.later(5, name)
+    assert [one.bucket for one in stage.client.failed_instances(name)] == [
+        "capacity, on demand, m5.large in us-east-1b"
+    ]
+
+
+def test_where_aws_may_choose_a_group_draws_on_no_one_pool(cloud: AwsCloud, attach: Attach) -> None:
+    zones = cloud.add_group(AvailabilityZones=["us-east-1a", "us-east-1b"])
+    mixed = cloud.add_group(MixedInstancesPolicy=_policy(cloud, "m5.large", "x2gd.large", share=100))
+    spot = cloud.add_group(MixedInstancesPolicy=_policy(cloud, "m5.large", "c5.large", share=0))
+    both = cloud.add_group(MixedInstancesPolicy=_policy(cloud, "m5.large", "c5.large", share=50))
+    stage = attach(*(f"0:10:{name}" for name in (zones, mixed, spot, both)))
+    assert {group.id: group.buckets for group in stage.client.node_groups()} == {
+        zones: {f"vCPUs, on demand, {_STANDARD}"},
+        mixed: frozenset(),
+        spot: {f"vCPUs, spot, {_STANDARD}"},
+        both: frozenset(),
+    }
+
+
+def _of(cloud: AwsCloud, kind: str) -> dict[str, str]:
+    return {"LaunchTemplateName": cloud.add_template(kind), "Version": "$Latest"}
+
+
+def _policy(cloud: AwsCloud, *kinds: str, share: int) -> dict[str, Any]:
+    return {
+        "LaunchTemplate": {
+            "LaunchTemplateSpecification": _of(cloud, kinds[0]),
+            "Overrides": [{"InstanceType": kind} for kind in kinds],
+        },
+        "InstancesDistribution": {"OnDemandBaseCapacity": 0, "OnDemandPercentageAboveBaseCapacity": share},
+    }
