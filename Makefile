@@ -5,7 +5,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 MANIFESTS := constraints.txt pyproject.toml core/pyproject.toml simulator/pyproject.toml $(wildcard plugins/*/pyproject.toml)
 
-.PHONY: setup demo test test-slow test-all e2e control-plane soak leaders bench bench-failover bench-scale-down bench-mutants bench-refresh bench-beside-ca check dist format generate pictures clean
+.PHONY: setup demo test test-slow test-all e2e control-plane soak leaders bench bench-failover bench-scale-down bench-mutants bench-refresh bench-beside-ca check dist docs format generate pictures clean
 
 setup: .venv/.dev
 
@@ -83,6 +83,11 @@ format: .venv/.dev
 # Pages and schemas that are made from the sources; a test says which are stale.
 generate: .venv/.dev
 	$(BIN)/python docs/generate.py
+
+# The documentation site, into out/site: fails on a broken link or a page that is not in the nav of mkdocs.yml.
+docs: .venv/.dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "out/site/index.html"
 
 # Pictures of the README and of docs/cost.md. The figures of docs/cost.md must be those of the same run: out/cost-*.json.
 pictures: .venv/.dev

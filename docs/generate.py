@@ -1,4 +1,4 @@
-"""Write what is made from the sources: settings.md, differences.md, plugin-hooks.md, the JSON Schemas, the chart's schema of settings.
+"""Write what is made from the sources: settings.md, differences.md, plugin-hooks.md, reference/, JSON Schemas, the chart's schema of settings.
 
 ``python docs/generate.py`` writes all of them (``make generate``); a test compares.
 """
@@ -11,6 +11,7 @@ from typing import Any
 
 import differences
 import hooks
+import reference_pages
 from object_keys import OBJECT_KEYS, ObjectKey
 from schemas import chart_schema, disruption_schema, prices_schema, scenario_schema, settings_schema, sweep_schema
 
@@ -77,6 +78,9 @@ def pages() -> dict[Path, str]:
         docs / "settings.md": settings_page(),
         docs / "plugin-hooks.md": hooks.page(),
         docs / "differences.md": differences.page(),
+        docs / "reference/cli.md": reference_pages.cli_page(),
+        docs / "reference/contract.md": reference_pages.contract_page(),
+        docs / "reference/crds.md": reference_pages.crds_page(),
         docs / "schemas/settings.schema.json": _json(settings_schema()),
         docs / "schemas/scenario.schema.json": _json(scenario_schema()),
         docs / "schemas/sweep.schema.json": _json(sweep_schema()),

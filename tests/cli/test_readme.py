@@ -14,7 +14,7 @@ Command = Callable[..., Finished]
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
-PAGES = (README, ROOT / "core/README.md", ROOT / "docs/commands.md")
+PAGES = (README, ROOT / "core/README.md", ROOT / "docs/start.md", ROOT / "docs/commands.md")
 ACME = ROOT / "docs/examples/acme/src/nodewright_acme/provider.py"
 DUMP = ROOT / "docs/examples/plan/dump.json"
 
@@ -50,9 +50,10 @@ def workplace(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("page", PAGES[:2], ids=["root", "core"])
+@pytest.mark.parametrize("page", PAGES[:3], ids=["root", "core", "start"])
 def test_every_nodewright_command_runs(command: Command, workplace: Path, page: Path) -> None:
-    found = list(commands(page, "nodewright"))
+    before = {line for earlier in PAGES[: PAGES.index(page)] for line in commands(earlier, "nodewright")}
+    found = [line for line in commands(page, "nodewright") if line not in before]
     assert found
     for line in found:
         ended = command(*shlex.split(line)[1:], cwd=workplace)
@@ -68,7 +69,7 @@ def test_what_is_shown_is_what_commands_print(command: Command, workplace: Path)
 
 
 def test_every_make_target_is_there() -> None:
-    for line in commands(README, "make"):
+    for line in (*commands(README, "make"), *commands(ROOT / "docs/start.md", "make")):
         ended = subprocess.run(["make", "-n", *line.split()[1:]], cwd=ROOT, capture_output=True, text=True, check=True)
         assert ended.stdout
     assert {line.split()[1] for line in commands(README, "make")} == {"demo", "test"}

@@ -2,7 +2,9 @@
 
 import json
 import zlib
+from collections.abc import Iterator
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -129,6 +131,25 @@ def later_version(document: dict[str, Any]) -> bytes:
 def test_what_a_later_version_adds_is_passed_over(memory: Memory) -> None:
     encoded = encode_memory(memory)
     assert decode_memory(later_version(json.loads(encoded))) == decode_memory(encoded)
+
+
+def test_nothing_is_lost_of_what_version_0_1_saved() -> None:
+    """An operator who upgrades keeps what was saved: ``state-0.1.json`` is a state that 0.1 wrote, and does not change."""
+    saved = json.loads((Path(__file__).parent / "state-0.1.json").read_text())
+    assert saved["schema"] == SCHEMA
+    assert list(lost(saved, json.loads(encode_memory(decode_memory(json.dumps(saved).encode()))))) == []
+
+
+def lost(old: Any, new: Any, path: str = "$") -> Iterator[str]:
+    """Yield what the old document has and the new one has not."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key, value in old.items():
+            yield from lost(value, new[key], f"{path}.{key}") if key in new else [f"{path}.{key}"]
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for index, pair in enumerate(zip(old, new, strict=True)):
+            yield from lost(*pair, f"{path}[{index}]")
+    elif old != new:
+        yield path
 
 
 def test_an_empty_memory_is_a_document_too() -> None:
