@@ -8,7 +8,14 @@ import pytest
 
 from nodewright.spec import Capability, ProviderContext, ProviderUnavailable, hookimpl
 from nodewright.testkit import FakeClock
-from nodewright.testkit.contract import ContractOutcome, ContractResult, Leftovers, LiveWorld, connect, run_contract
+from nodewright.testkit.contract import (
+    ContractOutcome,
+    ContractResult,
+    LeakedMachines,
+    LiveWorld,
+    connect,
+    run_contract,
+)
 from nodewright_fake import FakeProvider
 
 _WRITES = {"increase_size", "decrease_target_size", "delete_instances", "atomic_increase_size", "provision"}
@@ -20,7 +27,7 @@ class Reality:
 
     def __init__(self, first: Variant = FakeProvider, *, cloud: dict[str, Any] | None = None, **group: Any) -> None:
         self.clock = FakeClock()
-        self.leftovers = Leftovers()
+        self.leaked = LeakedMachines()
         whole = {"name": "a", "size": 2, "request_delay": "100h", "price_per_hour": 0.1, **group}
         options = {"groups": [whole], "switched_off": [Capability.SIMULATION.value], **(cloud or {})}
         context = ProviderContext(clock=self.clock, random=Random(1), options=options)
@@ -31,9 +38,7 @@ class Reality:
 
     def check(self, *, write: bool) -> list[ContractResult]:
         return run_contract(
-            lambda: LiveWorld(
-                self.client, self.other, "a", clock=self.clock, may_write=write, leftovers=self.leftovers
-            ),
+            lambda: LiveWorld(self.client, self.other, "a", clock=self.clock, may_write=write, leaked=self.leaked),
         )
 
     def writes(self) -> set[str]:
@@ -143,7 +148,7 @@ def test_what_cannot_be_taken_back_is_told() -> None:
     results = real.check(write=True)
     [reason] = outcomes(results, ContractOutcome.FAILED).values()
     assert reason == "a had the target 2 and has 3 now: set it to 2 by hand"
-    assert real.leftovers.target_off == 1
+    assert real.leaked.target_off == 1
     assert "a check before it left something behind" in outcomes(results, ContractOutcome.SKIPPED).values()
 
 
@@ -155,7 +160,7 @@ def test_machines_that_cannot_be_removed_are_named() -> None:
     [reason] = outcomes(real.check(write=True), ContractOutcome.FAILED).values()
     made = real.cloud.living("a") - before
     assert made
-    assert real.leftovers.ids == made
+    assert real.leaked.ids == made
     assert all(machine in reason for machine in made)
 
 
@@ -177,8 +182,8 @@ def test_a_group_that_cannot_be_read_afterwards_is_told_as_left_behind() -> None
     reasons = outcomes(results, ContractOutcome.FAILED).values()
     assert any(reason.startswith("a had the target 2, and cannot be read now:") for reason in reasons)
     assert real.cloud.view("a").target == 3
-    assert real.leftovers
-    assert "out of order" in real.leftovers.unknown
+    assert real.leaked
+    assert "out of order" in real.leaked.unknown
     assert "a check before it left something behind" in outcomes(results, ContractOutcome.SKIPPED).values()
 
 
@@ -191,5 +196,5 @@ def test_late_listings_leave_nothing_behind(settles_after: int, request_delay: s
     results = real.check(write=True)
     real.clock.sleep(600)
     assert outcomes(results, ContractOutcome.FAILED) == {}
-    assert not real.leftovers
+    assert not real.leaked
     assert (real.cloud.view("a").target, real.cloud.living("a")) == (2, before)

@@ -8,7 +8,7 @@ import yaml
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.helm import CHART, render, run_helm
 
-from nodewright.adapters.operator_files import read_prices
+from nodewright.adapters.config_files import read_prices
 from nodewright.expander import parse_priorities
 
 SELECTED = {"app.kubernetes.io/name": "nodewright", "app.kubernetes.io/instance": "nodewright"}

@@ -14,7 +14,7 @@ import object_keys
 import pytest
 import yaml
 
-from nodewright.adapters.operator_files import read_prices
+from nodewright.adapters.config_files import read_prices
 from nodewright.cli.settings.known_flags import KNOWN, PROVIDER_FIELDS, SETTINGS, SHORT_FORM
 from nodewright.cli.settings.values import SettingKind, list_settings
 from nodewright.model.group import GroupOptions

@@ -23,16 +23,18 @@ AT = 5 * MINUTE
 class Marking(Removing):
     """Soft taints are moved by hand from a moment on, the same ones in every loop."""
 
-    def __init__(self, *, mark: tuple[str, ...] = (), unmark: tuple[str, ...] = (), **rest: Any) -> None:
+    def __init__(self, *, taint: tuple[str, ...] = (), untaint: tuple[str, ...] = (), **rest: Any) -> None:
         settings = {"max-bulk-soft-taint-count": 10, **rest.pop("settings", {})}
         super().__init__(POOL, minutes=rest.pop("minutes", 15), settings=settings, **rest)
-        self._moves = (mark, unmark)
+        self._moves = (taint, untaint)
         self.at(AT, lambda: None)
 
     def _plan(self, state: ClusterState, settings: Settings, random: Random) -> tuple[Plan, PlanMemory]:
         plan, after = super()._plan(state, settings, random)
-        mark, unmark = self._moves if state.now >= AT else ((), ())
-        return replace_value(plan, scale_down=replace_value(plan.scale_down, mark=mark, unmark=unmark)), after
+        taint, untaint = self._moves if state.now >= AT else ((), ())
+        return replace_value(
+            plan, scale_down=replace_value(plan.scale_down, soft_taint=taint, soft_untaint=untaint)
+        ), after
 
     def tainted(self, key: str) -> set[str]:
         assert self.result
@@ -54,19 +56,21 @@ def put(story: Removing, key: str, *names: str, at: float, value: str = "17", co
 
 
 def test_soft_taints_are_moved_within_the_count() -> None:
-    story = Marking(mark=("pool-0", "pool-1", "pool-2"), unmark=("pool-3",), settings={"max-bulk-soft-taint-count": 2})
+    story = Marking(
+        taint=("pool-0", "pool-1", "pool-2"), untaint=("pool-3",), settings={"max-bulk-soft-taint-count": 2}
+    )
     put(story, DELETION_CANDIDATE_TAINT, "pool-3", at=AT - MINUTE)
     assert story.tainted(DELETION_CANDIDATE_TAINT) == {"pool-0"}  # the removal came first
 
 
 def test_a_failed_attempt_is_an_attempt() -> None:
-    story = Marking(mark=("pool-0", "pool-1"), settings={"max-bulk-soft-taint-count": 1})
+    story = Marking(taint=("pool-0", "pool-1"), settings={"max-bulk-soft-taint-count": 1})
     story.simulation.api_server.refusals.append(Refusal(start=0, end=15 * MINUTE, what=EDIT, of="pool-0"))
     assert story.tainted(DELETION_CANDIDATE_TAINT) == set()
 
 
 def test_a_node_that_is_going_gets_none() -> None:
-    story = Marking(mark=("pool-0",))
+    story = Marking(taint=("pool-0",))
     put(story, TO_BE_DELETED_TAINT, "pool-0", at=AT - MINUTE)
     assert story.tainted(DELETION_CANDIDATE_TAINT) == set()
 

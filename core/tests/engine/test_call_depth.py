@@ -116,7 +116,10 @@ def test_a_loop_enters_the_actuation_room_once_for_all_removals() -> None:
     harness = Removals()
     engine = harness.autoscaler()
     removals = (removal("a-0"), removal("a-1"), removal("a-2", "default/p"))
-    harness.plans = [Plan(), Plan(scale_down=ScaleDownReport(removals=removals, mark=("a-3",), unmark=("a-4",)))]
+    harness.plans = [
+        Plan(),
+        Plan(scale_down=ScaleDownReport(removals=removals, soft_taint=("a-3",), soft_untaint=("a-4",))),
+    ]
     engine.run_once()
     assert not harness.entered
     report = engine.run_once()

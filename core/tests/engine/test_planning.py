@@ -7,7 +7,7 @@ from nodewright.model.plan import Plan, ScaleDownReport
 
 # What a dry run withholds. A new field is withheld, too, until ``withhold`` names it.
 WITHHELD = {"actions", "held_back", "paused"}
-WITHHELD_OF_SCALE_DOWN = {"removals", "mark", "unmark"}
+WITHHELD_OF_SCALE_DOWN = {"removals", "soft_taint", "soft_untaint"}
 
 
 def test_a_dry_run_goes_on_with_the_reports_alone() -> None:

@@ -33,7 +33,9 @@ def test_a_plan_without_writes_keeps_its_reports() -> None:
     plan = Plan(
         actions=(IncreaseSize(group=A, expected_target=0, target=1),),
         scale_up=report,
-        scale_down=ScaleDownReport(result=ScaleDownResult.STARTED, removals=(removal,), mark=("n",), unmark=("m",)),
+        scale_down=ScaleDownReport(
+            result=ScaleDownResult.STARTED, removals=(removal,), soft_taint=("n",), soft_untaint=("m",)
+        ),
         cut_short="corrected",
         room_by=7.0,
     )

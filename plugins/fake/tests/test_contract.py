@@ -45,7 +45,7 @@ class TestFake(ProviderContract):
         return FakeWorld()
 
 
-def test_the_certificate_is_complete_and_not_without_a_hand() -> None:
+def test_the_certificate_is_complete_and_not_without_a_control() -> None:
     results = run_contract(FakeWorld)
     assert reached(certify(results)) == Level.COMPLETE
     without_restart = [

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from nodewright.actuation.write_gate import ClusterLimits, cluster_limits
 from nodewright.adapters.clocks import VirtualClock
-from nodewright.adapters.operator_files import DisruptionFile, PricesFile
+from nodewright.adapters.config_files import DisruptionFile, PricesFile
 from nodewright.clusterstate.memory import Memory
 from nodewright.clusterstate.readiness import is_ready
 from nodewright.engine.autoscaler import Autoscaler

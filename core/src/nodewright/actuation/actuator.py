@@ -217,7 +217,9 @@ class Actuator:
             self._cancel(state.left_out, "the cluster is unhealthy through its group")
         started = self._start(report.removals)
         limits = self._settings.scale_down
-        update_soft_taints(self._cluster, self._clock, mark=report.mark, unmark=report.unmark, settings=limits)
+        update_soft_taints(
+            self._cluster, self._clock, taint=report.soft_taint, untaint=report.soft_untaint, settings=limits
+        )
         return started
 
     def _start(self, removals: Sequence[NodeRemoval]) -> tuple[NodeRemoval, ...]:

@@ -101,9 +101,9 @@ def _without_taint(node: Node, key: str) -> Node:
 
 
 def update_soft_taints(
-    cluster: ClusterWrites, clock: Clock, *, mark: Sequence[str], unmark: Sequence[str], settings: ScaleDownSettings
+    cluster: ClusterWrites, clock: Clock, *, taint: Sequence[str], untaint: Sequence[str], settings: ScaleDownSettings
 ) -> None:
-    """Remove soft taints from ``unmark``, then add them to ``mark``.
+    """Remove soft taints from ``untaint``, then add them to ``taint``.
 
     Stop when the allowed number of writes or the allowed time is used up; the next loop writes the rest.
     """
@@ -115,7 +115,7 @@ def update_soft_taints(
     def drop(node: Node) -> Node:
         return node if has_taint(node, TO_BE_DELETED_TAINT) else without_candidate_taint(node)
 
-    edits: list[tuple[str, NodeEdit]] = [*((name, drop) for name in unmark), *((name, add) for name in mark)]
+    edits: list[tuple[str, NodeEdit]] = [*((name, drop) for name in untaint), *((name, add) for name in taint)]
     for name, edit in edits[: settings.max_bulk_soft_taint_count]:
         if clock.now() - began >= settings.max_bulk_soft_taint_time:
             return

@@ -322,7 +322,7 @@ _FRESH_SECONDS = 10.0
 _EVENT = "DeletionWithheld"
 
 
-class LastLook:
+class DeletionRecheck:
     """Withholds the deletion of machines that the nodes contradict by now; ``withheld`` are those of this loop.
 
     The cluster is read before the clouds, whose answers may take minutes, calls before this one may have hung, and a
@@ -356,7 +356,7 @@ class LastLook:
 
         Where the API server fails, it is not asked about the machines that follow: each attempt may take long.
         """
-        seen, places = self._look(), range(len(action.instance_ids))
+        seen, places = self._read_nodes(), range(len(action.instance_ids))
         if isinstance(seen, str):
             return dict.fromkeys(places, f"the nodes could not be listed right before: {seen}")
         found: dict[int, str] = {}
@@ -370,7 +370,7 @@ class LastLook:
                 found[place] = why
         return found
 
-    def _look(self) -> NodesOfMachines | str:
+    def _read_nodes(self) -> NodesOfMachines | str:
         if self._taken_at is None or not 0 <= self._clock.now() - self._taken_at <= _FRESH_SECONDS:
             self._seen = self._list()
             self._taken_at = self._clock.now()

@@ -25,7 +25,7 @@ _IN_ASCII = {"→": "->", "×": "x", "–": "-", "−": "-", "…": "..."}  # no
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
-# Each lives in a module of its name in cli/commands, which is imported only when it runs, for a fast start.
+# Each is ``command`` in a module of its name in cli/commands, which is imported only when it runs, for a fast start.
 COMMANDS = {
     "demo": "Run a simulated cluster whose cloud runs out of machines.",
     "plan": "Show what would be done to the cluster in a kubectl dump.",
@@ -44,6 +44,8 @@ COMMANDS = {
     "providers": "List the installed provider plugins and their capabilities.",
 }
 
+# The command that another command's module holds too: its module and its name there.
+_BESIDE_ANOTHER = {"resume": ("pause", "resume")}
 
 # The extra whose distribution offers the command as an entry point.
 COMMANDS_OF_EXTRAS = {"demo": "simulator", "simulate": "simulator", "sweep": "simulator"}
@@ -61,7 +63,8 @@ class Commands(click.Group):
             return None
         if cmd_name in COMMANDS_OF_EXTRAS:
             return load_command_of_extra(cmd_name)
-        command: click.Command = import_module(f"nodewright.cli.commands.{cmd_name.replace('-', '_')}").command
+        module, name = _BESIDE_ANOTHER.get(cmd_name, (cmd_name.replace("-", "_"), "command"))
+        command: click.Command = getattr(import_module(f"nodewright.cli.commands.{module}"), name)
         return command
 
     def resolve_command(

@@ -19,7 +19,7 @@ from nodewright.actuation.cloud_writes import CloudWriteRules, WriteOutcome
 from nodewright.actuation.events import buffer_events
 from nodewright.actuation.status_writes import StatusWriter
 from nodewright.actuation.taints import StartupCleanup
-from nodewright.actuation.write_gate import LastLook
+from nodewright.actuation.write_gate import DeletionRecheck
 from nodewright.clusterstate.clock_skew import without_future_times
 from nodewright.clusterstate.fold import fold
 from nodewright.clusterstate.memory import Memory, PlanMemory
@@ -147,7 +147,7 @@ class Autoscaler:
         self._loops += 1
         step = _Step(without_future_times(self._memory, now))  # the clock may be set back at any time
         try:
-            state, step.problem = self._look(now, step.memory, scope)
+            state, step.problem = self._observe(now, step.memory, scope)
             step.memory, step.state, self._is_halted = state.memory, state, state.is_halted
             begun = self._clock.now()
             paused, _ = self._find_pause(state.now)
@@ -308,7 +308,7 @@ class Autoscaler:
         """Make the plan's calls; return their results, and the deletions that a last look at the nodes forbade."""
         if not self._settings.policy.spares_machines_that_ran:
             return self._cloud_writer.act(plan.actions, self._loop_name), ()
-        last = LastLook(self._ports.cluster, self._clock, plan.actions)
+        last = DeletionRecheck(self._ports.cluster, self._clock, plan.actions)
         outcomes = self._cloud_writer.act(plan.actions, self._loop_name, last.permit)
         return outcomes, tuple(last.withheld)
 
@@ -349,7 +349,7 @@ class Autoscaler:
             raise InvariantError(f"a plan breaks its rules: {violations}")
         return violations
 
-    def _look(self, now: float, before: Memory, scope: Scope) -> tuple[ClusterState, str]:
+    def _observe(self, now: float, before: Memory, scope: Scope) -> tuple[ClusterState, str]:
         """Return the new state, and why it must not be acted upon (empty: it may).
 
         If the cluster cannot be read, the results of calls wait for the next loop.

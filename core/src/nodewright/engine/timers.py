@@ -23,8 +23,8 @@ from nodewright.model.reason import ScaleUpResult
 from nodewright.model.settings import Settings
 from nodewright.planner.growth import YOUNG_SECONDS
 from nodewright.planner.interruptions import SCOPE_SECONDS
+from nodewright.planner.late_machines import registration_deadlines, silence_deadlines, startup_deadlines
 from nodewright.planner.scale_up.pending_pods import DELAY_ANNOTATION
-from nodewright.planner.silent_groups import registration_deadlines, silence_deadlines, startup_deadlines
 
 # A deadline has passed when the time is greater. These seconds later it is, however clocks round.
 _AFTER = 0.01

@@ -107,7 +107,7 @@ class ScaleDownReport:
 
     Times are in seconds since the epoch. ``removals`` start now. ``unneeded`` says since when each removable node has been
     unneeded, ``unremovable`` why other nodes stay; ``passed_over`` is the reason for nodes about which CA reports none.
-    ``utilization`` has the ratio of each node that was measured. ``mark`` and ``unmark`` are nodes whose soft taint is
+    ``utilization`` has the ratio of each node that was measured. ``soft_taint`` and ``soft_untaint`` are nodes whose soft taint is
     to be added or removed. Removals may begin again at ``cooldown_until``. Time alone changes the plan at ``next_change``
     (inf: never). ``partial`` says what was left out because a time limit passed; empty: nothing. ``missing_pods`` says why
     the list of pods is not believed, so that no removal starts; empty: it is.
@@ -119,8 +119,8 @@ class ScaleDownReport:
     unremovable: Mapping[str, Unremovable] = field(default_factory=dict)
     passed_over: Mapping[str, Unremovable] = field(default_factory=dict)
     utilization: Mapping[str, float] = field(default_factory=dict)
-    mark: tuple[str, ...] = ()
-    unmark: tuple[str, ...] = ()
+    soft_taint: tuple[str, ...] = ()
+    soft_untaint: tuple[str, ...] = ()
     cooldown_until: float = 0.0
     next_change: float = math.inf
     partial: str = ""

@@ -12,8 +12,8 @@ from nodewright.estimator.new_nodes import IsOver
 from nodewright.model.group import GroupRef, NewNodeGroup
 from nodewright.model.reason import SkipReason, Unremovable
 from nodewright.model.settings import Settings
+from nodewright.planner.late_machines import Silence
 from nodewright.planner.limits import Quota
-from nodewright.planner.silent_groups import Silence
 from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.snapshot import Snapshot
 

@@ -36,6 +36,7 @@ from nodewright.planner.growth import (
     plan_min_sizes,
 )
 from nodewright.planner.interruptions import Interruptions, bar_own_pools, drop_leaving, find_interruptions, plan_drains
+from nodewright.planner.late_machines import find_silent
 from nodewright.planner.limits import NodeQuota, Quota, ReadQuota, read_quotas, with_status
 from nodewright.planner.moves import follow_moves, plan_removals
 from nodewright.planner.new_moves import SEARCH_SECONDS, NewMoves, begin_moves, next_search, propose_moves
@@ -84,7 +85,6 @@ from nodewright.planner.scale_up.pending_pods import (
 from nodewright.planner.scale_up.planned_nodes import note_planned
 from nodewright.planner.scale_up.running_nodes import make_chooser
 from nodewright.planner.scale_up.templates import add_upcoming, make_templates
-from nodewright.planner.silent_groups import find_silent
 from nodewright.snapshot.observation import GroupSeen
 
 ALL_NEW = "all pods that wait are very new, and more may come"

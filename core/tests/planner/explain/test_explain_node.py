@@ -194,7 +194,7 @@ def test_a_node_about_which_scale_down_says_nothing_has_a_note(settings: dict[st
     loops.world.nodes.append(build_node("lost", ready=False))
     loops.settings = settings
     found = explain(loops, "a-0")
-    assert found.outcome is NodeOutcome.UNJUDGED
+    assert found.outcome is NodeOutcome.NOT_EVALUATED
     assert note in found.note
 
 

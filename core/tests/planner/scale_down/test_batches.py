@@ -189,7 +189,7 @@ def with_taint(loops: Loops, name: str, key: str) -> None:
 def test_row_83_no_more_than_ten_nodes_are_marked_at_a_time() -> None:
     loops = empty_groups(GroupOptions(), g=15)
     report = loops.run()
-    assert (len(report.mark), report.unmark) == (10, ())
+    assert (len(report.soft_taint), report.soft_untaint) == (10, ())
     assert report.next_change == loops.world.now
 
 
@@ -201,15 +201,15 @@ def test_marks_are_taken_off_before_others_are_put_on() -> None:
         with_taint(loops, name, DELETION_CANDIDATE_TAINT)
     with_taint(loops, "g-4", TO_BE_DELETED_TAINT)
     report = loops.run()
-    assert report.unmark == ("g-0", "g-1")
-    assert report.mark == ("g-3",)
+    assert report.soft_untaint == ("g-0", "g-1")
+    assert report.soft_taint == ("g-3",)
 
 
 def test_without_a_budget_nothing_is_marked() -> None:
     loops = empty_groups(GroupOptions(), g=2)
     loops.settings = {"max_bulk_soft_taint_count": 0}
     report = loops.run()
-    assert (report.mark, report.unmark) == ((), ())
+    assert (report.soft_taint, report.soft_untaint) == ((), ())
 
 
 def test_parallelism_zero_removes_nothing() -> None:

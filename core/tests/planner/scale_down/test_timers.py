@@ -84,7 +84,7 @@ def test_row_16_a_node_that_was_used_too_much_is_looked_at_in_every_loop() -> No
 def test_row_18_nodes_of_a_group_at_its_least_size_are_never_unneeded_nor_marked() -> None:
     report = one_group(2, min_size=2).run()
     assert not report.unneeded
-    assert not report.mark
+    assert not report.soft_taint
     assert report.result == ScaleDownResult.NO_CANDIDATES
     assert codes(report) == {"g-0": "NodeGroupMinSizeReached", "g-1": "NodeGroupMinSizeReached"}
 

@@ -11,8 +11,8 @@ from nodewright.model.action import DecreaseTargetSize, IncreaseSize
 from nodewright.model.group import GroupOptions, NodeGroup
 from nodewright.model.plan import Plan
 from nodewright.model.pod import Pod
+from nodewright.planner.late_machines import silence_deadlines
 from nodewright.planner.scale_up.hedging import HEDGE_IS_OVER
-from nodewright.planner.silent_groups import silence_deadlines
 from nodewright.snapshot.pod_class import kind_of
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.testkit.builders import build_pod

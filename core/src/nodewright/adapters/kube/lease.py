@@ -177,7 +177,7 @@ class Leadership:
         return ours
 
     def _take_or_renew(self) -> bool:
-        self._look()
+        self._read_lease()
         began = self._clock.now()
         seen = self._seen
         ours = seen is not None and seen.spec.holder_identity == self._options.identity
@@ -205,7 +205,7 @@ class Leadership:
     def _is_late(self) -> bool:
         return self._until <= self._clock.now()
 
-    def _look(self) -> None:
+    def _read_lease(self) -> None:
         try:
             found = _decode(self._api.send(Request(method="GET", path=self._path, timeout=self._call_seconds)))
         except ApiError as error:

@@ -43,9 +43,9 @@ class NodeCleaner:
                 removal = over.removal
                 self._removed[removal.node] = _Removed(removal.group, removal.instance_id)
         for name in [*self._removed]:
-            self._look(name, state, emit)
+            self._clean_node(name, state, emit)
 
-    def _look(self, name: str, state: ClusterState, emit: EmitEvent) -> None:
+    def _clean_node(self, name: str, state: ClusterState, emit: EmitEvent) -> None:
         removed, snapshot = self._removed[name], state.observation.snapshot
         node = snapshot.node(snapshot.row(name)) if name in snapshot else None
         if node is None or node.spec.provider_id.lower() != removed.instance_id.lower():

@@ -6,7 +6,7 @@ from typing import Any
 import click
 import msgspec
 
-from nodewright.adapters.operator_files import DisruptionFile, PricesFile
+from nodewright.adapters.config_files import DisruptionFile, PricesFile
 from nodewright.cli.daemon.reload import is_safe
 from nodewright.cli.screen import count, make_console, make_table, output_option, safe, write_json
 from nodewright.cli.settings.checks import check_daemon

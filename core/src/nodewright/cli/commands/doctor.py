@@ -10,8 +10,8 @@ import msgspec
 from rich.console import Console
 
 from nodewright.adapters.clocks import BootClock, SystemClock
+from nodewright.adapters.config_files import PricesFile
 from nodewright.adapters.kube.api import ApiError, Request
-from nodewright.adapters.operator_files import PricesFile
 from nodewright.adapters.provider import ProviderClient
 from nodewright.adapters.server_time import ServerTime
 from nodewright.cli.connect import Connector

@@ -1,4 +1,4 @@
-"""``nodewright pause``: no write to any cloud for a while."""
+"""``nodewright pause`` and ``nodewright resume``: no write to any cloud for a while, and the end of that before its time."""
 
 from pathlib import Path
 
@@ -52,3 +52,16 @@ def _make_folder(folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"--state: {folder}: {error.strerror}") from None
+
+
+@click.command("resume")
+@state_options
+def resume(choice: Choice) -> None:
+    """End a pause before its time. The options name the engine as for nodewright pause. Without a pause do nothing.
+
+    Exit codes: 0 not paused; 2 bad input, or the pause cannot be ended.
+    """
+    place = choice.open()
+    place.state.save_pause(None)
+    click.echo(f"Writes to clouds are not paused ({place.name}).")
+    warn_without_engine(place)

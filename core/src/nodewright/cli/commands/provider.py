@@ -29,7 +29,7 @@ from nodewright.testkit.contract import (
     CHECKS,
     ContractOutcome,
     ContractWorld,
-    Leftovers,
+    LeakedMachines,
     Level,
     LiveWorld,
     MemoryWorld,
@@ -200,7 +200,7 @@ def check(name: str, file: str, wanted: str | None, write: bool, agree: float, o
         write_json(msgspec.to_builtins(made))
     else:
         _print(made)
-    if worlds.leftovers:
+    if worlds.leaked:
         return LEFT_BEHIND
     return BROKEN if made.verdict == Verdict.BROKEN else KEPT
 
@@ -277,7 +277,7 @@ class _Worlds:
         self._settings = settings
         self._clock = SystemClock()
         self._other: ProviderClient | None = None
-        self.leftovers = Leftovers(agree_seconds)
+        self.leaked = LeakedMachines(agree_seconds)
 
     def __call__(self) -> ContractWorld:
         if Capability.SIMULATION in self.client.info.capabilities:
@@ -290,7 +290,7 @@ class _Worlds:
             self.group_id,
             clock=self._clock,
             may_write=self.write,
-            leftovers=self.leftovers,
+            leaked=self.leaked,
         )
 
     def _in_memory(self) -> ContractWorld:
@@ -312,7 +312,7 @@ def _certify(worlds: _Worlds) -> Certificate:
         write=worlds.write,
         verdict=_sum_up(promises),
         level=reached(promises),
-        left_behind=tuple(sorted(worlds.leftovers.ids)),
+        left_behind=tuple(sorted(worlds.leaked.ids)),
         promises=promises,
     )
 
@@ -327,7 +327,7 @@ def _sum_up(promises: Sequence[PromiseVerdict]) -> Verdict:
 
 def _tell_left_behind(worlds: _Worlds) -> list[str]:
     """Return what an operator must remove or set back by hand."""
-    left, group_id = worlds.leftovers, printable(worlds.group_id)
+    left, group_id = worlds.leaked, printable(worlds.group_id)
     lines = [f"left behind in {group_id}, remove it by hand: {printable(one)}" for one in sorted(left.ids)]
     if left.unknown:
         lines.append(f"it is not known what is left in {group_id}, look by hand: {printable(left.unknown)}")

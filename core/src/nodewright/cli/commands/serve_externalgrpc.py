@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from nodewright.adapters.clocks import SystemClock
-from nodewright.adapters.operator_files import PricesFile
+from nodewright.adapters.config_files import PricesFile
 from nodewright.cli.connect import Connector
 from nodewright.cli.settings.flags import SettingsCommand, settings_options
 from nodewright.model.address import parse_address

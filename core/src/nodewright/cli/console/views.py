@@ -37,14 +37,14 @@ _POD_WORDS = {
     PodOutcome.HALTED: "halted",
     PodOutcome.IGNORED: "ignored",
 }
-_NODE_ORDER = (NodeOutcome.GOING, NodeOutcome.GOES, NodeOutcome.UNNEEDED, NodeOutcome.STAYS, NodeOutcome.UNJUDGED)
+_NODE_ORDER = (NodeOutcome.GOING, NodeOutcome.GOES, NodeOutcome.UNNEEDED, NodeOutcome.STAYS, NodeOutcome.NOT_EVALUATED)
 _NODE_TONES = {NodeOutcome.GOING: WARN, NodeOutcome.GOES: WARN, NodeOutcome.UNNEEDED: WARN}
 _NODE_WORDS = {
     NodeOutcome.GOING: "being removed",
     NodeOutcome.GOES: "goes now",
     NodeOutcome.UNNEEDED: "not needed",
     NodeOutcome.STAYS: "stays",
-    NodeOutcome.UNJUDGED: "not judged",
+    NodeOutcome.NOT_EVALUATED: "not evaluated",
 }
 
 
@@ -210,7 +210,7 @@ class View:
         """Return every node, in the order of the page."""
         state, plan = self.last.state, self.last.report.plan
         used = plan.scale_down.utilization if plan is not None else {}
-        find = outcome_finder(state, plan) if plan is not None else lambda _: NodeOutcome.UNJUDGED
+        find = outcome_finder(state, plan) if plan is not None else lambda _: NodeOutcome.NOT_EVALUATED
         ranks = {outcome: rank for rank, outcome in enumerate(_NODE_ORDER)}
         names, groups = {ref: str(ref) for ref in state.groups}, state.group_of_node
         keys = []

@@ -10,6 +10,7 @@ from typing import Self
 
 from nodewright.actuation import Event, Pause, wall_clock_event
 from nodewright.adapters.clocks import BootClock, SteadyClock, ThreadAlarm
+from nodewright.adapters.config_files import DisruptionFile, PricesFile
 from nodewright.adapters.kube.api import GuardedApi, MeteredApi
 from nodewright.adapters.kube.caches import Caches
 from nodewright.adapters.kube.events import KubeEvents, OwnMaps
@@ -19,7 +20,6 @@ from nodewright.adapters.kube.status_config_map import StatusMap
 from nodewright.adapters.kube.store import ConfigMapStore
 from nodewright.adapters.logs import ConditionLog, JsonLog
 from nodewright.adapters.metrics import LeaseCounts, Metrics, ProviderCalls
-from nodewright.adapters.operator_files import DisruptionFile, PricesFile
 from nodewright.adapters.provider import ProviderClient
 from nodewright.adapters.provider.client import NoticeWatch
 from nodewright.adapters.server_time import JumpWatch, ServerTime

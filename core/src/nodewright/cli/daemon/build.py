@@ -13,6 +13,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from nodewright.actuation.ports import STATUS_KIND
 from nodewright.adapters.clocks import BootClock, SteadyClock, SystemClock, ThreadAlarm
+from nodewright.adapters.config_files import DisruptionFile, PricesFile
 from nodewright.adapters.kube.api import GuardedApi, MeteredApi
 from nodewright.adapters.kube.caches import CacheOptions, Caches, Listeners, optional_kinds
 from nodewright.adapters.kube.cluster import DryCluster, DryStore, KubeCluster
@@ -25,7 +26,6 @@ from nodewright.adapters.kube.status_config_map import StatusMap
 from nodewright.adapters.kube.store import PAUSE_NAME, ConfigMapStore, read_pause_text
 from nodewright.adapters.logs import ConditionLog, JsonLog, LoggedEvents
 from nodewright.adapters.metrics import Metrics, Sources
-from nodewright.adapters.operator_files import DisruptionFile, PricesFile
 from nodewright.adapters.provider import ProviderClient
 from nodewright.adapters.provider.client import NoticeWatch
 from nodewright.adapters.server_time import ServerTime

@@ -7,10 +7,10 @@ from random import Random
 import click
 
 from nodewright.adapters.clocks import BootClock, SystemClock
+from nodewright.adapters.config_files import DisruptionFile, PricesFile
 from nodewright.adapters.kube.caches import CacheOptions, Caches, Listeners, optional_kinds
 from nodewright.adapters.kube.cluster import DryCluster
 from nodewright.adapters.kube.connection import connect
-from nodewright.adapters.operator_files import DisruptionFile, PricesFile
 from nodewright.adapters.server_time import ServerTime
 from nodewright.cli.connect import Connector
 from nodewright.clusterstate.fold import fold

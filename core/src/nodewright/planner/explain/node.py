@@ -20,10 +20,10 @@ from nodewright.model.settings import ScaleDownSettings, Settings
 from nodewright.planner.consolidation.sources import why_outside
 from nodewright.planner.explain.planned_snapshot import planned_snapshot
 from nodewright.planner.explain.pods import PodAfterDrain, explain_pods
+from nodewright.planner.late_machines import startup_deadlines
 from nodewright.planner.scale_down.drainability import DrainOutcome
 from nodewright.planner.scale_down.unneeded import needed_seconds
 from nodewright.planner.scale_down.utilization import Measure, utilization_of
-from nodewright.planner.silent_groups import startup_deadlines
 from nodewright.snapshot.snapshot import Snapshot
 
 _OFF = "scale-down is off (--scale-down-enabled=false)"
@@ -35,14 +35,14 @@ class NodeOutcome(StrEnum):
     """The outcome of a plan for a node.
 
     GOING: its removal is under way. GOES: its removal starts with this plan. UNNEEDED: it may be removed later. STAYS: it
-    cannot be removed. UNJUDGED: scale-down says nothing about it.
+    cannot be removed. NOT_EVALUATED: scale-down did not look at it.
     """
 
     GOING = "going"
     GOES = "goes"
     UNNEEDED = "unneeded"
     STAYS = "stays"
-    UNJUDGED = "unjudged"
+    NOT_EVALUATED = "not_evaluated"
 
 
 class GroupFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,7 +174,9 @@ def outcome_finder(state: ClusterState, plan: Plan) -> Callable[[str], NodeOutco
             return NodeOutcome.GOES
         if name in report.unneeded:
             return NodeOutcome.UNNEEDED
-        return NodeOutcome.STAYS if name in report.unremovable or name in report.passed_over else NodeOutcome.UNJUDGED
+        return (
+            NodeOutcome.STAYS if name in report.unremovable or name in report.passed_over else NodeOutcome.NOT_EVALUATED
+        )
 
     return find
 

@@ -13,6 +13,7 @@ from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, DeletionCause
 from nodewright.model.node import Node
 from nodewright.model.settings import CorrectionSettings
+from nodewright.planner.late_machines import registration_deadlines, startup_deadlines
 from nodewright.planner.rules.corrections import (
     SIZES_FIXED,
     Correction,
@@ -22,7 +23,6 @@ from nodewright.planner.rules.corrections import (
     delete_unregistered,
 )
 from nodewright.planner.scale_down.eligibility import SCALE_DOWN_DISABLED
-from nodewright.planner.silent_groups import registration_deadlines, startup_deadlines
 
 NEVER_READY = "did not become ready in time"
 

@@ -118,7 +118,7 @@ def _report(
     else:
         selection = select_removals(context, found, since, ratios, analysis.balance, _simulate_again(context, found))
     most = context.settings.scale_down.max_bulk_soft_taint_count
-    mark, unmark = choose_soft_taints(context.state, since.keys() | context.marked, context.snapshot, most)
+    taint, untaint = choose_soft_taints(context.state, since.keys() | context.marked, context.snapshot, most)
     report = ScaleDownReport(
         result=_result(selection, analysis, bool(wait)),
         removals=selection.removals,
@@ -126,8 +126,8 @@ def _report(
         unremovable={**analysis.eligible.unremovable, **found.unremovable, **selection.stay},
         passed_over={**analysis.candidates.passed_over, **found.skipped, **selection.waiting},
         utilization=ratios,
-        mark=mark,
-        unmark=unmark,
+        soft_taint=taint,
+        soft_untaint=untaint,
         partial="; ".join(filter(None, (found.partial, selection.partial))),
     )
     return report, selection.hints
@@ -228,7 +228,7 @@ def next_change(
     ]
     if any(reason.code in _OTHERS_FIRST for reason in report.passed_over.values()):
         moments.append(state.now)
-    if len(report.mark) + len(report.unmark) >= settings.max_bulk_soft_taint_count > 0:
+    if len(report.soft_taint) + len(report.soft_untaint) >= settings.max_bulk_soft_taint_count > 0:
         moments.append(state.now)
     return min((moment for moment in moments if moment >= state.now), default=math.inf)
 

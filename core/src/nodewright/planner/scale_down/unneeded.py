@@ -78,10 +78,10 @@ def choose_soft_taints(
     soft, hard = _have_taint(snapshot, DELETION_CANDIDATE_TAINT), _have_taint(snapshot, TO_BE_DELETED_TAINT)
     tainted = (snapshot.name(row) for row in np.flatnonzero(soft & ~hard & snapshot.alive).tolist())
     stale = (name for name in tainted if name not in unneeded and name in state.group_of_node)
-    unmark = tuple(islice(stale, most))
+    untaint = tuple(islice(stale, most))
     rows = sorted(snapshot.row(name) for name in unneeded)
     fresh = (snapshot.name(row) for row in rows if not soft[row] and not hard[row])
-    return tuple(islice(fresh, most - len(unmark))), unmark
+    return tuple(islice(fresh, most - len(untaint))), untaint
 
 
 def _have_taint(snapshot: Snapshot, key: str) -> Mask:

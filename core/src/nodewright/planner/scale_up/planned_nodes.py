@@ -18,9 +18,9 @@ from nodewright.model.group import GroupRef
 from nodewright.model.plan import Expansion, PlannedNode, ScaleUpReport
 from nodewright.model.pod import Pod
 from nodewright.planner.context import PlanningContext, with_targets
+from nodewright.planner.late_machines import last_registered
 from nodewright.planner.scale_up.pending_pods import ByClass, take_fitting
 from nodewright.planner.scale_up.templates import place_daemons, runs_only_daemons
-from nodewright.planner.silent_groups import last_registered
 from nodewright.predicates import feasible
 from nodewright.snapshot.pod_class import PodClass, kind_of
 from nodewright.snapshot.snapshot import Snapshot

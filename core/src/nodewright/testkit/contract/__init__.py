@@ -15,7 +15,7 @@ from nodewright.testkit.contract import (
     restarts,
     values,
 )
-from nodewright.testkit.contract.live import AGREE_SECONDS, Leftovers, LiveWorld, MemoryWorld
+from nodewright.testkit.contract.live import AGREE_SECONDS, LeakedMachines, LiveWorld, MemoryWorld
 from nodewright.testkit.contract.promises import Level, Promise
 from nodewright.testkit.contract.registry import CHECKS, BrokenPromise, Check
 from nodewright.testkit.contract.suite import (
@@ -30,13 +30,13 @@ from nodewright.testkit.contract.suite import (
     run_contract,
 )
 from nodewright.testkit.contract.world import (
-    HANDS,
+    CONTROLS,
     CannotSteer,
     ContractWorld,
     Touch,
     Trouble,
     connect,
-    undeclared_hands,
+    undeclared_controls,
 )
 
 CHECK_MODULES = (
@@ -57,7 +57,7 @@ __all__ = [
     "AGREE_SECONDS",
     "CHECKS",
     "CHECK_MODULES",
-    "HANDS",
+    "CONTROLS",
     "BrokenPromise",
     "CallSettings",
     "CannotSteer",
@@ -66,7 +66,7 @@ __all__ = [
     "ContractOutcome",
     "ContractResult",
     "ContractWorld",
-    "Leftovers",
+    "LeakedMachines",
     "Level",
     "LiveWorld",
     "MemoryWorld",
@@ -81,5 +81,5 @@ __all__ = [
     "reached",
     "run_check",
     "run_contract",
-    "undeclared_hands",
+    "undeclared_controls",
 ]

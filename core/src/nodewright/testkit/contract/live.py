@@ -14,7 +14,7 @@ from nodewright.spec.hooks import WRITE_HOOKS
 from nodewright.testkit.client import Client
 from nodewright.testkit.contract.registry import BrokenPromise
 from nodewright.testkit.contract.situations import group, refresh, target
-from nodewright.testkit.contract.world import HANDS, CannotSteer, ContractWorld, Touch
+from nodewright.testkit.contract.world import CONTROLS, CannotSteer, ContractWorld, Touch
 
 MOST_ASKED = 2
 _TRIES = 24
@@ -29,7 +29,7 @@ class _Size(NamedTuple):
     machines: frozenset[str]
 
 
-class Leftovers:
+class LeakedMachines:
     """The machines, by id, that checks of one run made in a group and could not remove; shared by their worlds.
 
     ``agree_seconds`` is how long two instances of the plugin must agree that nothing is left.
@@ -54,7 +54,7 @@ class LiveWorld(ContractWorld):
     appear. The check is over when both instances have agreed for a while that none of it is left.
     """
 
-    lacks = dict.fromkeys(HANDS, "a cloud in use is not steered")
+    lacks = dict.fromkeys(CONTROLS, "a cloud in use is not steered")
 
     def __init__(
         self,
@@ -64,14 +64,14 @@ class LiveWorld(ContractWorld):
         *,
         clock: Clock,
         may_write: bool,
-        leftovers: Leftovers | None = None,
+        leaked: LeakedMachines | None = None,
     ) -> None:
         self.client = client
         self.group_id = group_id
         self._other = other
         self._clock = clock
         self._may_write = may_write
-        self._leftovers = leftovers if leftovers is not None else Leftovers()
+        self._leaked = leaked if leaked is not None else LeakedMachines()
         self._before: _Size | None = None
         # What the check made, as last seen.
         self._came: frozenset[str] = frozenset()
@@ -85,11 +85,11 @@ class LiveWorld(ContractWorld):
             raise CannotSteer("it ends machines or changes the cloud from outside: it needs a cloud made for the test")
         if not self._may_write:
             raise CannotSteer(_NOT_ALLOWED)
-        if self._leftovers:
+        if self._leaked:
             raise CannotSteer("a check before it left something behind")
-        if self._leftovers.disagreed:
+        if self._leaked.disagreed:
             raise CannotSteer("after a check before it, two instances of the plugin did not agree about the group")
-        before = self._look()
+        before = self._read_size()
         if before.target != len(before.machines):
             raise CannotSteer(
                 f"{self.group_id} does not have all its machines: {len(before.machines)} of {before.target}"
@@ -107,21 +107,21 @@ class LiveWorld(ContractWorld):
             if not self._restore(self._before):
                 self._tell_what_is_left(self._before)
         except KeyboardInterrupt:
-            self._leftovers.ids |= self._came
-            self._leftovers.unknown = "the command was interrupted"
+            self._leaked.ids |= self._came
+            self._leaked.unknown = "the command was interrupted"
             raise
 
     def _restore(self, was: _Size) -> bool:
         """Take back what the check made. Return whether both instances have then agreed for a while that it is gone."""
         restored_at, tries = None, 0
-        while tries < _TRIES + self._leftovers.agree_seconds / _PAUSE_SECONDS:
+        while tries < _TRIES + self._leaked.agree_seconds / _PAUSE_SECONDS:
             try:
-                now = self._look()
+                now = self._read_size()
                 self._came = now.machines - was.machines
                 is_restored = now.target == was.target and not self._came
                 if is_restored and now == self._look_through(self.client):
                     restored_at = self._clock.now() if restored_at is None else restored_at
-                    if self._clock.now() >= restored_at + self._leftovers.agree_seconds:
+                    if self._clock.now() >= restored_at + self._leaked.agree_seconds:
                         return True
                 else:
                     restored_at = None
@@ -142,12 +142,12 @@ class LiveWorld(ContractWorld):
         if not lowest <= target <= lowest + MOST_ASKED:
             raise CannotSteer(f"it would resize {group_id} by more than {MOST_ASKED}")
         try:
-            self._resize(self._look().target, target)
+            self._resize(self._read_size().target, target)
         except ProviderError as error:
             raise CannotSteer(f"a second instance of the plugin could not resize {group_id}: {error}") from error
         self._settle()
 
-    def _look(self) -> _Size:
+    def _read_size(self) -> _Size:
         return self._look_through(self._other)
 
     def _look_through(self, client: Client) -> _Size:
@@ -191,23 +191,23 @@ class LiveWorld(ContractWorld):
 
     def _tell_what_is_left(self, was: _Size) -> None:
         try:
-            now = self._look()
+            now = self._read_size()
         except ProviderError as error:
-            self._leftovers.ids |= self._came
-            self._leftovers.unknown = str(error)
+            self._leaked.ids |= self._came
+            self._leaked.unknown = str(error)
             seen = f" {', '.join(sorted(self._came))} came, and may still be there;" if self._came else ""
             raise BrokenPromise(
                 f"{self.group_id} had the target {was.target}, and cannot be read now:{seen} look by hand: {error}"
             ) from error
-        self._leftovers.ids |= now.machines - was.machines
-        self._leftovers.target_off = now.target - was.target
-        if not self._leftovers:
-            self._leftovers.disagreed = True
+        self._leaked.ids |= now.machines - was.machines
+        self._leaked.target_off = now.target - was.target
+        if not self._leaked:
+            self._leaked.disagreed = True
             raise BrokenPromise(
-                f"the two instances did not agree for {self._leftovers.agree_seconds:g} s about {self.group_id}"
+                f"the two instances did not agree for {self._leaked.agree_seconds:g} s about {self.group_id}"
             )
-        made = f", and {', '.join(sorted(self._leftovers.ids))} came" if self._leftovers.ids else ""
-        by_hand = "remove them" if self._leftovers.ids else f"set it to {was.target}"
+        made = f", and {', '.join(sorted(self._leaked.ids))} came" if self._leaked.ids else ""
+        by_hand = "remove them" if self._leaked.ids else f"set it to {was.target}"
         raise BrokenPromise(
             f"{self.group_id} had the target {was.target} and has {now.target} now{made}: {by_hand} by hand"
         )
@@ -216,7 +216,7 @@ class LiveWorld(ContractWorld):
 class MemoryWorld(ContractWorld):
     """A cloud in memory that was created for one check."""
 
-    lacks = dict.fromkeys(HANDS, "the cloud is in the provider's memory")
+    lacks = dict.fromkeys(CONTROLS, "the cloud is in the provider's memory")
 
     def __init__(self, client: Client, group_id: str, *, clock: VirtualClock, may_write: bool) -> None:
         self.client = client

@@ -15,7 +15,7 @@ from nodewright.testkit.client import Client
 from nodewright.testkit.contract.promises import Level, Promise
 from nodewright.testkit.contract.registry import CHECKS, BrokenPromise, Check
 from nodewright.testkit.contract.situations import group, refresh
-from nodewright.testkit.contract.world import CannotSteer, ContractWorld, NotDeclared, undeclared_hands
+from nodewright.testkit.contract.world import CannotSteer, ContractWorld, NotDeclared, undeclared_controls
 
 WorldFactory = Callable[[], ContractWorld]
 
@@ -105,10 +105,10 @@ class ProviderContract(ABC):
     def contract_world(self) -> ContractWorld:
         """Return a new cloud with a new provider."""
 
-    def test_hands(self) -> None:
-        """Every hand is given, or the world says in ``lacks`` why not."""
+    def test_controls(self) -> None:
+        """Every control is given, or the world says in ``lacks`` why not."""
         with closing(self.contract_world()) as world:
-            missing = undeclared_hands(world)
+            missing = undeclared_controls(world)
         if missing:
             raise BrokenPromise(f"the world lacks {', '.join(missing)}: give them, or say why not in lacks")
 

@@ -42,8 +42,8 @@ class Trouble(StrEnum):
     OTHER = "other"
 
 
-# The hands that a world may lack. Each opens checks.
-HANDS = (
+# The controls that a world may lack. Checks that need one are skipped without it.
+CONTROLS = (
     "arrive",
     "begin",
     "fail_creation",
@@ -70,9 +70,9 @@ class ContractWorld(ABC):
     ``group_id`` names a group with target 2, two running machines, a minimum of 0 and a maximum of at least 6. Other
     writers may change this group too. Set ``client`` and ``group_id`` in the constructor.
 
-    The methods below are the hands of the world: each does what a cloud, an operator or another writer can do. A world that
-    lacks one leaves it out and says why in ``lacks`` (name of the hand to reason); the checks that need it are skipped. A
-    hand that cannot do what it is asked for raises CannotSteer with the reason.
+    The methods below are the controls of the world: each does what a cloud, an operator or another writer can do. A world that
+    lacks one leaves it out and says why in ``lacks`` (name of the control to reason); the checks that need it are skipped. A
+    control that cannot do what it is asked for raises CannotSteer with the reason.
     """
 
     client: Client
@@ -184,16 +184,16 @@ class ContractWorld(ABC):
         """Let time pass, in the cloud and on the provider's clock."""
         raise self._lacking("pass_time", seconds)
 
-    def _lacking(self, hand: str, *asked: object) -> CannotSteer:
+    def _lacking(self, control: str, *asked: object) -> CannotSteer:
         del asked
-        why = self.lacks.get(hand, "it does not say why (lacks)")
-        return CannotSteer(f"this world has no hand {hand}: {why}")
+        why = self.lacks.get(control, "it does not say why (lacks)")
+        return CannotSteer(f"this world has no control {control}: {why}")
 
 
-def undeclared_hands(world: ContractWorld) -> tuple[str, ...]:
-    """Return the hands that the world neither has nor declares as missing."""
-    missing = (hand for hand in HANDS if getattr(type(world), hand) is getattr(ContractWorld, hand))
-    return tuple(hand for hand in missing if not world.lacks.get(hand))
+def undeclared_controls(world: ContractWorld) -> tuple[str, ...]:
+    """Return the controls that the world neither has nor declares as missing."""
+    missing = (name for name in CONTROLS if getattr(type(world), name) is getattr(ContractWorld, name))
+    return tuple(name for name in missing if not world.lacks.get(name))
 
 
 def connect(name: str, plugin: object, clock: Clock | None = None, settings: CallSettings | None = None) -> Client:

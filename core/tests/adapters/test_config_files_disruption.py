@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.adapters.operator_files import DisruptionFile, read_disruption
+from nodewright.adapters.config_files import DisruptionFile, read_disruption
 from nodewright.model.disruption import DisruptionReason
 from nodewright.model.errors import ConfigError
 from nodewright.model.settings import SafetySettings

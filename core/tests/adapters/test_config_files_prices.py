@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from nodewright.adapters.operator_files import PricesFile, read_prices
+from nodewright.adapters.config_files import PricesFile, read_prices
 from nodewright.model.errors import ConfigError
 from nodewright.model.group import GroupRef, Price
 from nodewright.model.settings import ScaleUpSettings

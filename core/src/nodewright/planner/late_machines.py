@@ -1,6 +1,7 @@
-"""Groups that are silent or on probation (docs/adr/0022-hedging.md), and deadlines of late machines (docs/adr/0011-late-machines.md).
+"""Machines that are late: which upcoming machines are not counted on, and when a late machine is deleted.
 
-Planning does not count on the upcoming machines of such groups.
+Not counted on are those of groups that are silent or on probation (docs/adr/0022-hedging.md). The deadlines of late machines are
+those of docs/adr/0011-late-machines.md.
 """
 
 import math

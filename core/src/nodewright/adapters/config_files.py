@@ -1,4 +1,4 @@
-"""The operator's files of prices (``--prices``) and of disruption budgets and schedules (``--disruption-config``).
+"""The configuration files of prices (``--prices``) and of disruption budgets and schedules (``--disruption-config``).
 
 They are read before each loop, and parsed again if they have changed.
 """
@@ -67,7 +67,7 @@ class ReloadedFile(Generic[T]):
             raise ConfigError(self.problem)
 
 
-class OperatorFile(ABC, Generic[T]):
+class ConfigFile(ABC, Generic[T]):
     """Gives the engine the content of a file that a setting names."""
 
     def __init__(self, file: ReloadedFile[T]) -> None:
@@ -97,7 +97,7 @@ def read_mapping(text: bytes, name: str, holding: str) -> dict[str, Any]:
     return found
 
 
-class PricesFile(OperatorFile[PriceBook]):
+class PricesFile(ConfigFile[PriceBook]):
     """Gives the engine the prices of ``--prices``."""
 
     def __init__(self, settings: Callable[[], ScaleUpSettings]) -> None:
@@ -184,7 +184,7 @@ def _what(group: object, kind: object, zone: object) -> str:
 _CRON_FIELDS = 5
 
 
-class DisruptionFile(OperatorFile[DisruptionConfig]):
+class DisruptionFile(ConfigFile[DisruptionConfig]):
     """Gives the engine the content of ``--disruption-config``."""
 
     def __init__(self, settings: Callable[[], SafetySettings]) -> None:

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodewright.actuation import NodeView
-from nodewright.actuation.write_gate import LastLook
+from nodewright.actuation.write_gate import DeletionRecheck
 from nodewright.model.action import DeleteInstances, DeletionCause
 from nodewright.model.errors import KubeApiError
 from nodewright.model.group import GroupRef
@@ -52,7 +52,7 @@ class Cluster:
 
 def test_what_no_node_contradicts_goes_on() -> None:
     cluster = Cluster(build_node("other", provider_id="cloud:///g/1"))
-    last = LastLook(cluster, FakeClock(1000), [deletion()])
+    last = DeletionRecheck(cluster, FakeClock(1000), [deletion()])
     assert last.permit(deletion()) == deletion()
     assert last.withheld == []
     assert cluster.looks == 0
@@ -68,7 +68,7 @@ def test_what_no_node_contradicts_goes_on() -> None:
     ],
 )
 def test_what_is_contradicted_or_in_doubt_waits_and_is_told(cluster: Cluster, why: str) -> None:
-    last = LastLook(cluster, FakeClock(1000), [deletion()])
+    last = DeletionRecheck(cluster, FakeClock(1000), [deletion()])
     assert last.permit(deletion()) is None
     (held,) = last.withheld
     assert (held.action, held.reason, held.until, held.event) == (deletion(), why, 1000, "DeletionWithheld")
@@ -83,7 +83,7 @@ def test_what_is_contradicted_or_in_doubt_waits_and_is_told(cluster: Cluster, wh
     ],
 )
 def test_pods_that_run_on_a_reserved_machine_are_read_anew(cluster: Cluster, why: str) -> None:
-    last = LastLook(cluster, FakeClock(1000), [deletion(DeletionCause.RESERVATION)])
+    last = DeletionRecheck(cluster, FakeClock(1000), [deletion(DeletionCause.RESERVATION)])
     asked = deletion(DeletionCause.RESERVATION)
     assert last.permit(asked) == (None if why else asked)
     assert [held.reason for held in last.withheld] == ([why] if why else [])
@@ -94,7 +94,7 @@ def test_one_list_serves_deletions_at_the_same_time_and_no_later_ones(error: Kub
     """One that failed, too: each attempt may last until its deadline."""
     cluster, clock = Cluster(error=error), FakeClock(1000)
     one, other = deletion(), deletion(DeletionCause.FAILED_CREATION, "cloud:///g/1")
-    last = LastLook(cluster, clock, [one, other])
+    last = DeletionRecheck(cluster, clock, [one, other])
     assert cluster.lists == 0
     assert [last.permit(one), last.permit(other)] == ([one, other] if error is None else [None, None])
     assert cluster.lists == 1
@@ -110,7 +110,7 @@ def test_of_several_machines_only_the_one_that_joined_is_withheld() -> None:
         failure_ids=("f0", "f1", "f2"),
         force=True,
     )
-    last = LastLook(Cluster(joined("cloud:///g/1")), FakeClock(1000), [asked])
+    last = DeletionRecheck(Cluster(joined("cloud:///g/1")), FakeClock(1000), [asked])
     assert last.permit(asked) == replace(asked, instance_ids=("cloud:///g/0", "cloud:///g/2"), failure_ids=("f0", "f2"))
     (held,) = last.withheld
     assert held.action == replace(asked, instance_ids=("cloud:///g/1",), failure_ids=("f1",))
@@ -121,7 +121,7 @@ def test_an_api_server_that_fails_is_not_asked_about_the_machines_that_follow() 
     machines = [f"cloud:///g/{number}" for number in range(4)]
     cluster = Cluster(*(joined(machine) for machine in machines[1:]), hides=True)
     asked = deletion(DeletionCause.RESERVATION, *machines)
-    last = LastLook(cluster, FakeClock(1000), [asked])
+    last = DeletionRecheck(cluster, FakeClock(1000), [asked])
     assert last.permit(asked) == replace(asked, instance_ids=(machines[0],))
     (held,) = last.withheld
     assert held.action == replace(asked, instance_ids=tuple(machines[1:]))
