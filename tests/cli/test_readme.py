@@ -14,7 +14,8 @@ Command = Callable[..., Finished]
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
-PAGES = (README, ROOT / "core/README.md", ROOT / "docs/start.md", ROOT / "docs/commands.md")
+START = ROOT / "docs/start.md"
+PAGES = (README, ROOT / "core/README.md", START, ROOT / "docs/commands.md")
 ACME = ROOT / "docs/examples/acme/src/nodewright_acme/provider.py"
 DUMP = ROOT / "docs/examples/plan/dump.json"
 
@@ -61,18 +62,22 @@ def test_every_nodewright_command_runs(command: Command, workplace: Path, page: 
 
 
 def test_what_is_shown_is_what_commands_print(command: Command, workplace: Path) -> None:
-    lines = [line for line in commands(README, "nodewright") if "docs/examples" in line]
-    assert [line.split()[1] for line in lines] == ["plan", "explain"]
-    for line in lines:
+    for page, words in ((START, "plan docs/examples"), (README, "explain node")):
+        [line] = [line for line in commands(page, "nodewright") if line.startswith(f"nodewright {words}")]
         said = command(*shlex.split(line)[1:], cwd=workplace, env={"COLUMNS": "110"}).stdout
-        assert "\n".join(row.rstrip() for row in said.splitlines()) + "\n" in blocks(README)
+        assert "\n".join(row.rstrip() for row in said.splitlines()) + "\n" in blocks(page)
 
 
 def test_every_make_target_is_there() -> None:
-    for line in (*commands(README, "make"), *commands(ROOT / "docs/start.md", "make")):
+    for line in (*commands(README, "make"), *commands(START, "make")):
         ended = subprocess.run(["make", "-n", *line.split()[1:]], cwd=ROOT, capture_output=True, text=True, check=True)
         assert ended.stdout
-    assert {line.split()[1] for line in commands(README, "make")} == {"demo", "test"}
+    assert {line.split()[1] for line in commands(README, "make")} == {"demo", "docs", "test"}
+
+
+def test_the_readme_can_be_read_in_one_sitting() -> None:
+    """Longer texts stand in docs/."""
+    assert len(README.read_text().splitlines()) <= 125
 
 
 @pytest.mark.slow
@@ -85,7 +90,7 @@ def test_the_conformance_numbers_are_current() -> None:
         text=True,
         check=False,
     )
-    text = README.read_text()
+    text = (ROOT / "docs/features.md").read_text()
     scores = [line.split() for line in ended.stdout.splitlines() if " " in line]  # the rest names what fails
     assert len(scores) == len(cases)
     for kind, score in scores:
@@ -94,7 +99,7 @@ def test_the_conformance_numbers_are_current() -> None:
 
 
 def test_the_provider_that_is_shown_is_the_example() -> None:
-    assert ACME.read_text() in blocks(README, "python")
+    assert ACME.read_text() in blocks(ROOT / "docs/provider-example.md", "python")
 
 
 def test_the_picture_is_whole_and_fetches_nothing() -> None:
