@@ -218,6 +218,15 @@ OBJECT_KEYS = (
         "It says something of this node only: the group's next node is planned without it, as with `--status-taint`.",
     ),
     ObjectKey(
+        "nodes",
+        "taint",
+        "readiness.k8s.io/",
+        "any key with this prefix",
+        "The node readiness controller says something of this node only: the group's next node is planned without it, and a new node with "
+        "it is still starting.",
+        KUBERNETES,
+    ),
+    ObjectKey(
         "namespaces",
         "label",
         "kubernetes.io/metadata.name",

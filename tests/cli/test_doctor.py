@@ -11,6 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
+from nodewright.adapters.store import FileStore
+from nodewright.clusterstate.memory import Correction, LearnedTemplate, Memory, ShownNode
+from nodewright.model.group import GroupRef
+
 Finished = subprocess.CompletedProcess[str]
 Command = Callable[..., Finished]
 _RESIZE = {"do": "resize", "group": "a", "size": 3, "start": "10m"}
@@ -191,3 +195,25 @@ def test_a_machine_whose_clock_is_not_the_api_servers_is_a_warning(
     assert "ahead of the API server's" in finding["message"]
     gone = command("doctor", "--config", config(), f"--kubeconfig={kubeconfig}")
     assert gone.returncode == 0, "doctor examines clouds, and an API server that it does not reach says no time"
+
+
+def test_templates_are_compared_with_real_nodes_from_the_saved_state(command: Command, tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    shown = (ShownNode("n-1", 1.0, {"memory": Correction("16Gi", "14Gi")}),)
+    right, wrong = GroupRef("fake", "right"), GroupRef("fake", "wrong")
+    learned = {right: LearnedTemplate(), wrong: LearnedTemplate(nodes=shown, startup_taints=("agent",))}
+    FileStore(path).save_if_changed(Memory(learned=learned))
+    done = command("doctor", "--templates", "--state", path)
+    assert done.returncode == 3, done.stderr
+    assert "memory: the provider says 16Gi, real nodes have 14Gi (-12%)" in done.stdout
+    assert "agent" in done.stdout
+    assert "fake/right" not in done.stdout
+    done = command("doctor", "--templates", "--state", path, "--output", "json")
+    first, second = json.loads(done.stdout)["groups"]
+    assert first["differences"] == []
+    assert second["differences"] == [{"subject": "memory", "said": "16Gi", "found": "14Gi (-12%)"}]
+    FileStore(path).save_if_changed(Memory(learned={right: LearnedTemplate()}))
+    assert command("doctor", "--templates", "--state", path).returncode == 0
+    missing = command("doctor", "--templates", "--state", tmp_path / "none")
+    assert (missing.returncode, "there is no saved state" in missing.stderr) == (2, True)
+    assert command("doctor", "--state", path).returncode == 2

@@ -26,7 +26,7 @@ def late(*slices: ResourceSlice, promised: bool = False, sample: str = "") -> fr
         ref=REF, group=NodeGroup(id="cards", min_size=0, max_size=9), template=make_template_node(REF, template)
     )
     samples = {REF: sample} if sample else {}
-    return find_late_nodes({REF: [node("m"), node("n")]}, {REF: seen}, samples, context(slices), 0.0)
+    return find_late_nodes({REF: [node("m"), node("n")]}, {REF: seen}, samples, {}, context(slices), 0.0)
 
 
 def test_without_devices_nothing_is_late() -> None:
@@ -66,5 +66,5 @@ def test_a_young_node_waits_for_csi_drivers_without_which_no_pod_comes(
     new = node("n")
     new = replace(new, metadata=replace(new.metadata, creation_timestamp=datetime.fromtimestamp(5000 - age, UTC)))
     seen = GroupSeen(ref=REF, group=NodeGroup(id="cards", min_size=0, max_size=9))
-    late = find_late_nodes({REF: [node("m"), new]}, {REF: seen}, {REF: "m"}, known, 5000 - 900)
+    late = find_late_nodes({REF: [node("m"), new]}, {REF: seen}, {REF: "m"}, {}, known, 5000 - 900)
     assert late == ({"n"} if is_late else frozenset())

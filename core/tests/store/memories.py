@@ -10,10 +10,12 @@ from nodewright.clusterstate.memory import (
     Awaited,
     Backoff,
     Bin,
+    Correction,
     Deferral,
     Flapping,
     HeldNotice,
     IncorrectSize,
+    LearnedTemplate,
     Memory,
     MovedPods,
     MoveMemory,
@@ -25,11 +27,13 @@ from nodewright.clusterstate.memory import (
     ReservationPart,
     ScaleDownMemory,
     ScaleUpRequest,
+    ShownNode,
     TemplateHistory,
     UnhealthyCluster,
     WriteInFlight,
 )
 from nodewright.model.capability import Capability
+from nodewright.model.devices import Device, ResourceSliceSpec
 from nodewright.model.disruption import DisruptionReason
 from nodewright.model.group import (
     ErrorClass,
@@ -44,6 +48,7 @@ from nodewright.model.group import (
 )
 from nodewright.model.interruption import InterruptionKind
 from nodewright.model.move import Addition, Move, MovePause, MoveStage
+from nodewright.model.node import CsiAllocatable, CsiNodeDriver
 from nodewright.model.provisioning_request import Retry
 from nodewright.snapshot.observation import GroupSeen
 from nodewright.testkit import build_node
@@ -79,6 +84,7 @@ def fields_of_memory(refs: Sequence[GroupRef] = REFS, ids: Sequence[str] = IDS) 
         "notices": _few(groups, st.lists(_notices, min_size=1, max_size=2).map(tuple)),
         "moves": st.builds(MoveMemory, under_way=_few(names, _moves(groups)), pauses=_few(names, _pauses)),
         "templates": _few(groups, _templates),
+        "learned": _few(groups, _learned),
         "planned_pods": _few(groups, st.lists(_planned_pods, min_size=1, max_size=2).map(tuple)),
         "purchases": _few(groups, st.dictionaries(names, _purchases, min_size=1, max_size=2)),
         "given_up": _few(groups, st.integers(1, 1000)),
@@ -172,6 +178,22 @@ _notices = st.builds(
     since=moments,
     deadline=st.none() | moments,
     scope=st.none() | st.sampled_from(FailureScope),
+)
+_amounts = st.just("1") | st.just("15500Mi")
+_corrections = st.dictionaries(names, st.builds(Correction, st.none() | _amounts, st.none() | _amounts), max_size=2)
+_learned = st.builds(
+    LearnedTemplate,
+    machine=names,
+    marks=names,
+    since=moments,
+    shown_at=moments,
+    nodes=st.lists(st.builds(ShownNode, names, moments, _corrections), max_size=3).map(tuple),
+    corrections=_corrections,
+    startup_taints=st.lists(names, max_size=2).map(tuple),
+    device_seconds=seconds,
+    slices=st.just(()) | st.just((ResourceSliceSpec(driver="d", devices=(Device(name="0"),)),)),
+    csi_drivers=st.just(()) | st.just((CsiNodeDriver(name="csi", allocatable=CsiAllocatable(count=3)),)),
+    told=st.lists(names, max_size=2).map(tuple),
 )
 _templates = st.builds(
     TemplateHistory,

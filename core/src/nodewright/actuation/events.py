@@ -51,6 +51,7 @@ def loop_events(state: ClusterState, plan: Plan, outcomes: Sequence[WriteOutcome
         yield _of_status("PodsMissing", f"No node is removed: {plan.scale_down.missing_pods}", WARNING)
     for misfit in plan.misfits:
         yield _misfit_event(misfit)
+    yield from _template_events(state)
     yield from _notice_events(state, plan)
     yield from _move_events(plan)
     yield from _waiting_events(plan)
@@ -67,6 +68,12 @@ def loop_events(state: ClusterState, plan: Plan, outcomes: Sequence[WriteOutcome
         yield from _pod_events(report, outcomes)
     if plan.hedge is not None:
         yield from _pod_events(plan.hedge, outcomes)
+
+
+def _template_events(state: ClusterState) -> Iterator[Event]:
+    for ref, wrong in state.wrong_templates.items():
+        what = f"The provider's template of group {ref} differs from its real nodes; new nodes are planned like these"
+        yield _of_status("TemplateCorrected", f"{what}: {'; '.join(wrong)}", WARNING)
 
 
 def _notice_events(state: ClusterState, plan: Plan) -> Iterator[Event]:

@@ -11,6 +11,8 @@ from nodewright.cli.dry_run.dry_run import DryRun
 from nodewright.cli.plan_reasons import find_verdicts, why_group
 from nodewright.cli.screen import name_some
 from nodewright.clusterstate.backoff import is_active, is_deferred
+from nodewright.clusterstate.learned_templates import describe
+from nodewright.clusterstate.memory import LearnedTemplate
 from nodewright.model.capacity_buffer import ACTIVE_CAPACITY
 from nodewright.model.errors import ConfigError
 from nodewright.model.group import GroupRef
@@ -73,7 +75,8 @@ class NodesAlike(msgspec.Struct, frozen=True, kw_only=True):
 class GroupExplanation(msgspec.Struct, frozen=True, kw_only=True):
     """A group: its numbers, what scale-up decided about it and why, and what becomes of its nodes.
 
-    ``backoff_until`` and ``deferred_until`` (epoch seconds) say when it may grow again.
+    ``backoff_until`` and ``deferred_until`` (epoch seconds) say when it may grow again. ``template``: what its provider's
+    template says wrongly, and what else its real nodes showed.
     """
 
     now: float
@@ -83,6 +86,7 @@ class GroupExplanation(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
     backoff_until: float | None = None
     deferred_until: float | None = None
+    template: tuple[str, ...] = ()
     nodes: tuple[NodesAlike, ...] = ()
 
 
@@ -189,6 +193,7 @@ def _group(dry_run: DryRun, name: str) -> GroupExplanation | None:
         problem=dry_run.state.observation.groups[ref].problem,
         backoff_until=backoff.until if backoff is not None else None,
         deferred_until=deferral.until if deferral is not None else None,
+        template=tuple(describe(dry_run.state.memory.learned.get(ref, LearnedTemplate()))),
         nodes=_alike(dry_run, ref),
     )
 

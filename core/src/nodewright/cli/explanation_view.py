@@ -142,6 +142,8 @@ def _print_group(console: Console, found: GroupExplanation) -> None:
         facts.add_row("deferred", safe(f"until {_when(found.deferred_until, found.now)}: the cloud is busy"))
     if found.problem:
         facts.add_row("problem", safe(found.problem, "yellow"))
+    for line in found.template:
+        facts.add_row("template", safe(line))
     console.print(facts)
     console.print()
     table = make_table("Its nodes", "nodes", "", "which", "why", right=("nodes",))
@@ -300,6 +302,7 @@ def _group(found: GroupExplanation) -> dict[str, Any]:
         "problem": found.problem or None,
         "backoff_until": _moment(found.backoff_until),
         "deferred_until": _moment(found.deferred_until),
+        "template": list(found.template),
         "nodes": _plain(found.nodes),
     }
 

@@ -47,6 +47,10 @@ def without_future_times(memory: Memory, now: float) -> Memory:
             ref: changed(held, changed={trait: min(at, now) for trait, at in held.changed.items()})
             for ref, held in memory.templates.items()
         },
+        learned={
+            ref: changed(held, since=min(held.since, now), shown_at=min(held.shown_at, now))
+            for ref, held in memory.learned.items()
+        },
         writes_in_flight={
             ref: changed(write, until=min(write.until, now + write.seconds))
             for ref, write in memory.writes_in_flight.items()

@@ -20,6 +20,7 @@ from nodewright.clusterstate.deletions import (
 from nodewright.clusterstate.drift import note_templates
 from nodewright.clusterstate.interruptions import find_notices, interrupted_nodes
 from nodewright.clusterstate.late_devices import find_late_nodes
+from nodewright.clusterstate.learned_templates import Learned, end_pauses, find_news, learn_templates
 from nodewright.clusterstate.membership import Membership, find_members, unregistered_ids
 from nodewright.clusterstate.memory import ArrivalHistory, Backoff, Deferral, Memory, ProvisioningMemory
 from nodewright.clusterstate.node_samples import update_samples
@@ -135,7 +136,7 @@ def _late_nodes(
 ) -> frozenset[str]:
     samples = {ref: sample.node.name for ref, sample in memory.samples.items()}
     young_since = seen.now - settings.failures.max_node_startup_time
-    return find_late_nodes(members.nodes, groups, samples, seen.snapshot.context, young_since)
+    return find_late_nodes(members.nodes, groups, samples, memory.learned, seen.snapshot.context, young_since)
 
 
 def _settle_reservations(context: FoldContext, outcomes: Sequence[Outcome]) -> SettledReservations:
@@ -222,22 +223,30 @@ def _conclude(
         class_of(node, settings.templates, settings.failures.max_node_startup_time, now, found.members.accelerators)
         for node in found.members.nodes_without_group
     ]
+    learned = learn_templates(memory, found.members, found.groups, found.seen, settings.templates, settings.policy)
     templates = note_templates(memory.templates, found.seen, settings.renewal, settings.templates)
     notices = find_notices(memory.notices, found.seen, found.members, settings.interruptions, settings.policy)
     unhealthy = find_unhealthy(states, nodes_without_group, memory.unhealthy, settings.loop, settings.policy, now)
     return ClusterState(
         observation=found.seen,
         memory=replace(
-            _remember(found, backoffs, memory, settings), unhealthy=unhealthy, notices=notices, templates=templates
+            _remember(found, backoffs, learned, memory, settings),
+            unhealthy=unhealthy,
+            notices=notices,
+            templates=templates,
         ),
         groups=states,
         group_of_node=found.members.group_of_node,
         interrupted=interrupted_nodes(notices, found.members, settings.interruptions),
+        wrong_templates=find_news(memory.learned, learned.templates),
     )
 
 
-def _remember(found: _Findings, backoffs: Mapping[GroupRef, Backoff], memory: Memory, settings: Settings) -> Memory:
+def _remember(
+    found: _Findings, backoffs: Mapping[GroupRef, Backoff], learned: Learned, memory: Memory, settings: Settings
+) -> Memory:
     groups, states = found.groups, found.states
+    with_learned = replace(memory, learned=learned.templates)
     failure_ids = {(ref, failure.failure_id) for ref, group in groups.items() for failure in group.failed or ()}
     overdue = {ref: (*s.readiness.long_unregistered, *s.readiness.never_ready) for ref, s in states.items()}
     late = {(ref, name) for ref, names in overdue.items() for name in names}
@@ -263,7 +272,7 @@ def _remember(found: _Findings, backoffs: Mapping[GroupRef, Backoff], memory: Me
         deletion_tried=found.tried,
         node_groups=found.members.group_of_id,
         members=found.members,
-        samples=update_samples(memory, found.members, groups, found.seen, settings.templates, settings.policy),
+        samples=update_samples(with_learned, found.members, groups, found.seen, settings.templates, settings.policy),
         arrivals=found.arrivals,
         last_known=_last_known(found.seen.groups, memory),
         scale_down=with_most_nodes(memory.scale_down, nodes, found.seen.now),
@@ -272,9 +281,11 @@ def _remember(found: _Findings, backoffs: Mapping[GroupRef, Backoff], memory: Me
         never_up={(ref, name): at for ref, s in states.items() for name, at in s.readiness.never_up.items()},
         looked_at=found.seen.now,
         writes_in_flight=memory.writes_in_flight,
-        purchases=without_old(memory.purchases, found.seen.now),
+        purchases=without_old(end_pauses(memory.purchases, memory.learned, learned.templates), found.seen.now),
         planned_pods=memory.planned_pods,
         moves=memory.moves,
+        learned=learned.templates,
+        young_nodes=learned.young_nodes,
     )
 
 

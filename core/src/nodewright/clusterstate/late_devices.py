@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from nodewright.model.devices import ResourceSlice
+from nodewright.clusterstate.memory import LearnedTemplate
+from nodewright.model.devices import ResourceSlice, ResourceSliceSpec
 from nodewright.model.group import GroupRef
 from nodewright.model.node import Node
 from nodewright.snapshot.context import Context
@@ -13,18 +14,19 @@ def find_late_nodes(
     nodes: Mapping[GroupRef, Iterable[Node]],
     groups: Mapping[GroupRef, GroupSeen],
     samples: Mapping[GroupRef, str],
+    learned: Mapping[GroupRef, LearnedTemplate],
     context: Context,
     young_since: float,
 ) -> frozenset[str]:
     """Return the nodes that lack a driver which the group's sample node (``samples``: by name) has, or complete pools of one.
 
-    Drivers of devices are looked for in the group's template, too. Those of CSI count if their CSIDriver keeps pods from nodes
+    Drivers of devices are looked for in the group's template and in what its last real nodes had (``learned``), too. Those of CSI count if their CSIDriver keeps pods from nodes
     without them, on nodes that registered after ``young_since`` (epoch seconds): a driver that is being updated is gone for a
     moment from nodes that run.
     """
     lacking = _without_csi_drivers(nodes, samples, context)
     young = frozenset(node.name for node in lacking if node.created > young_since)
-    return _without_devices(nodes, groups, samples, context) | young
+    return _without_devices(nodes, groups, samples, learned, context) | young
 
 
 def _without_csi_drivers(
@@ -47,24 +49,27 @@ def _without_devices(
     nodes: Mapping[GroupRef, Iterable[Node]],
     groups: Mapping[GroupRef, GroupSeen],
     samples: Mapping[GroupRef, str],
+    learned: Mapping[GroupRef, LearnedTemplate],
     context: Context,
 ) -> frozenset[str]:
     templates = {ref: group.template for ref, group in groups.items() if group.template is not None}
-    promised = {ref: _drivers(node.device_slices) for ref, node in templates.items() if node.device_slices}
+    promised = {ref: _drivers(one.spec for one in node.device_slices) for ref, node in templates.items()}
+    promised |= {ref: _drivers(held.slices) for ref, held in learned.items() if held.slices}
+    promised = {ref: drivers for ref, drivers in promised.items() if drivers}
     if not context.resource_slices and not promised:
         return frozenset()
     late = set[str]()
     for ref, held in nodes.items():
         drivers = promised.get(ref, frozenset())
         if ref in samples:
-            drivers |= _drivers(context.slices_on(samples[ref]))
+            drivers |= _drivers(one.spec for one in context.slices_on(samples[ref]))
         if drivers:
             late.update(node.name for node in held if not drivers <= _complete_drivers(context.slices_on(node.name)))
     return frozenset(late)
 
 
-def _drivers(slices: Iterable[ResourceSlice]) -> frozenset[str]:
-    return frozenset(one.spec.driver for one in slices)
+def _drivers(specs: Iterable[ResourceSliceSpec]) -> frozenset[str]:
+    return frozenset(one.driver for one in specs)
 
 
 def _complete_drivers(slices: Sequence[ResourceSlice]) -> frozenset[str]:
@@ -79,4 +84,4 @@ def _complete_drivers(slices: Sequence[ResourceSlice]) -> frozenset[str]:
         found = [one for one in of_pool if one.spec.pool.generation == generation]
         if len(found) != found[0].spec.pool.resource_slice_count:
             torn.add(pool[0])
-    return _drivers(slices) - torn
+    return _drivers(one.spec for one in slices) - torn

@@ -11,10 +11,11 @@ from typing import NamedTuple
 import msgspec
 
 from nodewright.clusterstate.membership import Membership
+from nodewright.model.devices import ResourceSliceSpec
 from nodewright.model.group import ErrorClass, FailureScope, GroupRef, Machine
 from nodewright.model.interruption import InterruptionKind
 from nodewright.model.move import Move, MovePause
-from nodewright.model.node import Node
+from nodewright.model.node import CsiNodeDriver, Node
 from nodewright.model.plan import PlannedNode
 from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import Retry
@@ -390,6 +391,57 @@ class TemplateHistory(msgspec.Struct, frozen=True, kw_only=True):
     has_template: bool = False
 
 
+class Correction(NamedTuple):
+    """The value that a provider's template ``said``, and the one that real nodes have (None: none)."""
+
+    said: str | None
+    found: str | None
+
+
+class ShownNode(NamedTuple):
+    """A real node, also one that is gone, and its amounts that differ from its group's template, by resource.
+
+    ``created`` is in epoch seconds.
+    """
+
+    name: str
+    created: float
+    amounts: dict[str, Correction] = {}
+
+
+class LearnedTemplate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The differences of a group's last real nodes from its provider's template (docs/adr/0035-learned-templates.md).
+
+    ``machine``, ``marks``: fingerprints of the template's amounts and devices, and of its labels and taints. Only nodes that were
+    created at ``since`` or later count; a real node last showed something at about ``shown_at`` (epoch seconds; 0: never).
+    ``nodes``: the last few, newest first. ``corrections``: of labels, taints and numbers of devices, by subject; the node
+    ``marks_of`` showed them.
+    ``startup_taints``: keys of taints that nodes lose soon after they are ready. ``device_seconds``: how long after that devices
+    came, at most. ``slices``, ``csi_drivers``: those of that node; ``static_pods``: what pods that its kubelet makes itself request. ``told``: the subjects that an event has told.
+    """
+
+    machine: str = ""
+    marks: str = ""
+    since: float = 0.0
+    shown_at: float = 0.0
+    nodes: tuple[ShownNode, ...] = ()
+    marks_of: str = ""
+    corrections: dict[str, Correction] = {}
+    startup_taints: tuple[str, ...] = ()
+    device_seconds: float = 0.0
+    slices: tuple[ResourceSliceSpec, ...] = ()
+    csi_drivers: tuple[CsiNodeDriver, ...] = ()
+    static_pods: dict[str, str] = {}
+    told: tuple[str, ...] = ()
+
+
+class YoungNode(NamedTuple):
+    """A new node: all taints (``key:effect``) that it was seen with before it was settled, and its devices now."""
+
+    taints: frozenset[str] = frozenset()
+    devices: frozenset[str] = frozenset()
+
+
 @dataclass(frozen=True, kw_only=True)
 class MoveMemory:
     """The memory of moves: those ``under_way``, by their ids, and the ``pauses`` of nodes, by name.
@@ -433,6 +485,7 @@ class Memory:
     ``writes_in_flight``: writes of a former process that may be under way. ``purchases``: for which pods each group
     grew. ``planned_pods``: which pods the machines under way are for. ``notices``: machines that clouds are about to take.
     ``moves``: nodes that are given up for others. ``templates``: what new nodes of each group are, while drift is watched.
+    ``learned``: in what real nodes differ from templates. ``young_nodes``: new nodes by name, not kept over a restart.
     """
 
     requests: Mapping[GroupRef, tuple[ScaleUpRequest, ...]] = field(default_factory=dict)
@@ -468,6 +521,8 @@ class Memory:
     notices: Notices = field(default_factory=dict)
     moves: MoveMemory = field(default_factory=MoveMemory)
     templates: Mapping[GroupRef, TemplateHistory] = field(default_factory=dict)
+    learned: Mapping[GroupRef, LearnedTemplate] = field(default_factory=dict)
+    young_nodes: Mapping[str, YoungNode] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

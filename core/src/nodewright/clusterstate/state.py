@@ -219,7 +219,8 @@ class GroupState:
 class ClusterState:
     """Everything that planning reads.
 
-    ``interrupted``: nodes whose machine is about to be taken, by name. ``ended``: removals that ended since the last loop.
+    ``interrupted``: nodes whose machine is about to be taken, by name. ``wrong_templates``: what real nodes newly show to be
+    wrong about their group's template. ``ended``: removals that ended since the last loop.
     ``paused``: why nothing is written now; empty: writes are allowed. ``elapsed``: returns the seconds that planning has
     taken so far; by default no time passes.
     """
@@ -229,6 +230,7 @@ class ClusterState:
     groups: Mapping[GroupRef, GroupState] = field(default_factory=dict)
     group_of_node: Mapping[str, GroupRef] = field(default_factory=dict)
     interrupted: Mapping[str, HeldNotice] = field(default_factory=dict)
+    wrong_templates: Mapping[GroupRef, tuple[str, ...]] = field(default_factory=dict)
     ended: tuple[RemovalEnded, ...] = ()
     paused: str = ""
     elapsed: Callable[[], float] = field(default=float, compare=False)

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
+from nodewright.clusterstate.learned_templates import settling_seconds
 from nodewright.clusterstate.node_samples import STABLE_SECONDS
 from nodewright.clusterstate.readiness import ready_since
 from nodewright.clusterstate.state import ClusterState, GroupState
@@ -132,6 +133,7 @@ def _sample_moments(group: GroupState, state: ClusterState) -> Iterator[float]:
     purchases = state.memory.purchases.get(group.ref, {})
     yield from (purchase.until for purchase in purchases.values())
     sample = state.memory.samples.get(group.ref)
+    settling = settling_seconds(state.memory.learned.get(group.ref))
     if (
         not any(purchase.asked for purchase in purchases.values())
         and sample is not None
@@ -141,7 +143,8 @@ def _sample_moments(group: GroupState, state: ClusterState) -> Iterator[float]:
         return
     snapshot = state.observation.snapshot
     for name in group.readiness.ready:
-        yield ready_since(snapshot.node(snapshot.row(name))) + STABLE_SECONDS
+        ready = ready_since(snapshot.node(snapshot.row(name)))
+        yield from {ready + STABLE_SECONDS, ready + settling}
 
 
 def _pod_moments(waiting: Iterable[Pod], shortest: float) -> Iterator[float]:

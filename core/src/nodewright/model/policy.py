@@ -91,6 +91,12 @@ class Policy:
         "Takes the first good node of the group.",
         "Older nodes may be of a size that the group has no more.",
     )
+    learns_templates: bool = _row(
+        _NODES,
+        "Corrects a provider's template by the last real nodes, also over a restart, and ignores readiness.k8s.io/ taints.",
+        "Copies a real node, also one that is gone, as long as the process lives.",
+        "docs/adr/0035-learned-templates.md",
+    )
     keeps_timers_over_restart: bool = _row(
         _NODES,
         "Continues the timers of scale-down after a restart.",

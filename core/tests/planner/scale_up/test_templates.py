@@ -72,15 +72,16 @@ def test_without_a_good_node_the_description_stands() -> None:
     assert template(world).node.allocatable["cpu"].value == 8
 
 
-def test_what_a_good_node_showed_is_remembered_when_the_group_is_empty() -> None:
+def test_what_a_good_node_showed_is_remembered_when_the_group_is_empty_until_the_description_changes() -> None:
     world = World()
     world.add_group("g", size=1, cpu="4")
+    world.groups[ref("g")] = replace(world.groups[ref("g")], template=build_node("described", cpu="8"))
     world.memory = world.state().memory
     world.nodes.clear()
-    world.groups[ref("g")] = replace(
-        world.groups[ref("g")], instances=(), target=0, template=build_node("described", cpu="8")
-    )
+    world.groups[ref("g")] = replace(world.groups[ref("g")], instances=(), target=0)
     assert template(world).node.allocatable["cpu"].value == 4
+    world.groups[ref("g")] = replace(world.groups[ref("g")], template=build_node("described", cpu="16"))
+    assert template(world).node.allocatable["cpu"].value == 16
 
 
 def test_a_pod_of_a_daemon_set_has_the_metadata_of_its_template() -> None:

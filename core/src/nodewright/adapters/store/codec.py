@@ -19,6 +19,7 @@ from nodewright.clusterstate.memory import (
     Flapping,
     HeldNotice,
     IncorrectSize,
+    LearnedTemplate,
     Memory,
     MovedPods,
     MoveMemory,
@@ -105,6 +106,7 @@ class SavedGroup(Record, GroupOptions, frozen=True, kw_only=True):
     planned_pods: tuple[PlannedPods, ...] = ()
     notices: tuple[HeldNotice, ...] = ()
     template: TemplateHistory | None = None
+    learned: LearnedTemplate | None = None
 
 
 class SavedScaleDown(Record, frozen=True, kw_only=True):
@@ -161,6 +163,7 @@ _NO_MACHINES = {
     "planned_pods",
     "notices",
     "template",
+    "learned",
 }
 _NO_MACHINES |= {"grown_at", "shrunk_at", "failed_at", "quarantined_until", "flapping"}
 
@@ -179,6 +182,7 @@ _BY_GROUP = {
     "planned_pods": "planned_pods",
     "notices": "notices",
     "template": "templates",
+    "learned": "learned",
 }
 # The same of what scale-down remembers; both have one name.
 _BY_GROUP_OF_SCALE_DOWN = ("grown_at", "shrunk_at", "failed_at", "quarantined_until", "flapping")

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import click
@@ -15,8 +16,11 @@ from nodewright.adapters.kube.api import ApiError, Request
 from nodewright.adapters.provider import ProviderClient
 from nodewright.adapters.server_time import ServerTime
 from nodewright.cli.connect import Connector
+from nodewright.cli.saved_state import Choice, Place
 from nodewright.cli.screen import count, make_console, make_table, output_option, safe, write_json
 from nodewright.cli.settings.flags import SettingsCommand, settings_options
+from nodewright.clusterstate.learned_templates import describe, find_differences
+from nodewright.clusterstate.memory import LearnedTemplate
 from nodewright.model.capability import Capability
 from nodewright.model.errors import ConfigError, ProviderError
 from nodewright.model.group import GroupRef, NodeGroup, Price, make_template_node
@@ -125,6 +129,7 @@ def _age(price: Price, now: float) -> str:
 
 
 ALL_WELL, WARNED, BROKEN = 0, 3, 4
+TEMPLATES_SCHEMA = 1
 # An API server that does not respond is none of doctor's findings.
 _CLUSTER_SECONDS = 5.0
 _STYLES = {FindingLevel.OK: "green", FindingLevel.WARNING: "yellow", FindingLevel.PROBLEM: "red"}
@@ -145,18 +150,37 @@ class Examined(msgspec.Struct, frozen=True, kw_only=True):
 @click.option(
     "--policy", "policy_only", is_flag=True, help="Print only the minimal permissions, without calling a cloud."
 )
+@click.option(
+    "--templates",
+    "templates_only",
+    is_flag=True,
+    help="Compare only the providers' templates with real nodes, as the engine saved it. No provider is needed.",
+)
+@click.option(
+    "--state",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="With --templates: the state file of an engine that runs without a cluster.",
+)
 @output_option
 @settings_options
-def command(settings: Settings, output: str, policy_only: bool) -> int:
+def command(settings: Settings, output: str, policy_only: bool, templates_only: bool, state: Path | None) -> int:
     """Examine the configured providers: the permission for each capability, and other writers of their groups.
 
-    Where an API server is reached, doctor also compares this machine's clock with it.
+    Where an API server is reached, doctor also compares this machine's clock with it. With --templates it says instead in
+    what the last real nodes of each group differ from its provider's template, and what else they showed.
 
     Doctor only reads; it changes nothing in any cloud. It prints why a capability does not work, and the smallest
     sufficient policy.
 
     Exit codes: 0 no problem found; 3 there are warnings; 4 something will not work; 2 bad input.
     """
+    if state is not None and not templates_only:
+        raise ConfigError("--state: only --templates reads a saved state")
+    if templates_only:
+        kubeconfig, namespace = settings.cluster.kubeconfig, settings.cluster.namespace
+        place = Choice(state, kubeconfig, namespace, is_asked_for=True).open()
+        return _examine_templates(place, output)
     if not settings.providers:
         raise ConfigError("--cloud-provider: doctor needs a provider to examine, here or in --config")
     clients = Connector(clock=SystemClock()).connect_all(settings.providers)
@@ -172,6 +196,37 @@ def command(settings: Settings, output: str, policy_only: bool) -> int:
     else:
         _print(make_console(), examined)
     return exit_code(examined)
+
+
+def _examine_templates(place: Place, output: str) -> int:
+    """Show what real nodes showed, by group; return the exit code."""
+    if place.path is not None and not place.path.exists():
+        raise ConfigError(f"--state: {place.path}: there is no saved state")
+    learned = sorted(place.state.peek().learned.items())
+    if output == "json":
+        groups = [_template_json(ref, held) for ref, held in learned]
+        write_json({"schema": TEMPLATES_SCHEMA, "groups": groups})
+    else:
+        table = make_table("Templates of node groups", "group", "what real nodes showed")
+        for ref, held in learned:
+            for line in describe(held):
+                table.add_row(safe(ref), safe(line))
+        console = make_console()
+        console.print(safe(f"{count(len(learned), 'template')} known from {place.name}."), soft_wrap=True)
+        if table.row_count:
+            console.print(table)
+    return WARNED if any(any(find_differences(held)) for _, held in learned) else ALL_WELL
+
+
+def _template_json(ref: GroupRef, held: LearnedTemplate) -> dict[str, Any]:
+    return {
+        "group": str(ref),
+        "differences": [one._asdict() for one in find_differences(held)],
+        "startup_taints": list(held.startup_taints),
+        "device_seconds": held.device_seconds,
+        "static_pods": held.static_pods,
+        "nodes": [one.name for one in held.nodes],
+    }
 
 
 def examine(client: ProviderClient, known: Iterable[Finding]) -> Examined:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace as changed
 
+from nodewright.clusterstate.learned_templates import is_startup_of, settling_seconds
 from nodewright.clusterstate.memory import Purchase, Purchases
 from nodewright.clusterstate.node_samples import STANDARD_RESOURCES, is_stable, sample_of
 from nodewright.clusterstate.purchases import after_misfit, asked_since, has_too_many_misfits, with_asked
@@ -58,6 +59,7 @@ def evaluate_purchases(
     purchases: dict[GroupRef, dict[str, Purchase]] = {ref: dict(kinds) for ref, kinds in held.items()}
     misfits, unsettled = list[MisfitNode](), set[tuple[GroupRef, str]]()
     for ref, kinds in purchases.items():
+        _end_pauses(state, templates, ref, kinds, classes)
         newest = _newest_up(state, ref, asked_since(held, ref))
         if newest is None:
             continue
@@ -72,7 +74,7 @@ def evaluate_purchases(
             rejection = _find_rejection(state, templates, newest, pod_class)
             if rejection is None:
                 kinds[kind] = Purchase()
-            elif not (is_stable(newest, state.now) or _is_final(rejection)):
+            elif not (_is_settled(state, ref, newest) or _is_final(rejection)):
                 unsettled.add((ref, kind))
             else:
                 kinds[kind] = after_misfit(purchase, str(rejection), state.now)
@@ -85,6 +87,31 @@ def evaluate_purchases(
         for pod_class in alike
     }
     return PurchaseEvaluation(purchases, tuple(misfits), barred)
+
+
+def _is_settled(state: ClusterState, ref: GroupRef, node: Node) -> bool:
+    """Return whether a new node shows all that it has. With a taint that such nodes lose, it is still starting."""
+    learned, group = state.memory.learned.get(ref), state.groups[ref]
+    starts = node.created + group.seen.options.max_node_startup_seconds > state.now
+    if starts and any(is_startup_of(learned, taint) for taint in node.spec.taints):
+        return False
+    return is_stable(node, state.now, settling_seconds(learned))
+
+
+def _end_pauses(
+    state: ClusterState,
+    templates: TemplateSettings,
+    ref: GroupRef,
+    kinds: dict[str, Purchase],
+    classes: Mapping[str, Mapping[PodClass, Pod]],
+) -> None:
+    """End the pauses of kinds of pods that the newest node takes by now. What was in vain still counts for the day."""
+    for kind, purchase in kinds.items():
+        if purchase.asked or purchase.until <= state.now or kind not in classes:
+            continue
+        newest = _newest_up(state, ref, 0.0)
+        if newest is not None and _find_rejection(state, templates, newest, next(iter(classes[kind]))) is None:
+            kinds[kind] = changed(purchase, until=0.0)
 
 
 def note_purchases(

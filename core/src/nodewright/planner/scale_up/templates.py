@@ -5,25 +5,24 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from nodewright.clusterstate.memory import SampleNode
-from nodewright.clusterstate.readiness import STATUS_PREFIX, is_startup_taint
+from nodewright.clusterstate.learned_templates import corrected, is_startup_of, with_least
+from nodewright.clusterstate.memory import LearnedTemplate, SampleNode
+from nodewright.clusterstate.node_samples import is_passing
 from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.estimator.binpacking import Template
 from nodewright.model.cluster import DaemonSet
 from nodewright.model.devices import ResourceSliceSpec
 from nodewright.model.group import GroupRef, slices_for
-from nodewright.model.meta import OwnerReference
+from nodewright.model.meta import ObjectMeta, OwnerReference
 from nodewright.model.node import (
-    DELETION_CANDIDATE_TAINT,
     HOSTNAME_LABEL,
-    TO_BE_DELETED_TAINT,
     CsiNode,
     CsiNodeDriver,
     CsiNodeSpec,
     Node,
-    Taint,
 )
-from nodewright.model.pod import Pod, Toleration
+from nodewright.model.pod import MIRROR_ANNOTATION, Container, Pod, PodSpec, ResourceRequirements, Toleration
+from nodewright.model.quantity import Quantity
 from nodewright.model.settings import TemplateSettings
 from nodewright.predicates import static_fit
 from nodewright.snapshot.context import Context
@@ -33,18 +32,6 @@ TEMPLATE_LABEL = "cluster-autoscaler.kubernetes.io/template-node"
 
 
 _NODE = "node.kubernetes.io/"
-
-
-_CONDITION_TAINTS = frozenset(
-    {
-        *(f"{_NODE}{what}" for what in ("not-ready", "unreachable", "unschedulable", "network-unavailable")),
-        *(f"{_NODE}{what}-pressure" for what in ("memory", "disk", "pid")),
-        "node.cloudprovider.kubernetes.io/uninitialized",
-        "node.cloudprovider.kubernetes.io/shutdown",
-        "cloud.google.com/impending-node-termination",
-        "NodeWithImpairedVolumes",
-    }
-)
 
 
 # What the DaemonSet controller adds to every pod that it creates.
@@ -114,63 +101,73 @@ def runs_only_daemons(snapshot: Snapshot, row: int) -> bool:
 
 def _sources(state: ClusterState, settings: TemplateSettings) -> Iterator[tuple[GroupRef, _Source]]:
     for ref, group in state.groups.items():
-        sample = state.memory.samples.get(ref)
-        source = _source(group, sample)
+        learned = state.memory.learned.get(ref)
+        source = _source(group, state.memory.samples.get(ref), learned)
         if source is not None:
             name = f"template-node-for-{ref.provider}-{ref.group_id}"
-            node = sanitized(source.node, name, settings)
+            node = sanitized(source.node, name, settings, learned)
             context = state.observation.snapshot.context
-            slices, csi_node = _slices_of(group, source, context), _csi_node_of(source, context)
+            slices, csi_node = _slices_of(group, source, learned, context), _csi_node_of(source, learned, context)
             node = replace(node, device_slices=slices_for(name, slices), csi_node=csi_node)
-            yield ref, replace_node(source, node)
+            yield ref, _Source(node, source.pods, source.is_real)
 
 
-def _slices_of(group: GroupState, source: _Source, context: Context) -> list[ResourceSliceSpec]:
-    """Return the devices of a group's next node: those of its sample, else those that the provider names."""
+def _source(group: GroupState, sample: SampleNode | None, learned: LearnedTemplate | None) -> _Source | None:
+    if sample is not None:
+        node = with_least(sample.node, learned) if learned is not None else sample.node
+        return _Source(node, sample.pods, is_real=True)
     template = group.seen.template
-    real = context.slices_on(source.node.name) if source.is_real else ()
-    found = real or (template.device_slices if template is not None else ())
-    return [one.spec for one in found]
+    if template is None or learned is None:
+        return _Source(template, (), is_real=False) if template is not None else None
+    pods = (_static_pod(learned),) if learned.static_pods else ()
+    return _Source(corrected(template, learned), pods, is_real=False)
 
 
-def _csi_node_of(source: _Source, context: Context) -> CsiNode | None:
-    """Return the CSI drivers of a group's next node with their limits: those of its sample.
+def _static_pod(learned: LearnedTemplate) -> Pod:
+    """Return one pod for all that a kubelet makes itself."""
+    requests = {name: Quantity.of(amount) for name, amount in learned.static_pods.items()}
+    spec = PodSpec(containers=(Container(name="all", resources=ResourceRequirements(requests=requests)),))
+    meta = ObjectMeta(name="static-pods", namespace="kube-system", annotations={MIRROR_ANNOTATION: "learned"})
+    return Pod(metadata=meta, spec=spec)
 
-    Without a sample each driver is taken to be there, without a limit.
+
+def _slices_of(
+    group: GroupState, source: _Source, learned: LearnedTemplate | None, context: Context
+) -> list[ResourceSliceSpec]:
+    """Return the devices of a group's next node: those of its sample or the last real node, else the provider's."""
+    template = group.seen.template
+    real = [one.spec for one in context.slices_on(source.node.name)] if source.is_real else ()
+    found = real or (learned.slices if learned is not None else ())
+    return list(found or (one.spec for one in (template.device_slices if template is not None else ())))
+
+
+def _csi_node_of(source: _Source, learned: LearnedTemplate | None, context: Context) -> CsiNode | None:
+    """Return the CSI drivers of a group's next node with their limits: those of its sample or the last real node.
+
+    Without one each driver is taken to be there, without a limit.
     """
     if not (context.csi_nodes or context.csi_drivers):
         return None
     real = context.csi_nodes.get(source.node.name) if source.is_real else None
     if real is not None:
         return real
+    if learned is not None and learned.csi_drivers:
+        return CsiNode(spec=CsiNodeSpec(drivers=learned.csi_drivers))
     return CsiNode(spec=CsiNodeSpec(drivers=tuple(CsiNodeDriver(name=name) for name in sorted(context.csi_drivers))))
 
 
-def replace_node(source: _Source, node: Node) -> _Source:
-    return _Source(node, source.pods, source.is_real)
+def sanitized(node: Node, name: str, settings: TemplateSettings, learned: LearnedTemplate | None = None) -> Node:
+    """Return the node as it will be once it is up: without taints of starting, failing or being deleted, and of no age.
 
-
-def _source(group: GroupState, sample: SampleNode | None) -> _Source | None:
-    if sample is not None:
-        return _Source(sample.node, sample.pods, is_real=True)
-    return _Source(group.seen.template, (), is_real=False) if group.seen.template is not None else None
-
-
-def sanitized(node: Node, name: str, settings: TemplateSettings) -> Node:
-    """Return the node as it will be once it is up: without taints of starting, failing or being deleted, and of no age."""
+    ``learned`` knows taints that nodes lose once they are up.
+    """
     labels = {**node.metadata.labels, HOSTNAME_LABEL: name, TEMPLATE_LABEL: "true"}
-    taints = tuple(taint for taint in node.spec.taints if not _is_passing(taint, settings))
+    lasting = (taint for taint in node.spec.taints if not is_passing(taint, settings))
+    taints = tuple(taint for taint in lasting if not is_startup_of(learned, taint))
     unschedulable = node.spec.unschedulable and not settings.scale_from_unschedulable
     spec = replace(node.spec, taints=taints, unschedulable=unschedulable, provider_id="")
     meta = replace(node.metadata, name=name, uid="", labels=labels, creation_timestamp=None)
     return replace(node, metadata=meta, spec=spec)
-
-
-def _is_passing(taint: Taint, settings: TemplateSettings) -> bool:
-    """Return whether a taint concerns one node now, not every node of the group."""
-    own = taint.key in (TO_BE_DELETED_TAINT, DELETION_CANDIDATE_TAINT) or taint.key in _CONDITION_TAINTS
-    status = taint.key in settings.status_taint or taint.key.startswith(STATUS_PREFIX)
-    return own or status or is_startup_taint(taint.key, settings)
 
 
 def _daemon_pod(daemon_set: DaemonSet) -> Pod:
