@@ -107,7 +107,12 @@ class GceWorld(CloudWorld[GceCloud]):
         context = ProviderContext(
             clock=self.clock,
             random=Random(group_id),  # no two processes send the same request ids
-            options={"endpoints": self.cloud.endpoints, "preemption_interval": 1, **self._options},
+            options={
+                "endpoints": self.cloud.endpoints,
+                "preemption_interval": 1,
+                "atomic_run_duration": 3600,
+                **self._options,
+            },
             node_group_specs=(f"{min_size}:{max_size}:{group_id}", *(f"0:3:{name}" for name in self._groups[1:])),
         )
         self.client = connect("gce", GceProvider(context, self._sdk), self.clock)
@@ -132,7 +137,7 @@ class TestGce(ProviderContract):
     [
         ({}, {"refresh_interval": 0}),
         ({}, {"detect_failures": False}),
-        ({}, {"atomic_resize": False}),
+        ({}, {"atomic_run_duration": 0}),
         ({"slow": 5.0}, {}),
         ({"neighbours": 6}, {}),
     ],

@@ -72,6 +72,24 @@ def test_what_else_moves_a_group(cloud: GceCloud, attach: Attach) -> None:
     assert "zone: zone mars-a of project proj cannot be read: instanceGroupManagers.list: 404" in lines
 
 
+def test_acting_as_every_account_of_the_project_is_a_warning(cloud: GceCloud, attach: Attach) -> None:
+    cloud.lets_act_as_all = True
+    client = attach(f"0:10:{cloud.add_group(size=1)}").client
+    warned = bad(client.diagnose())["iam.serviceAccounts.actAs"]
+    assert "granted on the whole project proj" in warned.message
+    policy = client.minimal_policy()
+    assert "iam.serviceAccounts.actAs" not in yaml.safe_load(policy)["includedPermissions"]
+    assert "add-iam-policy-binding ACCOUNT" in policy
+
+
+def test_errors_that_a_manager_met_lately_are_told(cloud: GceCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=1)
+    for moment, code in (("2026-11-27T01:00:00Z", "QUOTA_EXCEEDED"), ("2026-11-27T02:00:00Z", "IP_SPACE_EXHAUSTED")):
+        cloud.group(name).errors.append({"error": {"code": code, "message": "no more"}, "timestamp": moment})
+    told = bad(attach(f"0:10:{name}").client.diagnose())["errors"]
+    assert told.message == "2 errors lately, the newest at 2026-11-27T02:00:00Z: IP_SPACE_EXHAUSTED: no more"
+
+
 def test_nothing_is_changed_by_looking(cloud: GceCloud, attach: Attach) -> None:
     name = cloud.add_group(size=2)
     stage = attach(f"0:10:{name}")

@@ -25,6 +25,7 @@ from nodewright_gce.states import classify
 
 Attach = Callable[..., Any]
 _GET, _LIST = "instanceGroupManagers.get", "instanceGroupManagers.list"
+_HOUR = {"atomic_run_duration": "1h"}  # Compute Engine grants resize requests for machines with a run duration
 _CREATE, _DELETE = "instanceGroupManagers.createInstances", "instanceGroupManagers.deleteInstances"
 _RESIZE = "instanceGroupManagerResizeRequests.insert"
 
@@ -213,7 +214,7 @@ def test_a_pause_is_seconds_or_a_date(cloud: GceCloud, attach: Attach, is_date: 
 
 def test_the_maximum_holds(cloud: GceCloud, attach: Attach) -> None:
     name = cloud.add_group(size=1)
-    client = attach(f"0:3:{name}").client
+    client = attach(f"0:3:{name}", **_HOUR).client
     for write in (client.increase_size, client.atomic_increase_size):
         with pytest.raises(ProviderError, match="4 is above the maximum 3 of "):
             write(name, 1, 4)
@@ -230,9 +231,9 @@ def test_a_manual_change_is_told_with_the_size_that_is(cloud: GceCloud, attach: 
     assert client.target_size(name) == 5
 
 
-def test_suspended_machines_count_to_the_size(cloud: GceCloud, attach: Attach) -> None:
-    name = cloud.add_group(size=2, targetSuspendedSize=1)
-    assert attach(f"0:10:{name}").client.target_size(name) == 3
+def test_suspended_and_stopped_machines_count_to_the_size(cloud: GceCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=2, targetSuspendedSize=1, targetStoppedSize=2)
+    assert attach(f"0:10:{name}").client.target_size(name) == 5
 
 
 # All or nothing
@@ -240,7 +241,7 @@ def test_suspended_machines_count_to_the_size(cloud: GceCloud, attach: Attach) -
 
 def test_an_atomic_increase_is_a_resize_request(cloud: GceCloud, attach: Attach) -> None:
     name = cloud.add_group(size=1)
-    client = attach(f"0:10:{name}").client
+    client = attach(f"0:10:{name}", **_HOUR).client
     assert client.atomic_increase_size(name, 1, 4) == 3
     assert (cloud.calls[_RESIZE], cloud.calls[_CREATE], client.target_size(name)) == (1, 0, 4)
 
@@ -248,7 +249,7 @@ def test_an_atomic_increase_is_a_resize_request(cloud: GceCloud, attach: Attach)
 def test_an_atomic_increase_without_room_is_taken_back(cloud: GceCloud, attach: Attach) -> None:
     name = cloud.add_group(size=1)
     cloud.limit(name, 3)
-    stage = attach(f"0:10:{name}", atomic_timeout="10s")
+    stage = attach(f"0:10:{name}", atomic_timeout="10s", **_HOUR)
     started = stage.clock.now()
     with pytest.raises(OutOfCapacity, match="was not granted in 10 s and was cancelled"):
         stage.client.atomic_increase_size(name, 1, 5)
@@ -260,7 +261,7 @@ def test_an_atomic_increase_without_room_is_taken_back(cloud: GceCloud, attach: 
 def test_an_atomic_increase_whose_answer_is_lost_is_not_sent_as_another(cloud: GceCloud, attach: Attach) -> None:
     name = cloud.add_group(size=1)
     cloud.limit(name, 2)
-    client = attach(f"0:10:{name}", atomic_timeout="10s").client
+    client = attach(f"0:10:{name}", atomic_timeout="10s", **_HOUR).client
     cloud.lose_answer_once(_RESIZE)
     with pytest.raises(OutOfCapacity):
         client.atomic_increase_size(name, 1, 5)
@@ -270,10 +271,25 @@ def test_an_atomic_increase_whose_answer_is_lost_is_not_sent_as_another(cloud: G
 def test_a_group_that_takes_no_resize_requests_says_so(cloud: GceCloud, attach: Attach) -> None:
     name = cloud.add_group(size=1)
     cloud.group(name).takes_resize_requests = False
-    client = attach(f"0:10:{name}").client
+    client = attach(f"0:10:{name}", **_HOUR).client
     with pytest.raises(ProviderError, match="Resize requests are not supported"):
         client.atomic_increase_size(name, 1, 2)
     [group] = client.node_groups()
     assert "Resize requests are not supported" in group.switched_off[Capability.ATOMIC_RESIZE]
     assert not client.supports(Capability.ATOMIC_RESIZE, name)
-    assert Capability.ATOMIC_RESIZE not in attach(f"0:10:{name}", atomic_resize=False).client.info.capabilities
+    assert Capability.ATOMIC_RESIZE not in attach(f"0:10:{name}").client.info.capabilities
+
+
+def test_an_atomic_increase_needs_a_run_duration_of_the_template_or_the_option(cloud: GceCloud, attach: Attach) -> None:
+    limited = {"maxRunDuration": {"seconds": "3600"}, "instanceTerminationAction": "DELETE"}
+    plain, own = cloud.add_group(size=1), cloud.add_group(size=1, template=cloud.add_template(scheduling=limited))
+    stage = attach(f"0:10:{plain}", f"0:10:{own}", atomic_resize=True)
+    off = {group.id: group.switched_off.get(Capability.ATOMIC_RESIZE, "") for group in stage.client.node_groups()}
+    assert "nor is the option atomic_run_duration set" in off[plain]
+    assert off[own] == ""
+    assert stage.client.atomic_increase_size(own, 1, 3) == 2
+    [sent] = cloud.group(own).resize_requests.values()
+    assert "requestedRunDuration" not in sent
+    assert attach(f"0:10:{plain}", **_HOUR).client.atomic_increase_size(plain, 1, 3) == 2
+    [asked] = cloud.group(plain).resize_requests.values()
+    assert asked["requestedRunDuration"] == {"seconds": "3600"}

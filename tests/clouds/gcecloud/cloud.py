@@ -34,6 +34,7 @@ class GceCloud:
         self.findings: list[str] = []
         self.denied_permissions: set[str] = set()
         self.tells_permissions = True
+        self.lets_act_as_all = False
         self._operations = Operations(self.state)
         self.mishaps: Mishaps[Answer] = Mishaps()
         self._tokens = 0
@@ -268,7 +269,8 @@ class GceCloud:
         if not self.tells_permissions:
             return refuse(403, "forbidden", "Cloud Resource Manager API has not been used in project 123456 before.")
         asked = request.json["permissions"]
-        return Answer(200, {"permissions": [one for one in asked if one not in self.denied_permissions]})
+        denied = self.denied_permissions | (set() if self.lets_act_as_all else {"iam.serviceAccounts.actAs"})
+        return Answer(200, {"permissions": [one for one in asked if one not in denied]})
 
 
 def _metadata(request: Request) -> Answer:

@@ -66,6 +66,7 @@ class Mig:
     slots: dict[str, Slot] = field(default_factory=dict)
     resize_requests: dict[str, Raw] = field(default_factory=dict)
     takes_resize_requests: bool = True
+    errors: list[Raw] = field(default_factory=list)
 
     @property
     def living(self) -> list[Slot]:

@@ -95,6 +95,7 @@ class Operations:
             "instanceGroupManagers.list": self._list_managers,
             "instanceGroupManagers.get": lambda asked: Answer(200, self._mig(asked).as_manager()),
             "instanceGroupManagers.listManagedInstances": self._list_managed,
+            "instanceGroupManagers.listErrors": lambda asked: _page(asked, self._mig(asked).errors),
             "instanceGroupManagers.createInstances": self._create,
             "instanceGroupManagers.deleteInstances": self._delete,
             "instanceGroupManagerResizeRequests.insert": self._request_resize,
@@ -228,6 +229,12 @@ class Operations:
         mig, body = self._mig(asked), asked["instanceGroupManagerResizeRequestResource"]
         if not mig.takes_resize_requests:
             return refuse(400, "invalid", "Resize requests are not supported for this managed instance group")
+        template = mig.template.partition("/projects/")[2].partition("/")[2].replace("instanceTemplates/", "")
+        scheduling = self._state.templates.get(template, {}).get("properties", {}).get("scheduling", {})
+        if not body.get("requestedRunDuration") and not scheduling.get("maxRunDuration"):
+            return refuse(
+                400, "invalid", "Invalid value for field 'resource.requestedRunDuration': a duration is required"
+            )
 
         def effect() -> None:
             there = sum(slot.is_there for slot in mig.slots.values())

@@ -10,7 +10,17 @@ from nodewright_gce.api import Api
 from nodewright_gce.kube_env import Template, read_template
 from nodewright_gce.provider import GceProvider
 from nodewright_gce.refs import HOST, Place, Ref, TemplateRef
-from nodewright_gce.shapes import Autoscaler, MachineType, Managed, Manager, Preemption, ResizeRequest, Vm, convert
+from nodewright_gce.shapes import (
+    Autoscaler,
+    GroupError,
+    MachineType,
+    Managed,
+    Manager,
+    Preemption,
+    ResizeRequest,
+    Vm,
+    convert,
+)
 
 _TEMPLATE = "the-template"
 
@@ -85,6 +95,9 @@ class AnsweredApi(Api):
 
     def regional_managers(self, project: str, region: str) -> Sequence[Manager]:
         raise _untold("regional_managers", project, region)
+
+    def group_errors(self, ref: Ref) -> Sequence[GroupError]:
+        raise _untold("group_errors", ref.name)
 
 
 def _untold(*call: str) -> ProviderError:

@@ -9,7 +9,7 @@ from typing import Protocol
 from nodewright.spec import ApiCalls
 from nodewright_gce.kube_env import Template
 from nodewright_gce.refs import Place, Ref, TemplateRef
-from nodewright_gce.shapes import Autoscaler, MachineType, Managed, Manager, Preemption, ResizeRequest, Vm
+from nodewright_gce.shapes import Autoscaler, GroupError, MachineType, Managed, Manager, Preemption, ResizeRequest, Vm
 
 
 class Api(Protocol):
@@ -44,7 +44,7 @@ class Api(Protocol):
         """Delete these instances and lower the size by as many; ignore those that are gone or being deleted."""
 
     def request_resize(self, ref: Ref, name: str, count: int, request_id: str) -> None:
-        """Request this many machines, all or none."""
+        """Request this many machines, all or none, for the option's run duration, or else the template's."""
 
     def resize_request(self, ref: Ref, name: str) -> ResizeRequest | None:
         """Return the state of the resize request; None: it does not exist."""
@@ -72,6 +72,9 @@ class Api(Protocol):
 
     def autoscalers(self, place: Place) -> Sequence[Autoscaler]:
         """Return Compute Engine's own autoscalers."""
+
+    def group_errors(self, ref: Ref) -> Sequence[GroupError]:
+        """Return the errors that the group's manager met lately, the newest first: one page."""
 
     def regional_managers(self, project: str, region: str) -> Sequence[Manager]:
         """Return the groups that are spread over a region."""

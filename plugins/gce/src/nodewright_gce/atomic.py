@@ -15,6 +15,11 @@ from nodewright_gce.options import Options
 from nodewright_gce.shapes import ResizeRequest
 from nodewright_gce.writes import Writer, demand_room
 
+# Why a group has no atomic resize.
+UNLIMITED = (
+    "Compute Engine grants resize requests for machines with a run duration; neither the template has one, nor is the option"
+    " atomic_run_duration set"
+)
 _POLL_SECONDS = 2.0
 _GRANTED, _OVER = "SUCCEEDED", ("FAILED", "CANCELLED")
 _UNFIT = frozenset(("invalid", "badRequest", "unsupportedOperation", "conditionNotMet", "operationNotSupported"))

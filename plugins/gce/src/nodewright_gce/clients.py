@@ -35,6 +35,7 @@ _METHODS: Mapping[str, _Method] = {
     "instanceGroupManagers.list": _Method("InstanceGroupManagersClient", "list"),
     "instanceGroupManagers.get": _Method("InstanceGroupManagersClient", "get"),
     "instanceGroupManagers.listManagedInstances": _Method("InstanceGroupManagersClient", "list_managed_instances"),
+    "instanceGroupManagers.listErrors": _Method("InstanceGroupManagersClient", "list_errors"),
     "instanceGroupManagers.createInstances": _Method("InstanceGroupManagersClient", "create_instances_unary"),
     "instanceGroupManagers.deleteInstances": _Method("InstanceGroupManagersClient", "delete_instances_unary"),
     "instanceGroupManagerResizeRequests.insert": _Method("InstanceGroupManagerResizeRequestsClient", "insert_unary"),

@@ -58,12 +58,15 @@ PERMISSIONS = (
         name="compute.autoscalers.list", without="doctor finds no autoscalers of Compute Engine", level=_WARNING
     ),
     Permission(name="compute.regions.get", without="the zones of the option region are not known"),
-    Permission(
-        name="iam.serviceAccounts.actAs",
-        without="no machine can be added whose template names a service account, unless it is granted on that account",
-        level=_WARNING,
-    ),
 )
+# To create machines nodewright must act as the service accounts of their templates, and as no others. The role holds for
+# a project, so the permission is granted on each account instead.
+_ACT_AS = "iam.serviceAccounts.actAs"
+_ON_ACCOUNTS = """\
+# Grant roles/iam.serviceAccountUser on each service account that the instance templates name, not on the project:
+# gcloud iam service-accounts add-iam-policy-binding ACCOUNT --member=serviceAccount:NODEWRIGHT --role=roles/iam.serviceAccountUser
+"""
+_ERROR_GROUPS = 20
 
 
 def minimal_policy(options: Options) -> str:
@@ -74,7 +77,7 @@ def minimal_policy(options: Options) -> str:
         "stage": "GA",
         "includedPermissions": [one.name for one in PERMISSIONS if _is_needed(one, options)],
     }
-    return yaml.safe_dump(role, sort_keys=False)
+    return _ON_ACCOUNTS + str(yaml.safe_dump(role, sort_keys=False))
 
 
 class Doctor:
@@ -96,13 +99,21 @@ class Doctor:
         if not projects:
             found = attempt(self._api.places)
             projects = set() if isinstance(found, ProviderError) else {place.project for place in found}
+        asked = [*(one.name for one in needed), _ACT_AS]
         for project in sorted(projects):
-            granted = attempt(lambda project=project: self._api.granted(project, [one.name for one in needed]))  # type: ignore[misc]  # mypy cannot type a lambda with a default
+            granted = attempt(lambda project=project: self._api.granted(project, asked))  # type: ignore[misc]  # mypy cannot type a lambda with a default
             if isinstance(granted, ProviderError):
                 yield _untold(project, granted)
                 continue
             for one in needed:
                 yield _granted(one, project) if one.name in granted else _refused(one, project)
+            if _ACT_AS in granted:
+                yield Finding(
+                    level=_WARNING,
+                    subject=_ACT_AS,
+                    message=f"granted on the whole project {project}: nodewright may act as every service account in it",
+                    remedy="grant roles/iam.serviceAccountUser on the service accounts of the instance templates only",
+                )
 
     def _unreadable(self, fleet: Fleet) -> Iterator[Finding]:
         for place, trouble in fleet.troubles.items():
@@ -128,6 +139,17 @@ class Doctor:
         for group_id, group in groups.items():
             yield from _examine_group(group_id, group, scaled.get(group_id, ""))
         yield from self._regional(places)
+        yield from self._errors(groups)
+
+    def _errors(self, groups: Mapping[str, Group]) -> Iterator[Finding]:
+        """Yield the newest error that the managers of the first groups met lately, for each."""
+        for group_id, group in list(groups.items())[:_ERROR_GROUPS]:
+            found = attempt(lambda ref=group.ref: self._api.group_errors(ref))  # type: ignore[misc]  # mypy cannot type a lambda with a default
+            if not isinstance(found, ProviderError) and found:
+                newest = found[0]
+                said = f"{len(found)} errors lately, the newest at {newest.timestamp}: {newest.error.code}: {newest.error.message}"
+                remedy = "correct the template, the quota or the reservation that the error names"
+                yield Finding(level=_WARNING, subject="errors", message=said[:500], remedy=remedy, group_id=group_id)
 
     def _regional(self, places: Iterable[Place]) -> Iterator[Finding]:
         """Yield groups that match the discovery but are ignored because they are spread over a region."""

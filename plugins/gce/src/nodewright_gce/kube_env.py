@@ -59,7 +59,11 @@ class KubeEnv(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Template(msgspec.Struct, frozen=True, kw_only=True):
-    """An instance template. ``trouble`` says why its kube-env cannot be read; "": it can."""
+    """An instance template.
+
+    ``trouble`` says why its kube-env cannot be read; "": it can. ``is_limited``: its machines are deleted when their run
+    duration is over, as all those of flex-start (Dynamic Workload Scheduler).
+    """
 
     name: str = ""
     machine_type: str = ""
@@ -67,6 +71,7 @@ class Template(msgspec.Struct, frozen=True, kw_only=True):
     disks: tuple[Disk, ...] = ()
     env: KubeEnv = KubeEnv()
     trouble: str = ""
+    is_limited: bool = False
 
 
 def read_template(answer: Raw) -> Template:
@@ -84,7 +89,7 @@ def read_template(answer: Raw) -> Template:
             env = parse_kube_env(item["value"])
         except ValueError as error:
             trouble = str(error)
-    accelerators = properties.get("guestAccelerators")
+    accelerators, scheduling = properties.get("guestAccelerators"), properties.get("scheduling", {})
     return Template(
         name=answer.get("name", ""),
         machine_type=properties.get("machineType", ""),
@@ -92,6 +97,7 @@ def read_template(answer: Raw) -> Template:
         disks=convert(properties.get("disks", ()), tuple[Disk, ...]),
         env=env,
         trouble=trouble,
+        is_limited=bool(scheduling.get("maxRunDuration")) or scheduling.get("provisioningModel") == "FLEX_START",
     )
 
 

@@ -47,8 +47,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     refresh_interval: Seconds = Seconds(60)
     template_interval: Seconds = Seconds(1200)
     detect_failures: bool = True
-    atomic_resize: bool = True
+    atomic_resize: bool = False
     atomic_timeout: Seconds = Seconds(30)
+    atomic_run_duration: Seconds = Seconds(0)
     machine_types: dict[str, Machine] = {}
     prices_per_hour: dict[str, OwnPrice] = {}
     preemption_interval: Seconds = Seconds(0)

@@ -7,7 +7,7 @@ from nodewright.spec import Capability, InstanceState, hookimpl
 from nodewright.spec.cache import attempt
 from nodewright.spec.group_options import overlay_options
 from nodewright_gce.api import Api
-from nodewright_gce.atomic import AtomicWriter
+from nodewright_gce.atomic import UNLIMITED, AtomicWriter
 from nodewright_gce.catalogue import Catalogue
 from nodewright_gce.discovery import select
 from nodewright_gce.doctor import Doctor, minimal_policy
@@ -66,7 +66,7 @@ class GceProvider:
     def provider_info(self) -> spec.ProviderInfo:
         optional = {
             _FAST: self._options.detect_failures,
-            _ATOMIC: self._options.atomic_resize,
+            _ATOMIC: self._options.atomic_resize or self._options.atomic_run_duration > 0,
             Capability.INTERRUPTION: self._options.preemption_interval > 0,
         }
         capabilities = _ALWAYS | {capability for capability, holds in optional.items() if holds}
@@ -191,7 +191,7 @@ class GceProvider:
 
     def _listed(self, group_id: str) -> spec.NodeGroup:
         smallest, largest = self._fleet.limits(group_id)
-        reasons = {_ATOMIC: self._atomic.unfit.get(group_id, ""), _PRICING: self._why_unpriced(group_id)}
+        reasons = {_ATOMIC: self._why_not_atomic(group_id), _PRICING: self._why_unpriced(group_id)}
         off = {capability: reason for capability, reason in reasons.items() if reason}
         group = self._fleet.groups.get(group_id)
         made_from = _template(group.manager.only_template) if group is not None else ""
@@ -212,6 +212,15 @@ class GceProvider:
             return frozenset()
         kind = self._catalogue.raw_template(group.ref, group.manager).machine_type
         return quotas_of(kind, group.ref.place.region)
+
+    def _why_not_atomic(self, group_id: str) -> str:
+        """Return why Compute Engine grants the group no resize requests; "": it does, or it is not known."""
+        group = self._fleet.groups.get(group_id)
+        is_asked = self._options.atomic_resize and self._options.atomic_run_duration <= 0
+        if group_id in self._atomic.unfit or group is None or not is_asked:
+            return self._atomic.unfit.get(group_id, "")
+        raw = attempt(lambda: self._catalogue.raw_template(group.ref, group.manager))
+        return "" if isinstance(raw, spec.ProviderError) or raw.is_limited else UNLIMITED
 
     def _why_unpriced(self, group_id: str) -> str:
         group = self._fleet.groups.get(group_id)

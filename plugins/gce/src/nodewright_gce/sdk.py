@@ -18,6 +18,7 @@ from nodewright_gce.options import Options
 from nodewright_gce.refs import Place, Ref, TemplateRef
 from nodewright_gce.shapes import (
     Autoscaler,
+    GroupError,
     MachineType,
     Managed,
     Manager,
@@ -108,7 +109,9 @@ class Sdk:
             self._write(ref, "instanceGroupManagers.deleteInstances", _non_empty(asked))
 
     def request_resize(self, ref: Ref, name: str, count: int, request_id: str) -> None:
-        body = {"name": name, "resize_by": count}
+        body: Raw = {"name": name, "resize_by": count}
+        if self._options.atomic_run_duration > 0:
+            body["requested_run_duration"] = {"seconds": int(self._options.atomic_run_duration)}
         asked = {
             **_named(ref),
             "instance_group_manager_resize_request_resource": body,
@@ -162,6 +165,11 @@ class Sdk:
     def autoscalers(self, place: Place) -> Sequence[Autoscaler]:
         pages = self._pages("autoscalers.list", place._asdict())
         return [convert(item, Autoscaler) for page in pages for item in page.get("items", ())]
+
+    def group_errors(self, ref: Ref) -> Sequence[GroupError]:
+        answer = self._ask("instanceGroupManagers.listErrors", {**_named(ref), "max_results": _PAGE})
+        found = [convert(item, GroupError) for item in answer.get("items", ())]
+        return sorted(found, key=lambda one: one.timestamp, reverse=True)
 
     def regional_managers(self, project: str, region: str) -> Sequence[Manager]:
         pages = self._pages("regionInstanceGroupManagers.list", {"project": project, "region": region})

@@ -61,6 +61,7 @@ class Manager(Shape, frozen=True, kw_only=True):
     base_instance_name: str = ""
     target_size: int = 0
     target_suspended_size: int = 0
+    target_stopped_size: int = 0
     instance_template: str = ""
     versions: tuple[Version, ...] = ()
     current_actions: ActionCounts = ActionCounts()
@@ -69,8 +70,8 @@ class Manager(Shape, frozen=True, kw_only=True):
 
     @property
     def target(self) -> int:
-        """The number of requested machines, including suspended ones."""
-        return self.target_size + self.target_suspended_size
+        """The number of requested machines, including suspended and stopped ones."""
+        return self.target_size + self.target_suspended_size + self.target_stopped_size
 
     @property
     def template_url(self) -> str:
@@ -87,6 +88,13 @@ class Manager(Shape, frozen=True, kw_only=True):
 class ErrorItem(Shape, frozen=True, kw_only=True):
     code: str = ""
     message: str = ""
+
+
+class GroupError(Shape, frozen=True, kw_only=True):
+    """An error that a manager met lately; ``timestamp`` in RFC 3339."""
+
+    error: ErrorItem = ErrorItem()
+    timestamp: str = ""
 
 
 class Errors(Shape, frozen=True, kw_only=True):
