@@ -52,7 +52,7 @@ def test_a_pause_holds_until_somebody_ends_it(clean: ControlPlane, shared: Share
 
 def test_who_only_looks_sees_a_pause_and_orders_none(clean: ControlPlane) -> None:
     looks = str(clean.kubeconfig("onlooker"))  # what the other one asks for is audited
-    nodewright("pause", "--for", "1h", "--kubeconfig", str(clean.kubeconfig()))
+    nodewright("pause", "--for", "1h", "--force", "--kubeconfig", str(clean.kubeconfig()))
     assert read_status(Path(looks))["paused_until"]
     refused = run_command("resume", "--kubeconfig", looks)
     assert refused.returncode == 2

@@ -3,17 +3,22 @@
 planner/explain has the part about nodes.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
 from nodewright.cli.dry_run.dry_run import DryRun
 from nodewright.cli.plan_reasons import find_verdicts, why_group
-from nodewright.cli.screen import name_some
+from nodewright.cli.screen import count, name_some
 from nodewright.clusterstate.backoff import is_active, is_deferred
 from nodewright.clusterstate.learned_templates import describe
 from nodewright.clusterstate.memory import LearnedTemplate
+from nodewright.clusterstate.readiness import describe_unhealthy
+from nodewright.clusterstate.state import ClusterState
+from nodewright.model.action import IncreaseSize
 from nodewright.model.capacity_buffer import ACTIVE_CAPACITY
+from nodewright.model.duration import format_moment
 from nodewright.model.errors import ConfigError
 from nodewright.model.group import GroupRef
 from nodewright.model.pod import Pod
@@ -39,6 +44,8 @@ _NAMED = 3
 _NAMESPACED = frozenset({"pod", "request", "buffer"})
 _DEFAULT_NAMESPACE = "default"
 RUNS = "runs"
+# The kind that has no name: there is one.
+LOOP = "loop"
 _REQUESTS_OFF = "requests are not served: --enable-provisioning-requests is off"
 
 
@@ -106,7 +113,22 @@ class BufferExplanation(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[tuple[str, str], ...] = ()
 
 
-Explanation = NodeExplanation | PodExplanation | GroupExplanation | RequestExplanation | BufferExplanation
+class LoopExplanation(msgspec.Struct, frozen=True, kw_only=True):
+    """The last loop: its writes, or why it made none.
+
+    ``stops`` are what stops all or some of its writes, each with what ends it, ``does`` the writes and what is under way.
+    ``idle`` are the pods and nodes that stay as they are, with the command that says more.
+    """
+
+    now: float
+    stops: tuple[str, ...] = ()
+    does: tuple[str, ...] = ()
+    idle: tuple[str, ...] = ()
+
+
+Explanation = (
+    NodeExplanation | PodExplanation | GroupExplanation | RequestExplanation | BufferExplanation | LoopExplanation
+)
 _Ask = Callable[[DryRun, str], Explanation | None]
 
 
@@ -217,6 +239,71 @@ def _buffer(dry_run: DryRun, key: str) -> BufferExplanation | None:
     return BufferExplanation(now=dry_run.state.now, facts=found, notes=tuple(notes))
 
 
+def _loop(dry_run: DryRun, _: str) -> LoopExplanation:
+    return LoopExplanation(
+        now=dry_run.state.now,
+        stops=tuple(dict.fromkeys(_find_stops(dry_run))),
+        does=tuple(_find_doings(dry_run)),
+        idle=tuple(_find_idle(dry_run)),
+    )
+
+
+def _find_stops(dry_run: DryRun) -> Iterator[str]:
+    """Yield what stops writes, the widest first."""
+    state, plan, settings = dry_run.state, dry_run.plan, dry_run.settings
+    yield from filter(None, (dry_run.problem, plan.halted))
+    if plan.paused:
+        yield f"writes to clouds are {plan.paused} (nodewright resume)"
+    if state.memory.unhealthy is not None and not plan.halted:
+        yield f"the {describe_unhealthy(state.memory.unhealthy, state.now)}"
+    yield from filter(None, (plan.cut_short, plan.partial))
+    yield from _find_stopped_groups(state)
+    for held in plan.held_back:
+        yield f"{type(held.action).__name__} of {held.action.group} waits: {held.reason}"
+    if not settings.scale_down.scale_down_enabled:
+        yield "no node is removed: --scale-down-enabled is off"
+    elif plan.scale_down.missing_pods:
+        yield f"no node is removed: {plan.scale_down.missing_pods}"
+    elif plan.scale_down.cooldown_until > state.now:
+        yield f"no removal begins before {format_moment(plan.scale_down.cooldown_until)}"
+
+
+def _find_stopped_groups(state: ClusterState) -> Iterator[str]:
+    for name, provider in state.observation.providers.items():
+        if provider.problem:
+            yield f"provider {name} cannot be read: {provider.problem}"
+    for ref, group in state.groups.items():
+        if state.observation.groups[ref].problem:
+            yield f"group {ref} is read in part: {state.observation.groups[ref].problem}"
+        elif is_active(group.backoff, state.now) and group.backoff is not None:
+            yield f"group {ref} does not grow before {format_moment(group.backoff.until)}: it failed"
+
+
+def _find_doings(dry_run: DryRun) -> Iterator[str]:
+    plan = dry_run.plan
+    for action in plan.actions:
+        change = f" {action.expected_target} -> {action.target}" if isinstance(action, IncreaseSize) else ""
+        yield f"{type(action).__name__} of {action.group}{change}" + (f": {action.reason}" if action.reason else "")
+    yield from (f"removes node {removal.node}: {removal.reason}" for removal in plan.scale_down.removals)
+    yield from (f"node {name} is being removed" for name in dry_run.state.observation.removing)
+    upcoming = sum(group.upcoming for group in dry_run.state.groups.values())
+    if upcoming:
+        yield f"waits for {count(upcoming, 'machine')} on the way"
+
+
+def _find_idle(dry_run: DryRun) -> Iterator[str]:
+    """Yield how many pods and nodes have which outcome, and how to learn more of one."""
+    pods = Counter(verdict.outcome for verdict in find_verdicts(dry_run))
+    if not pods:
+        yield "no pod is pending"
+    for outcome, number in pods.most_common():
+        yield f"{count(number, 'pending pod')}: {outcome} (nodewright explain pod NAME)"
+    report = dry_run.plan.scale_down
+    staying = Counter(why.code.value for why in {**report.passed_over, **report.unremovable}.values())
+    for code, number in staying.most_common(_NAMED):
+        yield f"{count(number, 'node')} not removed: {code} (nodewright explain node NAME)"
+
+
 def _alike(dry_run: DryRun, ref: GroupRef) -> tuple[NodesAlike, ...]:
     report = dry_run.plan.scale_down
     alike: dict[tuple[NodeOutcome, str, str], list[str]] = {}
@@ -267,4 +354,5 @@ KINDS: dict[str, tuple[_Ask, Callable[[DryRun], Iterator[str]]]] = {
     "group": (_group, _group_names),
     "request": (_request, _request_keys),
     "buffer": (_buffer, _buffer_keys),
+    LOOP: (_loop, lambda _: iter(())),
 }

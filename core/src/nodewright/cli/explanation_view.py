@@ -14,6 +14,7 @@ from nodewright.cli.explanation import (
     BufferExplanation,
     Explanation,
     GroupExplanation,
+    LoopExplanation,
     PodExplanation,
     RequestExplanation,
 )
@@ -46,6 +47,7 @@ _RULES = {
 _NO_OTHER = "there is no other node that it could go to"
 _OUTCOMES = {NodeOutcome.GOING: "is being removed", NodeOutcome.GOES: "goes now", NodeOutcome.UNNEEDED: "is not needed"}
 SCHEMA = 1
+_MOST_LINES = 20
 
 
 def print_explanation(console: Console, found: Explanation) -> None:
@@ -58,6 +60,8 @@ def print_explanation(console: Console, found: Explanation) -> None:
         _print_group(console, found)
     elif isinstance(found, BufferExplanation):
         _print_buffer(console, found)
+    elif isinstance(found, LoopExplanation):
+        _print_loop(console, found)
     else:
         _print_request(console, found)
 
@@ -184,6 +188,25 @@ def _print_buffer(console: Console, found: BufferExplanation) -> None:
     console.print(facts)
 
 
+def _print_loop(console: Console, found: LoopExplanation) -> None:
+    if found.does:
+        head = "something is done"
+    else:
+        head = "nothing is done" + ("" if found.stops else ", and nothing stops it: there is nothing to do")
+    _print_headline(console, f"The loop as of {format_moment(found.now)}: {head}.")
+    facts = _facts_table()
+    for name, lines, style in (
+        ("stops", found.stops, "yellow"),
+        ("does", found.does, ""),
+        ("otherwise", found.idle, ""),
+    ):
+        for line in lines[:_MOST_LINES]:
+            facts.add_row(name, safe(line, style))
+        if len(lines) > _MOST_LINES:
+            facts.add_row(name, safe(f"and {len(lines) - _MOST_LINES:,} more: see --output json"))
+    console.print(facts)
+
+
 def _print_outlooks(console: Console, pods: Iterable[PodAfterDrain]) -> None:
     table = make_table("Its pods, if it went", "pod", "", "why")
     for pod in pods:
@@ -248,6 +271,8 @@ def as_json(found: Explanation) -> dict[str, Any]:
     head = {"schema": SCHEMA, "now": format_moment(found.now)}
     if isinstance(found, NodeExplanation):
         return head | _node(found)
+    if isinstance(found, LoopExplanation):
+        return head | {"stops": list(found.stops), "does": list(found.does), "otherwise": list(found.idle)}
     if isinstance(found, RequestExplanation):
         return (
             head | request_json(found.facts) | {"told": [{"to": name, "message": said} for name, said in found.notes]}

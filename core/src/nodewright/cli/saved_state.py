@@ -96,16 +96,14 @@ def state_options(command: F) -> F:
     return cast("F", decorated)
 
 
-def warn_without_engine(place: Place) -> None:
-    """Warn if no engine has saved anything there: then no engine will read the order."""
+def is_of_an_engine(place: Place) -> bool:
+    """Return whether an engine has saved something there: else no engine will read an order."""
     from nodewright.clusterstate.memory import Memory  # noqa: PLC0415 - slow to import
 
     try:
-        is_used = place.state.peek() != Memory()
+        return place.state.peek() != Memory()
     except NodewrightError:
-        is_used = True  # it cannot be read, but it exists
-    if not is_used:
-        click.echo(f"No engine has saved its state in {place.name} yet: check that this is the right place.", err=True)
+        return True  # it cannot be read, but it exists
 
 
 def _open_cluster(kubeconfig: str, namespace: str) -> Place:

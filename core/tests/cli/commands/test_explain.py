@@ -175,3 +175,20 @@ def test_a_daemon_that_shows_nothing_is_not_asked(nodewright: Nodewright) -> Non
         "nodewright: --kubeconfig: there is no file nowhere",
     ]
     assert ended.code == 2
+
+
+def test_the_loop_when_nothing_happens(nodewright: Nodewright, dump: str) -> None:
+    ended = nodewright("explain", "loop", dump, *BY, "--scale-down-enabled=false")
+    assert ended.code == 0
+    said = " ".join(ended.out.split())
+    assert said.startswith("The loop as of 1970-01-01T02:00:00Z: nothing is done.")
+    assert "no node is removed: --scale-down-enabled is off" in said
+    assert "1 pending pod: unhelped (nodewright explain pod NAME)" in said
+    document = nodewright("explain", "loop", dump, *BY, "-o", "json").document
+    assert set(document) == {"schema", "now", "stops", "does", "otherwise"}
+
+
+def test_every_other_kind_has_a_name(nodewright: Nodewright) -> None:
+    ended = nodewright("explain", "node")
+    assert (ended.code, ended.out) == (2, "")
+    assert "Missing argument 'NAME'" in ended.err

@@ -109,7 +109,7 @@ def test_a_pause_is_shown_until_it_is_ended(nodewright: Nodewright, path: Path) 
 
 def test_a_pause_may_come_before_the_first_engine(nodewright: Nodewright, tmp_path: Path) -> None:
     path = tmp_path / "new" / "state.json"
-    assert nodewright("pause", "--for", "1h", "--state", path).code == 0
+    assert nodewright("pause", "--for", "1h", "--force", "--state", path).code == 0
     shown = nodewright("status", "--state", path)
     assert shown.code == 0
     assert "the engine has not saved anything yet" in shown.out
@@ -169,12 +169,21 @@ def test_what_is_named_is_stronger_than_the_environment(path: Path) -> None:
         assert "give one of them, not both" in err.getvalue().decode()
 
 
-@pytest.mark.parametrize("words", [("pause", "--for", "1h"), ("resume",)])
-def test_an_order_where_no_engine_ever_was_is_doubted(
-    nodewright: Nodewright, tmp_path: Path, path: Path, words: tuple[str, ...]
+def test_a_pause_where_no_engine_ever_was_needs_force(nodewright: Nodewright, tmp_path: Path, path: Path) -> None:
+    new = tmp_path / "folder" / "new.json"
+    refused = nodewright("pause", "--for", "1h", "--state", new)
+    assert (refused.code, refused.out) == (2, "")
+    assert f"no engine has saved its state in {new}" in refused.err
+    assert not new.parent.exists()
+    assert nodewright("pause", "--for", "1h", "--force", "--state", new).code == 0
+    assert nodewright("pause", "--for", "1h", "--state", path).code == 0
+
+
+def test_the_end_of_a_pause_where_no_engine_ever_was_is_doubted(
+    nodewright: Nodewright, tmp_path: Path, path: Path
 ) -> None:
     new = tmp_path / "new.json"
-    assert nodewright(*words, "--state", new).err == (
+    assert nodewright("resume", "--state", new).err == (
         f"No engine has saved its state in {new} yet: check that this is the right place.\n"
     )
-    assert nodewright(*words, "--state", path).err == ""
+    assert nodewright("resume", "--state", path).err == ""

@@ -104,6 +104,15 @@ def test_who_does_not_lead_says_whom_to_ask() -> None:
     assert json.loads(ask(waiting, "/snapshotz").body) == {"Error": "ask the other"}
 
 
+def test_the_loop_is_explained_also_where_there_was_none() -> None:
+    waiting = DebugServer(FakeClock(NOW), lambda: "ask the other")
+    assert read(ask(waiting, "/explain", kind="loop"))["stops"] == ["ask the other"]
+    report = make_report(make_world())
+    server = DebugServer(FakeClock(NOW))
+    server.publish(replace(report, problem="the state cannot be saved"), Settings(), None)
+    assert read(ask(server, "/explain", kind="loop"))["stops"][0] == "the state cannot be saved"
+
+
 def test_what_is_wrong_is_told() -> None:
     world = make_world()
     server = DebugServer(FakeClock(NOW))

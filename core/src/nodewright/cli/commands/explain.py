@@ -14,18 +14,21 @@ if TYPE_CHECKING:
     from nodewright.cli.dry_run.dry_run import DryRun
 
 # The keys of nodewright.cli.explanation.KINDS, which is slow to import.
-KIND_NAMES = ("node", "pod", "group", "request", "buffer")
+KIND_NAMES = ("node", "pod", "group", "request", "buffer", "loop")
+_NAMELESS = "loop"
 
 
 @click.command("explain", cls=SettingsCommand)
-@click.argument("kind", metavar="node|pod|group|request|buffer", type=click.Choice(KIND_NAMES))
-@click.argument("name", metavar="NAME")
+@click.argument("kind", metavar="node|pod|group|request|buffer|loop", type=click.Choice(KIND_NAMES))
+@click.argument("name", metavar="[NAME]", default="")
 @click.argument("dump", metavar="[DUMP]", required=False)
 @dump_options
 @output_option
 @settings_options
 def command(settings: Settings, kind: str, name: str, dump: str | None, output: str, **given: Any) -> None:
     """Say why a node is kept, what happens to a pod, why a group does not grow, or the state of a request or buffer.
+
+    explain loop, without a NAME, says what the last loop did, or why it did nothing.
 
     NAME is the name of a node, NAMESPACE/NAME of a pod, a ProvisioningRequest or a CapacityBuffer (without NAMESPACE:
     of namespace default), or PROVIDER/ID of a group. With DUMP, node groups and settings work as for nodewright plan. Without DUMP, the answer comes from the
@@ -34,6 +37,10 @@ def command(settings: Settings, kind: str, name: str, dump: str | None, output: 
 
     Exit codes: 0 explained; 2 bad input, or the named object does not exist.
     """
+    if kind == _NAMELESS and name and dump is None:
+        name, dump = "", name
+    if kind != _NAMELESS and not name:
+        raise click.UsageError("Missing argument 'NAME'", click.get_current_context())
     if dump is None:
         answer = ask_daemon(
             settings.serving.debug_address, "/explain", {"kind": kind, "name": name} | page_query(output)

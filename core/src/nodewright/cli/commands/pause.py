@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from nodewright.adapters.clocks import SystemClock
-from nodewright.cli.saved_state import Choice, state_options, warn_without_engine
+from nodewright.cli.saved_state import Choice, is_of_an_engine, state_options
 from nodewright.model.duration import format_moment, parse_duration
 from nodewright.model.errors import ConfigError
 
@@ -14,8 +14,9 @@ _LONGEST = 366 * 86_400.0
 
 @click.command("pause")
 @click.option("--for", "length", metavar="DURATION", required=True, help="Length of the pause, for example 30m or 2h.")
+@click.option("--force", is_flag=True, help="Pause even where no engine has saved its state yet.")
 @state_options
-def command(length: str, choice: Choice) -> None:
+def command(length: str, force: bool, choice: Choice) -> None:
     """Stop all writes to all clouds for the given time.
 
     The engine continues to observe, plan and report. When the pause ends it writes again without a further command. A
@@ -23,18 +24,23 @@ def command(length: str, choice: Choice) -> None:
     daemon of the cluster that --kubeconfig names, of the cluster of this pod, or else of kubectl's default cluster;
     with --state, to the engine with that state file.
 
-    Exit codes: 0 paused; 2 bad input, or the pause cannot be written.
+    Where no engine has saved its state, as in a wrong namespace, nothing is written without --force.
+
+    Exit codes: 0 paused; 2 bad input, no engine is there, or the pause cannot be written.
     """
     from nodewright.actuation import Pause
 
     seconds = _read_length(length)
     place, now = choice.open(), SystemClock().now()
+    if not force and not is_of_an_engine(place):
+        raise ConfigError(
+            f"no engine has saved its state in {place.name}, so that no engine would obey; --force pauses all the same"
+        )
     ordered = Pause(since=now, until=now + seconds)
     if place.path is not None:
         _make_folder(place.path.parent)
     place.state.save_pause(ordered)
     click.echo(f"Writes to clouds are paused until {format_moment(ordered.until)} ({place.name}).")
-    warn_without_engine(place)
 
 
 def _read_length(text: str) -> float:
@@ -64,4 +70,5 @@ def resume(choice: Choice) -> None:
     place = choice.open()
     place.state.save_pause(None)
     click.echo(f"Writes to clouds are not paused ({place.name}).")
-    warn_without_engine(place)
+    if not is_of_an_engine(place):
+        click.echo(f"No engine has saved its state in {place.name} yet: check that this is the right place.", err=True)

@@ -30,7 +30,7 @@ class LastLoop:
         """Return what the explanations are made from; None: nothing could be planned."""
         if self.report.plan is None:
             return None
-        return DryRun(state=self.state, plan=self.report.plan, settings=self.settings)
+        return DryRun(state=self.state, plan=self.report.plan, settings=self.settings, problem=self.report.problem)
 
     def make_status(self) -> StatusReport:
         """Return the status, as ``nodewright status`` shows it."""

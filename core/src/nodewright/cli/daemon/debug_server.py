@@ -13,7 +13,7 @@ from nodewright.adapters.web import Page, Pages, Query
 from nodewright.cli.console.history import History
 from nodewright.cli.console.last_loop import LastLoop
 from nodewright.cli.console.pages import Console
-from nodewright.cli.explanation import KINDS, explain
+from nodewright.cli.explanation import KINDS, LOOP, LoopExplanation, explain
 from nodewright.cli.explanation_view import as_json as explain_json
 from nodewright.cli.explanation_view import print_explanation
 from nodewright.cli.screen import make_console, safe
@@ -93,15 +93,17 @@ class DebugServer:
         if kind not in KINDS:
             return _refuse(f"kind is one of {', '.join(KINDS)}", 400)
         with self.look() as last:
-            if isinstance(last, str):
-                return _refuse(last, 503)
-            dry_run = last.dry_run
-            if dry_run is None:
-                return _refuse(last.report.problem or self._excuse(), 503)
-            try:
-                found = explain(dry_run, kind, query.get("name", ""))
-            except ConfigError as error:
-                return _refuse(str(error), 404)
+            dry_run = last.dry_run if isinstance(last, LastLoop) else None
+            if dry_run is not None:
+                try:
+                    found = explain(dry_run, kind, query.get("name", ""))
+                except ConfigError as error:
+                    return _refuse(str(error), 404)
+            else:
+                why = last if isinstance(last, str) else last.report.problem or self._excuse()
+                if kind != LOOP:
+                    return _refuse(why, 503)
+                found = LoopExplanation(now=self._clock.now(), stops=(why,))
         if query.get("output") != _TABLE:
             return _write(explain_json(found))
         text = io.StringIO()

@@ -29,12 +29,14 @@ class DryRun:
     """The result of one loop that wrote nothing.
 
     ``planned_from`` is the state from which the plan was made, without what the plan remembers; None: not kept.
+    ``problem``: why nothing was done although it was planned; empty: nothing stopped it.
     """
 
     state: ClusterState
     plan: Plan
     settings: Settings
     planned_from: ClusterState | None = None
+    problem: str = ""
 
 
 def plan_once(
