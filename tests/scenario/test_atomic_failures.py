@@ -298,3 +298,14 @@ def test_what_is_left_is_withdrawn_once_and_not_from_requests_of_others() -> Non
     assert withdrawn[0][0] == OUT_OF_TIME
     in_time = [before - after for at, before, after in withdrawn if at < 10 * MINUTE + PROVISION]
     assert sum(in_time) == 2
+
+
+def test_pods_that_an_empty_answer_hides_keep_the_machines_of_a_broken_request() -> None:
+    """Two of four machines come, and pods of others run on them when the request is given up."""
+    asking = make(switched_off=SILENT, stock_outs=TWO_LEFT)
+    asking.story.pods(2, at=ASKED + 5 * MINUTE)
+    asking.story.simulation.misread(OUT_OF_TIME - MINUTE, "no_pods", 5 * MINUTE, is_direct=True)
+    assert asking.story.killed() == []
+    held = asking.story.events("DeletionWithheld")
+    assert held
+    assert all("lacks 2 of 2 pods that their controllers count as ready" in said for _, said in held)

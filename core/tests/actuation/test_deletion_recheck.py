@@ -10,8 +10,9 @@ from nodewright.actuation.write_gate import DeletionRecheck
 from nodewright.model.action import DeleteInstances, DeletionCause
 from nodewright.model.errors import KubeApiError
 from nodewright.model.group import GroupRef
-from nodewright.model.node import Node
+from nodewright.model.node import Node, NodeCondition
 from nodewright.model.pod import Pod
+from nodewright.planner.scale_down.missing_pods import MissingPods
 from nodewright.testkit import FakeClock, build_node, build_pod
 
 MACHINE = "cloud:///g/0"
@@ -26,6 +27,16 @@ def deletion(cause: DeletionCause = DeletionCause.UNREGISTERED, *machines: str) 
 
 def joined(machine: str = MACHINE) -> Node:
     return build_node("n", provider_id=machine)
+
+
+def never_up() -> Node:
+    node = joined()
+    silent = NodeCondition(type="Ready", status="Unknown", reason="NodeStatusNeverUpdated")
+    return replace(node, status=replace(node.status, conditions=(silent,)))
+
+
+def recheck(cluster: "Cluster", clock: FakeClock, actions: list[DeleteInstances]) -> DeletionRecheck:
+    return DeletionRecheck(cluster, clock, actions, MissingPods)
 
 
 class Cluster:
@@ -52,7 +63,7 @@ class Cluster:
 
 def test_what_no_node_contradicts_goes_on() -> None:
     cluster = Cluster(build_node("other", provider_id="cloud:///g/1"))
-    last = DeletionRecheck(cluster, FakeClock(1000), [deletion()])
+    last = recheck(cluster, FakeClock(1000), [deletion()])
     assert last.permit(deletion()) == deletion()
     assert last.withheld == []
     assert cluster.looks == 0
@@ -68,7 +79,7 @@ def test_what_no_node_contradicts_goes_on() -> None:
     ],
 )
 def test_what_is_contradicted_or_in_doubt_waits_and_is_told(cluster: Cluster, why: str) -> None:
-    last = DeletionRecheck(cluster, FakeClock(1000), [deletion()])
+    last = recheck(cluster, FakeClock(1000), [deletion()])
     assert last.permit(deletion()) is None
     (held,) = last.withheld
     assert (held.action, held.reason, held.until, held.event) == (deletion(), why, 1000, "DeletionWithheld")
@@ -83,10 +94,33 @@ def test_what_is_contradicted_or_in_doubt_waits_and_is_told(cluster: Cluster, wh
     ],
 )
 def test_pods_that_run_on_a_reserved_machine_are_read_anew(cluster: Cluster, why: str) -> None:
-    last = DeletionRecheck(cluster, FakeClock(1000), [deletion(DeletionCause.RESERVATION)])
+    last = recheck(cluster, FakeClock(1000), [deletion(DeletionCause.RESERVATION)])
     asked = deletion(DeletionCause.RESERVATION)
     assert last.permit(asked) == (None if why else asked)
     assert [held.reason for held in last.withheld] == ([why] if why else [])
+
+
+@pytest.mark.parametrize("missing", [0, 1, 2])
+@pytest.mark.parametrize("cause", [DeletionCause.RESERVATION, DeletionCause.NEVER_READY])
+def test_an_empty_node_of_a_reservation_stays_while_controllers_contradict_the_list(
+    cause: DeletionCause, missing: int
+) -> None:
+    """One pod in ten may be missing because a status is late. A node that never was Ready runs none of them."""
+    found = MissingPods(ready=10, by_controller={"ReplicaSet default/web": missing})
+    asked = deletion(cause, MACHINE, "cloud:///g/no-node")
+    last = DeletionRecheck(Cluster(never_up()), FakeClock(1000), [asked], lambda: found)
+    waits = missing == 2 and cause == DeletionCause.RESERVATION
+    assert last.permit(asked) == (deletion(cause, "cloud:///g/no-node") if waits else asked)
+    assert [held.reason for held in last.withheld] == ([str(found)] if waits else [])
+
+
+def test_a_reserved_machine_stays_while_the_cache_cannot_be_read() -> None:
+    def fail() -> MissingPods:
+        raise BUSY
+
+    asked = deletion(DeletionCause.RESERVATION)
+    last = DeletionRecheck(Cluster(joined()), FakeClock(1000), [asked], fail)
+    assert last.permit(asked) is None
 
 
 @pytest.mark.parametrize("error", [None, BUSY])
@@ -94,7 +128,7 @@ def test_one_list_serves_deletions_at_the_same_time_and_no_later_ones(error: Kub
     """One that failed, too: each attempt may last until its deadline."""
     cluster, clock = Cluster(error=error), FakeClock(1000)
     one, other = deletion(), deletion(DeletionCause.FAILED_CREATION, "cloud:///g/1")
-    last = DeletionRecheck(cluster, clock, [one, other])
+    last = recheck(cluster, clock, [one, other])
     assert cluster.lists == 0
     assert [last.permit(one), last.permit(other)] == ([one, other] if error is None else [None, None])
     assert cluster.lists == 1
@@ -110,7 +144,7 @@ def test_of_several_machines_only_the_one_that_joined_is_withheld() -> None:
         failure_ids=("f0", "f1", "f2"),
         force=True,
     )
-    last = DeletionRecheck(Cluster(joined("cloud:///g/1")), FakeClock(1000), [asked])
+    last = recheck(Cluster(joined("cloud:///g/1")), FakeClock(1000), [asked])
     assert last.permit(asked) == replace(asked, instance_ids=("cloud:///g/0", "cloud:///g/2"), failure_ids=("f0", "f2"))
     (held,) = last.withheld
     assert held.action == replace(asked, instance_ids=("cloud:///g/1",), failure_ids=("f1",))
@@ -121,7 +155,7 @@ def test_an_api_server_that_fails_is_not_asked_about_the_machines_that_follow() 
     machines = [f"cloud:///g/{number}" for number in range(4)]
     cluster = Cluster(*(joined(machine) for machine in machines[1:]), hides=True)
     asked = deletion(DeletionCause.RESERVATION, *machines)
-    last = DeletionRecheck(cluster, FakeClock(1000), [asked])
+    last = recheck(cluster, FakeClock(1000), [asked])
     assert last.permit(asked) == replace(asked, instance_ids=(machines[0],))
     (held,) = last.withheld
     assert held.action == replace(asked, instance_ids=tuple(machines[1:]))

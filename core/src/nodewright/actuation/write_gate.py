@@ -5,7 +5,7 @@ that are deleted without a drain get a last look right before the call (docs/adr
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -14,7 +14,7 @@ import msgspec
 from nodewright.actuation.drain import as_deletion
 from nodewright.actuation.ports import NodeReader
 from nodewright.clusterstate.state import ClusterState
-from nodewright.model.action import Action, DeleteInstances
+from nodewright.model.action import Action, DeleteInstances, DeletionCause
 from nodewright.model.clock import Clock
 from nodewright.model.duration import format_duration, format_moment
 from nodewright.model.errors import KubeApiError
@@ -23,6 +23,7 @@ from nodewright.model.plan import HeldBack, Plan, PlannedAction, ScaleDownReport
 from nodewright.model.reason import ScaleDownResult
 from nodewright.model.removal import NodeRemoval, RemovalReason
 from nodewright.model.settings import SafetySettings
+from nodewright.planner.scale_down.missing_pods import MissingPods
 from nodewright.validate import NodesOfMachines
 
 # The default budgets of deletions in a window: a share of the registered nodes, and at least so many machines.
@@ -327,12 +328,17 @@ class DeletionRecheck:
 
     The cluster is read before the clouds, whose answers may take minutes, calls before this one may have hung, and a
     watch may be stuck: a machine may have become a node since. So the API server lists the nodes again, past every cache,
-    once a loop that deletes any of ``actions``' machines.
+    once a loop that deletes any of ``actions``' machines. ``find_missing`` returns which pods the cache lacks, for reservations:
+    a node of theirs that looks empty may run such pods. It raises KubeApiError.
     """
 
-    def __init__(self, cluster: NodeReader, clock: Clock, actions: Collection[Action]) -> None:
+    def __init__(
+        self, cluster: NodeReader, clock: Clock, actions: Collection[Action], find_missing: Callable[[], MissingPods]
+    ) -> None:
         self._cluster = cluster
         self._clock = clock
+        self._find_missing = find_missing
+        self._missing: MissingPods | None = None
         deletions = (action for action in actions if isinstance(action, DeleteInstances))
         self._machines = frozenset(one.lower() for action in deletions for one in action.instance_ids)
         # The nodes of these machines, or why they could not be listed.
@@ -362,7 +368,8 @@ class DeletionRecheck:
         found: dict[int, str] = {}
         for place in places:
             try:
-                why = "; ".join(seen.broken_by(action.part((place,))))
+                part = action.part((place,))
+                why = "; ".join(seen.broken_by(part)) or self._doubt(part, seen)
             except KubeApiError as error:
                 why = f"the pods on its nodes could not be read right before: {error}"
                 return {**found, **dict.fromkeys(places[place:], why)}
@@ -370,9 +377,17 @@ class DeletionRecheck:
                 found[place] = why
         return found
 
+    def _doubt(self, action: DeleteInstances, seen: NodesOfMachines) -> str:
+        """Return why the node of a reserved machine may run pods that no list shows; empty: none. Raise KubeApiError."""
+        if action.cause != DeletionCause.RESERVATION or not seen.has_any(action.instance_ids):
+            return ""
+        if self._missing is None:
+            self._missing = self._find_missing()
+        return str(self._missing) if self._missing.is_list_wrong else ""
+
     def _read_nodes(self) -> NodesOfMachines | str:
         if self._taken_at is None or not 0 <= self._clock.now() - self._taken_at <= _FRESH_SECONDS:
-            self._seen = self._list()
+            self._seen, self._missing = self._list(), None
             self._taken_at = self._clock.now()
         return self._seen
 

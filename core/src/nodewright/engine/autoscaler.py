@@ -40,7 +40,7 @@ from nodewright.model.pod import Pod
 from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalResult, Removing
 from nodewright.model.settings import PodSettings, Settings, default_options
 from nodewright.observe import Observer
-from nodewright.planner.scale_down.missing_pods import CachedPods
+from nodewright.planner.scale_down.missing_pods import CachedPods, MissingPods
 from nodewright.planner.scale_up.pending_pods import hint_key, is_pending
 from nodewright.snapshot.observation import Observation
 from nodewright.validate import PlanViolation
@@ -271,6 +271,10 @@ class Autoscaler:
         seen = self._ports.cluster.read(self._clock.now())
         return CachedPods.of(seen.snapshot, seen.workloads)
 
+    def _find_missing(self) -> MissingPods:
+        """Return the pods that the cache lacks; none where the policy does not compare. Raise KubeApiError."""
+        return self._find_cached().missing if self._settings.policy.compares_pods_with_controllers else MissingPods()
+
     def _held_until(self, now: float) -> float:
         """Return until when (epoch seconds) nothing is evicted or deleted: during a pause or in an unhealthy cluster."""
         paused, until = self._find_pause(now)
@@ -308,7 +312,7 @@ class Autoscaler:
         """Make the plan's calls; return their results, and the deletions that a last look at the nodes forbade."""
         if not self._settings.policy.spares_machines_that_ran:
             return self._cloud_writer.act(plan.actions, self._loop_name), ()
-        last = DeletionRecheck(self._ports.cluster, self._clock, plan.actions)
+        last = DeletionRecheck(self._ports.cluster, self._clock, plan.actions, self._find_missing)
         outcomes = self._cloud_writer.act(plan.actions, self._loop_name, last.permit)
         return outcomes, tuple(last.withheld)
 

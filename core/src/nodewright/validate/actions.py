@@ -58,6 +58,10 @@ class NodesOfMachines:
                 if why:
                     yield f"machine {instance_id} is node {node.name}, {why}"
 
+    def has_any(self, instance_ids: Iterable[str]) -> bool:
+        """Return whether one of these machines is a node."""
+        return any(map(self._find, instance_ids))
+
     def _why_not(self, cause: DeletionCause, node: Node) -> str:
         if cause in (DeletionCause.UNREGISTERED, DeletionCause.FAILED_CREATION):
             return "so it did register"
