@@ -36,6 +36,7 @@ COMMANDS = {
     "sweep": "Simulate many settings, scenarios and seeds, and compare them.",
     "config": "Check a settings file, and show what it sets.",
     "status": "Show scale-ups in progress, backoffs, deletions and pauses.",
+    "top": "Show in a terminal what the daemon does now.",
     "pause": "Stop all writes to all clouds for a while.",
     "resume": "End a pause before its time.",
     "migrate": "Convert values of cluster-autoscaler's chart, or its Deployment, into ours.",

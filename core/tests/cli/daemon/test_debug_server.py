@@ -113,6 +113,21 @@ def test_the_loop_is_explained_also_where_there_was_none() -> None:
     assert read(ask(server, "/explain", kind="loop"))["stops"][0] == "the state cannot be saved"
 
 
+def test_a_screen_of_the_terminal_has_as_many_nodes_as_fit() -> None:
+    world = make_world()
+    world.add_group("many", 60, max_size=90, hourly_price=0.5)
+    page = ask(make_server(world), "/top", width="120", height="40")
+    lines = page.body.decode().splitlines()
+    assert "62 nodes, 1 pending pod, 1 not helped, $30.000 an hour" in lines[0]
+    assert any("cloud/many" in line for line in lines)
+    assert any("default/giant" in line and "Insufficient cpu" in line for line in lines)
+    assert any(line.startswith("Nodes: 19 of 62") for line in lines)
+    assert max(map(len, lines)) <= 120
+    assert len(lines) <= 40
+    assert ask(make_server(world), "/top", height="x").status == 200
+    assert ask(make_server(), "/top").status == 503
+
+
 def test_what_is_wrong_is_told() -> None:
     world = make_world()
     server = DebugServer(FakeClock(NOW))

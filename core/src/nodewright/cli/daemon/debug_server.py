@@ -13,6 +13,8 @@ from nodewright.adapters.web import Page, Pages, Query
 from nodewright.cli.console.history import History
 from nodewright.cli.console.last_loop import LastLoop
 from nodewright.cli.console.pages import Console
+from nodewright.cli.console.top import print_top
+from nodewright.cli.console.views import View
 from nodewright.cli.explanation import KINDS, LOOP, LoopExplanation, explain
 from nodewright.cli.explanation_view import as_json as explain_json
 from nodewright.cli.explanation_view import print_explanation
@@ -60,6 +62,7 @@ class DebugServer:
             "/snapshotz": self._snapshot,
             "/explain": self._explain,
             "/status": self._status,
+            "/top": self._top,
         }
 
     def publish(self, report: LoopReport, settings: Settings, pause: Pause | None) -> None:
@@ -122,6 +125,20 @@ class DebugServer:
         print_status(console, status)
         for sentence in health["problems"]:
             console.print(safe(sentence, "yellow"), soft_wrap=True)
+        return Page(text.getvalue().encode())
+
+    def _top(self, query: Query) -> Page:
+        """Return a screen for ``nodewright top``."""
+        text = io.StringIO()
+        with self.look() as last:
+            if isinstance(last, str):
+                return _refuse(last, 503)
+            height = query.get("height", "")
+            print_top(
+                make_console(text, _width(query)),
+                View(last),
+                int(height) if height.isdecimal() and len(height) < 4 else 0,
+            )
         return Page(text.getvalue().encode())
 
     def _why_not(self, report: LoopReport | None) -> str:

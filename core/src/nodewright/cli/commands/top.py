@@ -1,0 +1,51 @@
+"""``nodewright top``: the daemon's page in a terminal."""
+
+import sys
+
+import click
+
+from nodewright.adapters.clocks import SystemClock
+from nodewright.cli.debug_client import ask_daemon, page_query
+from nodewright.model.errors import ConfigError
+from nodewright.model.settings import ServingSettings
+
+_PIPE_LINES = 60
+_EVERY_SECONDS = 2.0
+
+
+@click.command("top")
+@click.option(
+    "--debug-address",
+    metavar="TEXT",
+    default=ServingSettings().debug_address,
+    show_default=True,
+    help="Address of the daemon to read from.",
+)
+@click.option("--once", is_flag=True, help="Print one screen and exit, as where the output is no terminal.")
+def command(debug_address: str, once: bool) -> None:
+    """Show what the daemon does now: groups, waiting pods, nodes with their utilization and why each is still here.
+
+    The screen is that of the page at --debug-address, and follows the loops until Ctrl-C. With kubectl port-forward
+    deploy/nodewright 8086 it shows a daemon in a cluster.
+
+    Exit codes: 0 shown; 2 no daemon answers; 130 ended by Ctrl-C.
+    """
+    clock = SystemClock()
+    follows = sys.stdout.isatty() and not once
+    while True:
+        answer = ask_daemon(debug_address, "/top", page_query("table") | {"height": str(_find_lines())})
+        if answer is None:
+            raise ConfigError(f"--debug-address: no daemon listens at {debug_address}")
+        if follows:
+            click.clear()
+        click.echo(answer, nl=False)
+        if not follows:
+            return
+        clock.sleep(_EVERY_SECONDS)
+
+
+def _find_lines() -> int:
+    """Return how many lines the terminal has."""
+    from shutil import get_terminal_size
+
+    return get_terminal_size((0, _PIPE_LINES)).lines if sys.stdout.isatty() else _PIPE_LINES
