@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from nodewright.adapters.clocks import VirtualClock
+from nodewright.cli.connect import Connector
+from nodewright.cli.settings.load import load_settings
+
 Finished = subprocess.CompletedProcess[str]
 Command = Callable[..., Finished]
 
@@ -114,3 +118,13 @@ def test_the_picture_is_whole_and_fetches_nothing() -> None:
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
         assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("plugin", ["aws", "gce", "azure"])
+def test_the_smallest_example_of_a_plugin_builds_it(plugin: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_FEDERATED_TOKEN_FILE"):  # AKS sets them
+        monkeypatch.setenv(variable, "set")
+    text = (ROOT / "plugins" / plugin / "README.md").read_text()
+    example = text.partition("## Configuration")[2].partition("```\n")[2].partition("```")[0]
+    settings = load_settings({}, {}, example, "the example").providers[plugin]
+    assert Connector(clock=VirtualClock()).connect(plugin, settings).name == plugin

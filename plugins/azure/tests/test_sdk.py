@@ -132,6 +132,15 @@ def test_azure_json_is_weaker_than_environment_and_options(tmp_path: Path) -> No
     assert "hidden" not in str(refused.value)
 
 
+def test_the_names_in_azure_json_ignore_case_as_in_go(tmp_path: Path) -> None:
+    file = tmp_path / "azure.json"
+    told = {"TenantID": "t", "subscriptionID": "s", "resourcegroup": "g", "resourceGroup": "exact", "AADClientID": "c"}
+    file.write_text(json.dumps({**told, "useManagedIdentityExtension": True, "userAssignedIdentityId": "i"}))
+    account = load_account(load_options(_context({"cloud_config": str(file)})), {})
+    assert (account.tenant_id, account.subscription_id, account.resource_group) == ("t", "s", "exact")
+    assert (account.method, account.client_id) == (Method.MANAGED_IDENTITY, "i")
+
+
 @pytest.mark.parametrize(
     ("cloud_name", "host", "login"),
     [

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from azurecloud import AzureCloud
-from nodewright.spec import AccessDenied, GroupOptions, ProviderError, Quantity
+from nodewright.spec import AccessDenied, Capability, GroupOptions, ProviderError, Quantity
 
 Attach = Callable[..., Any]
 _PREFIX = "k8s.io_cluster-autoscaler_node-template"
@@ -130,3 +130,30 @@ def test_the_latest_image_is_not_told(
     cloud.arm.sets[name.lower()].use_image(**reference)
     told = [group.made_from for group in attach(f"0:10:{name}").client.node_groups()]
     assert told == [f"image {made_from}" if made_from else ""]
+
+
+def test_sizes_are_found_by_the_display_name_of_a_location(cloud: AzureCloud, attach: Attach) -> None:
+    name = cloud.add_set(location="East US")
+    template = attach(f"0:10:{name}").client.template_node(name)
+    assert template.allocatable["cpu"] == Quantity.of(2)
+    assert template.labels["topology.kubernetes.io/region"] == "east us"  # as cluster-autoscaler has it
+
+
+def test_a_promotional_size_that_azure_does_not_list_is_like_the_regular_one(cloud: AzureCloud, attach: Attach) -> None:
+    name, regular = cloud.add_set(size="Standard_D4s_v3_Promo"), cloud.add_set(size="Standard_D4s_v3")
+    client = attach(f"0:10:{name}", f"0:10:{regular}").client
+    assert client.template_node(name).allocatable == client.template_node(regular).allocatable
+
+
+def test_an_instance_mix_is_like_its_first_size_and_has_no_price(cloud: AzureCloud, attach: Attach) -> None:
+    sizes = [{"name": "Standard_D4s_v3", "rank": 1}, {"name": "Standard_D2s_v3", "rank": 0}]
+    mixed = {"orchestrationMode": "Flexible", "skuProfile": {"vmSizes": sizes, "allocationStrategy": "Prioritized"}}
+    name, first = cloud.add_set(size="Mix", properties=mixed), cloud.add_set(size="Standard_D2s_v3")
+    stage = attach(f"0:10:{name}", f"0:10:{first}")
+    client = stage.client
+    listed = {group.id: group for group in client.node_groups()}
+    assert client.template_node(name).allocatable == client.template_node(first).allocatable
+    assert "which differ in price" in listed[name].switched_off[Capability.PRICING]
+    assert listed[name].buckets == frozenset()
+    assert client.increase_size(name, 0, 2) == 2
+    assert cloud.arm.sets[name.lower()].body(stage.clock.now())["sku"]["name"] == "Mix"

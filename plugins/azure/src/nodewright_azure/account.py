@@ -199,10 +199,20 @@ def _cloud(name: str) -> str:
     return found
 
 
+def _by_known_names(content: Any) -> Any:
+    """Return the members under the names that are known: as in Go, the case of names is ignored, an exact one counts most."""
+    if not isinstance(content, dict):
+        return content
+    known = {field.encode_name.lower(): field.encode_name for field in msgspec.structs.fields(CloudConfig)}
+    return {known.get(name.lower(), name): value for name, value in content.items()} | {
+        name: content[name] for name in known.values() if name in content
+    }
+
+
 def _read_file(path: str) -> CloudConfig:
     try:
         content: Any = msgspec.json.decode(Path(path).read_bytes())
-        return msgspec.convert(content, CloudConfig)
+        return msgspec.convert(_by_known_names(content), CloudConfig)
     except OSError as error:
         raise ConfigError(f"{SOURCE}: cloud_config: {path} cannot be read: {error.strerror}") from error
     except msgspec.DecodeError as error:

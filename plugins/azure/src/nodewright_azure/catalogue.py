@@ -35,7 +35,7 @@ class Catalogue:
         """List the sizes of each location with a set whose size the options do not describe. Raise nothing."""
         if self._options.use_static_instance_list:
             return
-        asked = (one.location.lower() for one in sets if one.location and self._own_machine(one.size) is None)
+        asked = (one.region for one in sets if one.region and self._own_machine(one.size) is None)
         self._skus.load_missing(asked, self._list)
 
     def template(self, scale_set: ScaleSet) -> NodeTemplate:
@@ -46,7 +46,7 @@ class Catalogue:
     def buckets(self, scale_set: ScaleSet) -> frozenset[str]:
         """Return the quota of cores on which the machines of the set draw; none if it is not known, or for spot machines."""
         sku = attempt(lambda: self._sku(scale_set))
-        family = sku.family if isinstance(sku, ResourceSku) and not scale_set.is_spot else ""
+        family = sku.family if isinstance(sku, ResourceSku) and not (scale_set.is_spot or scale_set.is_mixed) else ""
         return frozenset(filter(None, (bucket_of_family(family),)))
 
     def restriction(self, scale_set: ScaleSet) -> str:
@@ -73,11 +73,12 @@ class Catalogue:
         return found
 
     def _sku(self, scale_set: ScaleSet) -> ResourceSku:
-        location = (scale_set.location or "").lower()
+        location = scale_set.region
         if self._options.use_static_instance_list or not location:
             raise self._unknown(scale_set)
         skus: Mapping[str, ResourceSku] = self._skus.get(location)
-        found = skus.get(scale_set.size.lower())
+        size = scale_set.size.lower()
+        found = skus.get(size) or skus.get(size.removesuffix(_PROMO))  # a promotional size is like the regular one
         if found is None:
             raise self._unknown(scale_set)
         return found

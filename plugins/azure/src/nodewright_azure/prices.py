@@ -46,7 +46,7 @@ class Prices:
             return
         now, stale = self._clock.now(), dict[tuple[str, str], str]()
         for one in sets:
-            place = ((one.location or "").lower(), one.size.lower())
+            place = (one.region, one.size.lower())
             due = self._read_at.get(place, -math.inf) + self._options.price_list_interval
             if all(place) and place[1] not in self._own and due <= now:
                 stale[place] = one.size
@@ -63,9 +63,13 @@ class Prices:
     def of_set(self, scale_set: ScaleSet) -> Price:
         """Return the price of the set's next machine; raise ProviderError if it is not known."""
         size, spot = scale_set.size.lower(), scale_set.is_spot
+        if scale_set.is_mixed:
+            raise ProviderError(
+                "Azure chooses among the sizes of an instance mix, which differ in price", code="noPrice"
+            )
         if size in self._own:
             return Price(per_hour=self._own[size], source=_OWN, spot=spot)
-        listed = self._listed.get(_Offer((scale_set.location or "").lower(), size, spot, scale_set.is_windows))
+        listed = self._listed.get(_Offer(scale_set.region, size, spot, scale_set.is_windows))
         if listed is not None:
             return listed
         bundled = None if spot or scale_set.is_windows else list_prices.list_price(size)

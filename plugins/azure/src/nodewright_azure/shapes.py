@@ -79,6 +79,19 @@ class Switch(Shape, frozen=True, kw_only=True):
     enabled: bool = False
 
 
+class MixedSize(Shape, frozen=True, kw_only=True):
+    """One size of an instance mix. ``rank``: the lower, the sooner Azure takes it; None: Azure decides by itself."""
+
+    name: str = ""
+    rank: int | None = None
+
+
+class SkuProfile(Shape, frozen=True, kw_only=True):
+    """The sizes of an instance mix, whose SKU is called Mix."""
+
+    vm_sizes: tuple[MixedSize, ...] = ()
+
+
 class ScaleSetProperties(Shape, frozen=True, kw_only=True):
     orchestration_mode: str | None = None
     provisioning_state: str = ""
@@ -86,6 +99,7 @@ class ScaleSetProperties(Shape, frozen=True, kw_only=True):
     upgrade_policy: Mode | None = None
     automatic_repairs_policy: Switch | None = None
     virtual_machine_profile: MachineProfile | None = None
+    sku_profile: SkuProfile | None = None
 
 
 class VmPool(Shape, frozen=True, kw_only=True):
@@ -117,8 +131,26 @@ class ScaleSet(Shape, frozen=True, kw_only=True):
 
     @property
     def size(self) -> str:
-        """The size of its machines, by Azure's name; "": Azure does not report it."""
+        """The size of its machines, by Azure's name; of an instance mix the first by rank. "": Azure does not report it."""
+        if self.is_mixed:
+            return min(self.mixed_sizes, key=lambda one: one.rank or 0).name if self.mixed_sizes else ""
         return self.sku.name if self.sku is not None else ""
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether Azure chooses among several sizes (instance mix)."""
+        return self.sku is not None and self.sku.name.lower() == "mix"
+
+    @property
+    def mixed_sizes(self) -> tuple[MixedSize, ...]:
+        """The sizes of an instance mix."""
+        profile = self.properties.sku_profile
+        return profile.vm_sizes if profile is not None else ()
+
+    @property
+    def region(self) -> str:
+        """The location as lists name it (eastus), also where Azure gives its display name (East US)."""
+        return (self.location or "").lower().replace(" ", "")
 
     @property
     def capacity(self) -> int:
