@@ -86,6 +86,7 @@ def pages() -> dict[Path, str]:
         docs / "schemas/sweep.schema.json": _json(sweep_schema()),
         docs / "schemas/prices.schema.json": _json(prices_schema()),
         docs / "schemas/disruption.schema.json": _json(disruption_schema()),
+        CHART.parent / "README.md": reference_pages.chart_page(),
         CHART: _json(chart_schema(json.loads(CHART.read_text()))),
     }
 

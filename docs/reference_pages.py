@@ -1,4 +1,4 @@
-"""Pages of docs/reference: the options of each command, the custom resources, and the types of the provider contract."""
+"""Pages of docs/reference: the options of each command, custom resources, types of the provider contract; and the chart's README."""
 
 import inspect
 import json
@@ -14,7 +14,8 @@ from nodewright.cli.main import cli
 from nodewright.cli.settings.known_flags import KNOWN
 from nodewright.model.yaml_text import load_yaml
 
-CRDS = Path(__file__).resolve().parents[1] / "deploy/crds"
+DEPLOY = Path(__file__).resolve().parents[1] / "deploy"
+CRDS = DEPLOY / "crds"
 _MADE = "This page is made from the sources: `make generate` writes it, and a test compares."
 
 _CLI = f"""# Options of each command
@@ -27,6 +28,22 @@ _CONTRACT = f"""# Types of the contract
 {_MADE} A plugin imports these names from `nodewright.spec`; the
 signatures and texts below are read from the code when the site is built. [Provider hooks](../plugin-hooks.md) lists the hooks with
 examples, and the [plugin guide](../plugin-guide.md) shows how they make a plugin.
+"""
+_CHART = f"""# nodewright
+
+A Kubernetes node autoscaler whose clouds are plugins. {_MADE}
+
+```
+helm install nodewright deploy/chart -n kube-system -f my-values.yaml
+```
+
+`examples/` has four files to begin with. [Deployment](../README.md) has the image, rights and upgrades, and
+[migrating](../../docs/migrating.md) what differs from cluster-autoscaler's chart. Custom resources are not part of the chart: apply those of `deploy/crds/` that you use.
+
+## Values
+
+| key | type | default | description |
+|---|---|---|---|
 """
 
 
@@ -92,6 +109,25 @@ def _fields(schema: dict[str, Any], path: str, required: set[str]) -> Iterator[s
     inner, below = (items, f"{path}[]") if items else (schema, path)
     for name, field in inner.get("properties", {}).items():
         yield from _fields(field, f"{below}.{name}", set(inner.get("required", ())))
+
+
+def chart_page() -> str:
+    """Return the chart's README: its values with their defaults, described as in the schema."""
+    values = load_yaml((DEPLOY / "chart/values.yaml").read_text(), "values.yaml")[0]
+    schema = json.loads((DEPLOY / "chart/values.schema.json").read_text())
+    return _CHART + "".join(f"{row}\n" for row in _values(values, schema, schema["definitions"], ""))
+
+
+def _values(values: dict[str, Any], schema: dict[str, Any], known: dict[str, Any], path: str) -> Iterator[str]:
+    for key, value in sorted(values.items()):
+        found = schema["properties"][key]
+        found = known[found["$ref"].rpartition("/")[2]] | found if "$ref" in found else found
+        if isinstance(value, dict) and value and found.get("properties"):
+            yield from _values(value, found, known, f"{path}{key}.")
+        else:
+            kinds = found.get("type", "any")
+            kind = kinds if isinstance(kinds, str) else " or ".join(kinds)
+            yield f"| `{path}{key}` | {kind} | `{json.dumps(value)}` | {_cell(found.get('description', ''))} |"
 
 
 def contract_page() -> str:

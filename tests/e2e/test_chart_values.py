@@ -68,6 +68,20 @@ def test_the_values_of_a_new_plugin(farm_binary: Path) -> None:
     assert yaml.safe_load(config)["providers"] == {"acme": {"options": {"cluster": "default"}}}
 
 
+def test_a_pod_monitor_and_a_network_policy_find_the_pods(farm_binary: Path) -> None:
+    assert farm_binary.exists()
+    peers = [{"podSelector": {"matchLabels": {"app": "prometheus"}}}]
+    egress = [{"ports": [{"port": 443}]}]
+    values = {"podMonitor": {"enabled": True}, "networkPolicy": {"enabled": True, "from": peers, "egress": egress}}
+    assert find("PodMonitor", values)["spec"]["selector"]["matchLabels"] == SELECTED
+    policy = find("NetworkPolicy", values)["spec"]
+    assert policy["podSelector"]["matchLabels"] == SELECTED
+    assert policy["ingress"] == [{"ports": [{"port": "http"}], "from": peers}]
+    assert (policy["policyTypes"], policy["egress"]) == (["Ingress", "Egress"], egress)
+    open_policy = find("NetworkPolicy", {"networkPolicy": {"enabled": True}})["spec"]
+    assert (open_policy["policyTypes"], "egress" in open_policy) == (["Ingress"], False)
+
+
 @pytest.mark.parametrize("name", ["n", "on", "123"])
 def test_a_release_may_have_any_name(farm_binary: Path, name: str) -> None:
     """YAML has other meanings for these."""

@@ -81,6 +81,9 @@ label:cluster-autoscaler-enabled=true,cluster-autoscaler-name={{ $name }}
 {{- if and .Values.serviceMonitor.enabled (not .Values.service.create) -}}
 {{- fail "serviceMonitor.enabled: without service.create there is nothing for it to find" -}}
 {{- end -}}
+{{- if and .Values.serviceMonitor.enabled .Values.podMonitor.enabled -}}
+{{- fail "podMonitor.enabled: serviceMonitor.enabled is set, too, and every metric would be counted twice" -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "nodewright.serviceAccount" -}}
