@@ -5,7 +5,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 MANIFESTS := constraints.txt pyproject.toml core/pyproject.toml simulator/pyproject.toml $(wildcard plugins/*/pyproject.toml)
 
-.PHONY: setup demo test test-slow test-all e2e control-plane soak leaders bench bench-failover bench-scale-down bench-mutants bench-refresh bench-beside-ca check dist docs format generate pictures clean
+.PHONY: setup demo test test-slow test-all e2e control-plane soak leaders bench bench-failover bench-scale-down bench-mutants bench-refresh bench-beside-ca check dist docs format generate licences lock pictures sbom clean
 
 setup: .venv/.dev
 
@@ -83,6 +83,25 @@ format: .venv/.dev
 # Pages and schemas that are made from the sources; a test says which are stale.
 generate: .venv/.dev
 	$(BIN)/python docs/generate.py
+
+# Versions with hashes for the image, into deploy/locked. With the Python of the image: make lock LOCK_PYTHON=python3.13
+LOCK_PYTHON ?= $(PYTHON)
+lock:
+	$(LOCK_PYTHON) -m venv .venv/lock
+	.venv/lock/bin/pip install --quiet --constraint constraints.txt pip-tools
+	.venv/lock/bin/python deploy/lock.py
+
+licences: .venv/.dev
+	$(BIN)/python deploy/licences.py
+
+# What the image contains, as CycloneDX, into out/sbom.json.
+sbom:
+	$(LOCK_PYTHON) -m venv .venv/sbom
+	.venv/sbom/bin/pip install --quiet --require-hashes $(foreach file,$(filter-out %/build.txt,$(wildcard deploy/locked/*.txt)),-r $(file))
+	$(LOCK_PYTHON) -m venv .venv/lock
+	.venv/lock/bin/pip install --quiet cyclonedx-bom
+	mkdir -p out
+	.venv/lock/bin/cyclonedx-py environment --output-reproducible --output-file out/sbom.json .venv/sbom
 
 # The documentation site, into out/site: fails on a broken link or a page that is not in the nav of mkdocs.yml.
 docs: .venv/.dev

@@ -17,6 +17,8 @@ ADDED = {
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",
     "deploy/README.md": "deploy.md",
+    "deploy/chart/README.md": "chart.md",
+    "deploy/third-party-licences.md": "licences.md",
     "plugins/aws/README.md": "plugins/aws.md",
     "plugins/azure/README.md": "plugins/azure.md",
     "plugins/externalgrpc/README.md": "plugins/externalgrpc.md",
