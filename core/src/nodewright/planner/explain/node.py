@@ -26,9 +26,16 @@ from nodewright.planner.scale_down.unneeded import needed_seconds
 from nodewright.planner.scale_down.utilization import Measure, utilization_of
 from nodewright.snapshot.snapshot import Snapshot
 
-_OFF = "scale-down is off (--scale-down-enabled=false)"
-_STARTING = "it has not started yet: it counts as a machine on its way until then"
-_NOT_PLANNED = "no removals were planned in this loop"
+
+class NodeNote(StrEnum):
+    """The texts of ``NodeExplanation.note`` that are written here (docs/behaviour/reasons.md); others come with the plan."""
+
+    SCALE_DOWN_OFF = "scale-down is off (--scale-down-enabled=false)"
+    NOT_STARTED = "it has not started yet: it counts as a machine on its way until then"
+    NOT_PLANNED = "no removals were planned in this loop"
+    POD_WOULD_KEEP_IT = "as things are now, pod {pod} would keep it ({code})"
+    POD_WOULD_FIND_NO_NODE = "as things are now, pod {pod} would find no other node"
+    COULD_BE_EMPTIED = "as things are now, it could be emptied"
 
 
 class NodeOutcome(StrEnum):
@@ -231,12 +238,12 @@ def _note(state: ClusterState, plan: Plan, settings: ScaleDownSettings, node: No
     if held:
         return held
     if not settings.scale_down_enabled:
-        return _OFF
+        return NodeNote.SCALE_DOWN_OFF
     if plan.halted or plan.cut_short:
         return plan.halted or plan.cut_short
     ref = state.group_of_node.get(node.name)
     is_starting = ref is not None and node.name in state.groups[ref].readiness.not_started
-    return _STARTING if is_starting else _NOT_PLANNED
+    return NodeNote.NOT_STARTED if is_starting else NodeNote.NOT_PLANNED
 
 
 def _places_now(reason: Unremovable | None, pods: Iterable[PodAfterDrain]) -> str:
@@ -245,10 +252,10 @@ def _places_now(reason: Unremovable | None, pods: Iterable[PodAfterDrain]) -> st
         return ""
     for pod in pods:
         if pod.code is not None:
-            return f"as things are now, pod {pod.pod} would keep it ({pod.code})"
+            return NodeNote.POD_WOULD_KEEP_IT.format(pod=pod.pod, code=pod.code)
         if pod.outcome is DrainOutcome.MOVE and not pod.place:
-            return f"as things are now, pod {pod.pod} would find no other node"
-    return "as things are now, it could be emptied"
+            return NodeNote.POD_WOULD_FIND_NO_NODE.format(pod=pod.pod)
+    return NodeNote.COULD_BE_EMPTIED
 
 
 def _held_back(plan: Plan, node: Node) -> str:
