@@ -13,7 +13,7 @@ from nodewright.model.policy import Policy
 from nodewright.model.settings import InterruptionSettings
 from nodewright.snapshot.observation import Observation
 
-# What is more certain goes first: of several notices about a machine the first counts.
+# The most certain kind is first: of several notices about a machine the most certain one counts.
 _KINDS = (
     InterruptionKind.RECLAIM,
     InterruptionKind.MAINTENANCE,
@@ -25,7 +25,7 @@ _KINDS = (
 def find_notices(
     held: Notices, seen: Observation, members: Membership, settings: InterruptionSettings, policy: Policy
 ) -> Notices:
-    """Return one notice for each machine of a group that a cloud or a node tells of.
+    """Return one notice for each machine of a group about which a cloud or a node gives notice.
 
     A notice that is told again keeps the time when it was first told, and its earliest deadline. Notices of a provider
     that cannot be read are kept.
@@ -134,7 +134,7 @@ def _merged(one: HeldNotice, other: HeldNotice) -> HeldNotice:
 
 
 def _again(before: HeldNotice, notice: HeldNotice) -> HeldNotice:
-    """Return the notice that was told before, as it is told now; its deadline does not move on."""
+    """Return the earlier notice with its present content; its deadline does not become later."""
     return replace(notice, since=before.since, deadline=_earliest((before.deadline, notice.deadline)))
 
 

@@ -18,7 +18,7 @@ def find_late_nodes(
     context: Context,
     young_since: float,
 ) -> frozenset[str]:
-    """Return the nodes that lack a driver which the group's sample node (``samples``: by name) has, or complete pools of one.
+    """Return the nodes that lack a driver of their group's sample node (``samples``: by name), or complete pools of such a driver.
 
     Drivers of devices are looked for in the group's template and in what its last real nodes had (``learned``), too. Those of CSI count if their CSIDriver keeps pods from nodes
     without them, on nodes that registered after ``young_since`` (epoch seconds): a driver that is being updated is gone for a

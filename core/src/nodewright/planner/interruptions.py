@@ -36,7 +36,7 @@ from nodewright.snapshot.snapshot import Snapshot
 AT_ONCE_SECONDS = 60.0
 # Seconds after a notice for which other groups than those of its scope are preferred.
 SCOPE_SECONDS = 300.0
-# Seconds after which another node is the first to take a place of a budget.
+# Every so many seconds another node is the first for which a budget is asked.
 TURN_SECONDS = 1800.0
 _AT_RISK = SkipReason(code=SkipCode.BACKOFF, message="the cloud recommends to leave machines of its kind")
 
@@ -176,10 +176,10 @@ def plan_drains(
 
 
 def _find_held(state: ClusterState, pods: Mapping[str, Sequence[Pod]]) -> Iterator[str]:
-    """Yield the nodes that budgets for ``interrupted`` keep now, if those before them go, where they can be drained.
+    """Yield the nodes that budgets for ``interrupted`` keep now. Nodes before them that can be drained count as going.
 
-    A node with a deadline is not held: the cloud takes its machine anyway. Another node is the first from time to time: one
-    whose pods never get room does not keep its place.
+    A node with a deadline is not held: the cloud takes its machine anyway. From time to time another node is the first, so that
+    a node whose pods never get room does not block the others.
     """
     limits, under_way = DisruptionLimits(state), state.observation.removing
     leaving = Counter(removing.removal.group for removing in under_way.values())
@@ -240,7 +240,7 @@ def _loses_pods(pods: Sequence[Pod], notice: HeldNotice) -> bool:
 
 
 def _places(pods: Sequence[Pod], hints: Hints, snapshot: Snapshot) -> dict[str, str] | None:
-    """Return the existing node for each of these pods, by its key; None if one has none."""
+    """Return the existing node of each of these pods, by the pod's key; None if a pod has no place."""
     found: dict[str, str] = {}
     for pod in pods:
         place = hints.fresh.get(hint_key(pod))

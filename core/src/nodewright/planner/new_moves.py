@@ -1,4 +1,4 @@
-"""Begin moves: when to search for some that pay, and what is asked for and remembered of those that begin."""
+"""Begin moves: decide when to search for moves that pay, and what those that begin ask for and remember."""
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
@@ -122,7 +122,7 @@ def _fingerprint(context: PlanningContext, held: Collection[str], most_nodes: in
 
 
 def _held_by_budgets(state: ClusterState) -> dict[str, str]:
-    """Return for each node that a disruption budget keeps from being replaced now, why: nothing is bought for it."""
+    """Return why nodes may not be replaced now, by node: a disruption budget keeps them, and nothing is bought for them."""
     if not state.observation.disruption.disruption:
         return {}
     limits = DisruptionLimits(state)
@@ -131,7 +131,7 @@ def _held_by_budgets(state: ClusterState) -> dict[str, str]:
 
 
 def _held_by_pauses(context: PlanningContext) -> dict[str, str]:
-    """Return for each node that removals leave where it is for now, why: its group is quarantined, or its removal failed."""
+    """Return why nodes may not be removed for now, by node: their group is quarantined, or their removal failed."""
     state, memory = context.state, context.state.memory.scale_down
     pauses = memory.quarantined_until or memory.flapping or memory.removal_failures
     if not (pauses and context.settings.policy.pauses_after_removals):
@@ -141,7 +141,7 @@ def _held_by_pauses(context: PlanningContext) -> dict[str, str]:
 
 
 def _held_by_delays(context: PlanningContext) -> dict[str, str]:
-    """Return for each node of a group that grew or shrank lately why it stays (``--scale-down-delay-type-local``)."""
+    """Return why nodes of groups that grew or shrank lately stay, by node (``--scale-down-delay-type-local``)."""
     state, settings = context.state, context.settings.scale_down
     if not settings.scale_down_delay_type_local:
         return {}

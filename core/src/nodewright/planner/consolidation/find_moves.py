@@ -22,11 +22,11 @@ from nodewright.planner.context import PlanningContext
 from nodewright.planner.scale_down.pdb import DisruptionBudgets
 from nodewright.snapshot.pod_class import PodClass
 
-# How much a disruption counts while nodes are chosen, in the price of the pool for each disruption. Below LEAST_SCORE: a few large
-# moves reach it with ease, and what they leave undone would cost as many evictions later.
+# The weight of disruption while nodes are chosen: a factor of the pool's price for each unit of disruption. It is below LEAST_SCORE, so
+# that the search finds a few large moves with scores far above LEAST_SCORE. Moves that it left for later would cost as many evictions.
 _USUAL_WEIGHT = 0.18
 _WEIGHTS = {"balanced": (_USUAL_WEIGHT, 0.25, LEAST_SCORE), "when-cheaper": (0.01,), "when-empty": (0.0,)}
-# After this many tries in which a filter kept pods off their places nothing is planned.
+# The search gives up after this many tries in which a filter refused places of pods.
 _MOST_TRIES = 4
 # The shortest and the longest life that is expected of new nodes, and how long the old ones are paid beside them, in seconds.
 _SHORTEST_LIFE, _LONGEST_LIFE = 3600.0, 86400.0
@@ -65,7 +65,7 @@ class FoundMoves:
     """``proposals`` may all be carried out together. ``held``: why other nodes of groups stay. ``pool``: what was weighed.
 
     ``rejected``: if nothing is proposed, the move that saves most of those that were found and do not pay (None: none was).
-    ``held_until``: when time alone next sets one of the held nodes free (epoch seconds). ``was_searched``: whether any node may go.
+    ``held_until``: the earliest time at which a held node may go although nothing else changes (epoch seconds). ``was_searched``: whether any node may go.
     """
 
     proposals: tuple[Proposal, ...] = ()
@@ -124,7 +124,7 @@ class _MoveSearch:
         self._growing = GroupsToGrow(context)
         self._began = context.state.elapsed()
         self._part = 1.0
-        # Whether no set of nodes is worth its disruption: then none is where disruption counts for more.
+        # True: no set of nodes is worth its disruption. Then none is with a larger weight of disruption, either.
         self.is_hopeless = False
         self._stuck = frozenset[PodClass]()
         self.rejected: RejectedMove | None = None
@@ -137,7 +137,7 @@ class _MoveSearch:
         self._part = until
         small = _SMALL
         if self._settings.consolidation_policy == "balanced":
-            # What a move gains at least whose score and savings are high enough.
+            # The least gain of a move whose score and savings are high enough.
             small = max(small, LEAST_SHARE * (1.0 - weight / LEAST_SCORE))
         for _ in range(_MOST_TRIES):
             plan = make_problem(self._context, self._sources, self._growing, weight, self._most, self._stuck)

@@ -1,6 +1,6 @@
 """The problem of the nodes to give up, in numbers: classes of pods, nodes and their room, and kinds of new nodes.
 
-Pods of which only amounts limit how many a node takes go anywhere. Pods that spread over the domains of a label stay in their
+Pods that only amounts of resources restrict may go anywhere. Pods that spread over the domains of a label stay in their
 domain, so that no skew changes. Nodes with pods whose place depends on other pods in another way are not given up.
 """
 
@@ -96,7 +96,7 @@ def make_problem(
 ) -> Consolidation | None:
     """Return the problem; None if no node may be given up.
 
-    ``weight``: how much of the pool's price for each disruption one disruption counts. ``most``: how many nodes go at most.
+    ``weight``: the weight of disruption, a factor of the pool's price for each unit of disruption. ``most``: how many nodes go at most.
     ``stuck``: classes whose pods must not move.
     """
     snapshot = context.snapshot
@@ -166,7 +166,7 @@ def make_problem(
 
 
 def _amounts(pod_class: PodClass, names: Iterable[str]) -> list[int]:
-    """Return what a pod asks for, while it waits or once it runs: the larger."""
+    """Return what a pod asks for: the larger of the amounts while it waits and once it runs."""
     asked, held = pod_class.requests, pod_class.placed_requests
     return [1 if name == PODS else max(asked.get(name, 0), held.get(name, 0)) for name in names]
 

@@ -1,8 +1,7 @@
 """Decide whether a move is worth its disruption: its share of the pool's price against its share of the pool's disruption.
 
-Karpenter's policy Balanced weighs them in the same way. The pool is all nodes of groups with a
-price. A pod's eviction counts more the higher its priority and its
-``controller.kubernetes.io/pod-deletion-cost``; each node counts as one pod more.
+Karpenter's policy Balanced weighs them in the same way. The pool is all nodes of groups with a price. The eviction of a pod counts
+more if its priority or its ``controller.kubernetes.io/pod-deletion-cost`` is higher. Each node counts as one pod more.
 """
 
 from collections.abc import Iterable
@@ -13,7 +12,7 @@ from nodewright.model.pod import Pod
 from nodewright.planner.capacity_buffers.pods import is_virtual
 
 DELETION_COST_ANNOTATION = "controller.kubernetes.io/pod-deletion-cost"
-# The least part of its share of the disruption that a move's share of the savings must be.
+# The least score of a move: its share of the savings is at least this part of its share of the disruption.
 LEAST_SCORE = 0.5
 # A move that evicts pods saves at least this part of the price of the pool.
 LEAST_SHARE = 0.01

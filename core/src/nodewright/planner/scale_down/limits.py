@@ -99,7 +99,7 @@ class DisruptionLimits:
 
     @cached_property
     def _held(self) -> list[_HeldByLimit]:
-        """Return the budgets that hold now. Counting their nodes takes a pass over all nodes: it waits for the first question."""
+        """Return the budgets that hold now. They are counted at the first question: counting takes a pass over all nodes."""
         state = self._state
         return [
             self._count(f"disruption[{number}]", budget)
@@ -225,7 +225,7 @@ def _take_whole(
 ) -> dict[str, int]:
     """Take zero-or-max groups, those with empty nodes first. The first group that does not fit stops all later ones.
 
-    CA takes an overspent budget for one that still has something left.
+    CA treats an overspent budget as if something of it were left.
     """
     chosen: dict[str, int] = {}
     mixed, draining = [group for group in groups if group.empty], [group for group in groups if not group.empty]
@@ -283,9 +283,9 @@ def count_registered(state: ClusterState, ref: GroupRef) -> int:
 
 
 def keep_complete_groups(state: ClusterState, chosen: Sequence[str]) -> tuple[list[str], dict[str, Unremovable]]:
-    """Return the chosen nodes that may go: those of ordinary groups, then those of complete zero-or-max groups.
+    """Return the chosen nodes that may go, and why the others stay.
 
-    And why the others stay.
+    Nodes of ordinary groups come first, then those of complete zero-or-max groups.
 
     A zero-or-max group is complete if the chosen nodes are as many as its target size, or as many as its registered
     nodes.

@@ -65,7 +65,7 @@ class DisruptionBudgets:
 
     @staticmethod
     def waited_for(workloads: Workloads, policy: Policy) -> "DisruptionBudgets":
-        """Return the same budgets for what may wait: each of them allows as many disruptions as are asked for."""
+        """Return the same budgets for removals that may wait for them: no budget is ever used up."""
         found = DisruptionBudgets.of(workloads, policy)
         found._allowed = [math.inf for _ in found._budgets]
         return found

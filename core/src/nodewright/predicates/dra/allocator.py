@@ -46,7 +46,7 @@ class AttributeConstraint:
         self._values: list[DeviceAttribute] = []
 
     def concerns(self, request: str, alternative: str) -> bool:
-        """Return whether devices of a request, or of one of its alternatives, must obey."""
+        """Return whether devices of a request, or of one of its alternatives, must obey the constraint."""
         names = self._requests
         return not names or request in names or (bool(alternative) and f"{request}/{alternative}" in names)
 
@@ -151,7 +151,7 @@ class _Ask:
     """One request, or one alternative of a request, with what was found out about it."""
 
     def __init__(self, parent: str, name: str, request: DeviceRequest, device_class: DeviceClass) -> None:
-        # Names as the constraints and results have them.
+        # The names that constraints and results use.
         self.parent, self.name = parent, name
         self.request = request
         selectors = (*device_class.spec.selectors, *request.selectors)

@@ -109,11 +109,6 @@ class SliceIndex:
         slices = sorted(slices, key=lambda one: one.name)
         return _build_pool(id_, slices, rest, node)
 
-    def _newest(self, id_: PoolId) -> list[ResourceSlice]:
-        known = self._of_pool[id_]
-        newest = max(one.spec.pool.generation for one in known)
-        return [one for one in known if one.spec.pool.generation == newest]
-
 
 def _with_rules(one: ResourceSlice, rules: Sequence[DeviceTaintRule]) -> ResourceSlice:
     """Return the slice with the taints that the rules add."""

@@ -287,7 +287,7 @@ class DeviceLedger:
         return replace(state, claims={**state.claims, **named}) if named else state
 
     def _without(self, state: DeviceState, demand: DeviceDemand) -> DeviceState:
-        """Return the state after one pod that used claims ran no more: a claim without users loses its devices."""
+        """Return the state after a pod that used claims has ended: a claim without users loses its devices."""
         left, freed = dict(state.left), set(state.freed)
         for claim in demand.claims:
             if claim.key and _is_allocated(self.context, claim.key):
@@ -351,7 +351,8 @@ def _held(devices: Iterable[ChosenDevice], row: int) -> HeldClaim:
 def claim_for(spec: PodSpec, served: Mapping[str, DeviceClass]) -> DeviceClaim:
     """Return the claim for the resources that a node serves by devices, by resource name.
 
-    Init containers that end before others start use the devices of these, and share the rest among themselves.
+    Init containers that end before other containers start use the devices of those. If an init container needs more, the claim
+    asks once for the most that any of them needs besides.
     """
     containers = (*spec.init_containers, *spec.containers)
     is_short = [
