@@ -191,3 +191,27 @@ def test_without_permission_spot_groups_have_no_price(cloud: AwsCloud, attach: A
 def test_the_price_list_is_served_in_a_few_regions(region: str, home: str) -> None:
     assert region_of("pricing", region) == home
     assert region_of("ec2", region) == region
+
+
+@pytest.mark.parametrize(
+    ("choice", "market"),
+    [
+        ({"CapacityReservationTarget": {"CapacityReservationId": "cr-0123456789abcdef0"}}, {}),
+        (
+            {"CapacityReservationTarget": {"CapacityReservationId": "cr-0123456789abcdef0"}},
+            {"MarketType": "capacity-block"},
+        ),
+        ({"CapacityReservationPreference": "open"}, None),
+        ({"CapacityReservationPreference": "none"}, None),
+    ],
+)
+def test_machines_in_a_capacity_reservation_are_paid_already(
+    cloud: AwsCloud, attach: Attach, choice: dict[str, Any], market: dict[str, str] | None
+) -> None:
+    data: dict[str, Any] = {"CapacityReservationSpecification": choice}
+    if market:
+        data["InstanceMarketOptions"] = market
+    template = cloud.add_template(**data)
+    name = cloud.add_group(LaunchTemplate={"LaunchTemplateName": template, "Version": "$Latest"})
+    price = attach(f"0:10:{name}", prices_per_hour={"m5.large": 0.1}).client.node_price(name)
+    assert price.per_hour == (0.1 if market is None else 0.0)

@@ -35,12 +35,14 @@ from nodewright_aws.template import Machine, make_template, managed_by
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """The instance types that a group starts, and the requirements of a policy that names no type.
 
-    ``is_spot``: the launch template or configuration asks for spot machines; a policy decides for itself.
+    ``is_spot``: the launch template or configuration asks for spot machines; a policy decides for itself. ``reserved_in``:
+    the capacity reservation in which alone they start; "": none.
     """
 
     type_name: str
     others: tuple[str, ...] = ()
     is_spot: bool = False
+    reserved_in: str = ""
     requirements: InstanceRequirements | None = None
 
     @property
@@ -207,7 +209,8 @@ class Catalogue:
         if data.instance_requirements is not None and not data.instance_type:
             return Launch(type_name=self._type_meeting(group, spec, data.instance_requirements))
         is_spot = data.instance_market_options.market_type == "spot"
-        return _demand_type(group, data.instance_type or "", f"launch template {spec.named}", is_spot=is_spot)
+        found = _demand_type(group, data.instance_type or "", f"launch template {spec.named}", is_spot=is_spot)
+        return msgspec.structs.replace(found, reserved_in=data.reserved_in)
 
     def _type_meeting(self, group: Group, spec: TemplateSpec, needs: Raw) -> str:
         image_id = self._templates.get(spec).image_id

@@ -60,6 +60,8 @@ class Prices:
 
     def of_group(self, group: Group, launch: Launch) -> Price:
         """Return the highest price of those that AWS may charge for the next machine; raise ProviderError without one."""
+        if launch.reserved_in:
+            return Price(per_hour=0.0, source=f"paid already: {launch.reserved_in}")
         if buys_spot(group, launch):
             return self._spot_of(group, launch)
         found = [attempt(lambda name=name: self.of_type(name)) for name in launch.type_names]  # type: ignore[misc]  # mypy cannot type a lambda with a default

@@ -235,6 +235,20 @@ class MarketOptions(Shape, frozen=True, kw_only=True):
     market_type: str = ""
 
 
+class ReservationTarget(Shape, frozen=True, kw_only=True):
+    """The capacity reservation, or the group of them, in which machines are started and nowhere else."""
+
+    capacity_reservation_id: str = ""
+    capacity_reservation_resource_group_arn: str = ""
+
+
+class ReservationChoice(Shape, frozen=True, kw_only=True):
+    """How machines use capacity reservations: a target, or a preference ("open": any that fits, "none")."""
+
+    capacity_reservation_preference: str = ""
+    capacity_reservation_target: ReservationTarget = ReservationTarget()
+
+
 class LaunchTemplateData(Shape, frozen=True, kw_only=True):
     """The machines of a version of a launch template. Requirements are kept as received. ``version`` is added by us."""
 
@@ -242,7 +256,17 @@ class LaunchTemplateData(Shape, frozen=True, kw_only=True):
     image_id: str | None = None
     instance_requirements: Raw | None = None
     instance_market_options: MarketOptions = MarketOptions()
+    capacity_reservation_specification: ReservationChoice = ReservationChoice()
     version: int = 0
+
+    @property
+    def reserved_in(self) -> str:
+        """The capacity reservation that the machines take up and that is paid for without them; "": none is certain."""
+        choice = self.capacity_reservation_specification
+        target = choice.capacity_reservation_target
+        named = target.capacity_reservation_id or target.capacity_reservation_resource_group_arn
+        only = choice.capacity_reservation_preference == "capacity-reservations-only"
+        return named or ("capacity reservations only" if only else "")
 
 
 class SpotPrice(Shape, frozen=True, kw_only=True):
