@@ -1,5 +1,6 @@
 """The report contains the figures, and no text from outside is markup in it."""
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,10 +8,13 @@ from html.parser import HTMLParser
 
 import pytest
 
-from nodewright_simulator.charts import TimeAxis, pick_points
+from nodewright_simulator.charts import TimeAxis, make_charts, pick_points
+from nodewright_simulator.journal import Fact, What
 from nodewright_simulator.openb import NodeShape, group_options
-from nodewright_simulator.report import summary, table, write_report
-from nodewright_simulator.result import Series, SimulationResult, WaitingTimes
+from nodewright_simulator.report import summary, write_report
+from nodewright_simulator.page import make_table
+from nodewright_simulator.result import Decision, Series, SimulationResult, WaitingTimes
+from nodewright_simulator.scenario_file import read_scenario
 
 
 class Elements(HTMLParser):
@@ -45,18 +49,18 @@ def test_markup_in_names_stays_text(run: SimulationResult, evil_run: SimulationR
     assert "\u202e" not in page
 
 
-def test_plotly_gets_escaped_names(evil_run: SimulationResult) -> None:
-    """plotly reads markup in texts, so that a name is escaped for it, and once more for the script around it."""
+def test_no_name_ends_the_element_with_the_values_of_charts(evil_run: SimulationResult) -> None:
     page = write_report(evil_run)
-    assert "onerror=alert(1)" in page
+    [embedded] = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    charts = json.loads(embedded)["charts"]
+    assert any(series["name"].startswith("</script><img") for chart in charts for series in chart["series"])
     assert not re.search(r"<img src=x", page)
-    assert r"\u003cimg" not in page
 
 
 def test_nothing_is_named_that_could_be_fetched(run: SimulationResult) -> None:
     page = write_report(run)
     assert not re.search(r"<(script|img|iframe|link)[^>]*\b(src|href)=[\"'](?!data:)", page)
-    assert len(page) < 8 * 2**20
+    assert len(page) < 150_000
 
 
 def test_no_cost_chart_without_prices(make_run: Callable[..., SimulationResult]) -> None:
@@ -114,7 +118,7 @@ def test_of_many_points_the_peaks_are_kept() -> None:
 
 
 def test_a_long_table_says_how_much_it_leaves_out() -> None:
-    html = table(("n",), [(str(n),) for n in range(1000)])
+    html = make_table(("n",), [(str(n),) for n in range(1000)], 400)
     assert html.count("<tr>") == 401
     assert "600 more" in html
 
@@ -134,3 +138,60 @@ def test_pods_that_still_wait_are_told_beside_the_longest_wait(run: SimulationRe
     assert notes["Pods started"][0] == "3"
     fine = {what: note for what, _, note in summary(run)}
     assert fine["Longest wait"] == "from creation to start"
+
+
+STORY = """
+name: story
+duration: 1h
+seed: 7
+providers: {fake: {stock_outs: [{group: small, start: 5m, end: 20m}]}}
+timeline:
+  - {at: 10m, do: unready, nodes: 2, for: 3m}
+  - {at: 30m, do: crash, down: 60s}
+"""
+
+
+def test_the_timeline_tells_of_outages_crashes_and_events_of_the_scenario(run: SimulationResult) -> None:
+    facts = (
+        Fact(0.0, What.ENGINE_STARTED, "engine"),
+        Fact(1800.0, What.ENGINE_CRASHED, "engine"),
+        Fact(1860.0, What.ENGINE_STARTED, "engine"),
+    )
+    page = write_report(replace(run, journal=facts), read_scenario(STORY, "story.yaml"))
+    text = Elements(page).text
+    for expected in (
+        "Faults of the clouds 100:05:00 stock outs: group small",
+        "unready: nodes 2 for 3m",
+        "it died; started again after 1m",
+        "Scale-ups 1",
+        "Failed scale-ups 1",
+    ):
+        assert expected in text
+    assert re.search(r"Seed 7\. Hash of the inputs: [0-9a-f]{16}\.", text)
+
+
+def test_a_lane_says_why_a_node_came_and_went_and_who_ran_there(run: SimulationResult) -> None:
+    grown = Decision(
+        at=60.0, what="increase", group="g", before=0, after=1, pods=1, outcome="done", why="for default/a"
+    )
+    facts = (
+        Fact(100.0, What.NODE_ADDED, "n1", "g"),
+        Fact(110.0, What.NODE_READY, "n1"),
+        Fact(120.0, What.POD_STARTED, "default/a", "n1"),
+        Fact(300.0, What.POD_ENDED, "default/a", "n1"),
+        Fact(900.0, What.NODE_REMOVED, "n1"),
+    )
+    text = Elements(write_report(replace(run, decisions=(grown,), journal=facts))).text
+    assert "n1 g; came 00:01:40: for default/a; went 00:15:00: its machine was gone" in text
+    assert "default/a 00:02:00 to 00:05:00" in text
+
+
+def test_those_that_still_wait_never_count_as_started(run: SimulationResult) -> None:
+    waits = {f"default/p{number}": 10.0 * number for number in range(1, 4)}
+    unlucky = replace(
+        run, pod_waits=waits, still_waiting=WaitingTimes.of([500.0]), waiting=WaitingTimes.of([1, 2, 3, 500])
+    )
+    chart = make_charts(unlucky, TimeAxis.spanning(0, 3600))["Waits"]
+    assert chart["x"] == [1.0, 10.0, 20.0, 30.0, 500.0]
+    assert chart["series"][0]["values"] == [0.0, 0.25, 0.5, 0.75, 0.75]
+    assert "1 of 4 still wait" in chart["series"][0]["name"]

@@ -1,16 +1,21 @@
-"""The charts of a report and their time axis. Every name from outside is escaped: plotly reads markup in texts."""
+"""The charts of a report as plain values, and their time axis. assets/report.js draws them with uPlot."""
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 from nodewright.model.printable import printable
-from nodewright_simulator.result import SCALE_UP_FAILURES, Series, SimulationResult
+from nodewright_simulator.page import PALETTE
+from nodewright_simulator.result import Series, SimulationResult
 
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86_400.0
-_MOST_POINTS = 1500
+_MOST_POINTS = 1200
+_MOST_WAITS = 400
+_OTHERS_COLOUR = "#B0B7BF"
+_BAD, _CALM = "#C62828", "#0072B2"
+_RESOURCE_NAMES = {"cpu": "CPU", "memory": "memory", "nvidia.com/gpu": "GPU"}
+Chart = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -62,176 +67,96 @@ def pick_points(series: Series, most: int = _MOST_POINTS) -> Sequence[int]:
     return sorted(chosen)
 
 
-# Okabe and Ito's colours, which colour-blind readers can tell apart, then softer ones of the same hues.
-PALETTE = (
-    "#0072B2",
-    "#E69F00",
-    "#009E73",
-    "#CC79A7",
-    "#56B4E9",
-    "#D55E00",
-    "#8C6BB1",
-    "#7FB2A0",
-    "#B5A642",
-    "#4D7FA8",
-)
-_OTHERS_COLOUR = "#B0B7BF"
-# Events that tell of machines that could not be had.
-_GOOD, _BAD, _CALM = "#1B7F4B", "#C62828", "#0072B2"
-_RESOURCE_NAMES = {"cpu": "CPU", "memory": "memory", "nvidia.com/gpu": "GPU"}
-_FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
+def make_charts(result: SimulationResult, axis: TimeAxis) -> dict[str, Chart]:
+    """Return the charts by title.
 
+    ``x`` are the places of the values; ``timed``: they are on ``axis``. ``unit`` is of the values (``%``: shares), ``most``
+    the end of their axis (None: as the values need), and each series has ``name``, ``colour`` and ``values``, each
+    valid until the next (``linear``: it changes evenly).
+    """
+    series, points = result.series, pick_points(result.series)
 
-def draw_charts(result: SimulationResult) -> dict[str, str]:
-    """Return the charts by title, as HTML without plotly.js."""
-    axis = TimeAxis.spanning(result.start, result.end)
-    points = pick_points(result.series)
-    figures = {
-        "Pods": _pods(result, axis, points),
-        "Nodes per group": _nodes(result, axis, points),
-        "Utilisation": _utilisation(result, axis, points),
+    def pick(values: Sequence[Any], digits: int = 4) -> list[Any]:
+        picked = [values[i] for i in points]
+        return [round(value, digits) if isinstance(value, float) else value for value in picked]
+
+    timed = {
+        "x": [axis.place(series.times[i]) for i in points],
+        "across": f"{axis.unit} since the start",
+        "timed": True,
+    }
+    charts: dict[str, Chart] = {
+        "Pods": timed
+        | {
+            "unit": "",
+            "series": [
+                {"name": "running", "colour": _CALM, "values": pick(series.running)},
+                {"name": "pending", "colour": _BAD, "filled": True, "values": pick(series.pending)},
+            ],
+        },
+        "Nodes per group": timed | {"unit": "", "stacked": True, "series": _nodes(series, pick)},
+    }
+    if result.waiting.pods:
+        charts["Waits"] = _waits(result)
+    charts["Utilisation"] = timed | {
+        "unit": "%",
+        "most": 1.02,
+        "series": [
+            {"name": _RESOURCE_NAMES.get(name, name), "colour": PALETTE[number % len(PALETTE)], "values": pick(shares)}
+            for number, (name, shares) in enumerate(series.utilisation.items())
+        ],
     }
     if result.cost is not None:
-        if any(result.series.rate):
-            figures["Cost per hour"] = _rate(result, axis, points)
-        figures["Cost so far"] = _cost(result, axis, points)
-    return {title: _render(figure, f"chart-{number}") for number, (title, figure) in enumerate(figures.items())}
+        if any(series.rate):
+            charts["Cost per hour"] = timed | {"unit": "$", "series": _rates(series, pick)}
+        cost = {"name": "cost", "colour": PALETTE[2], "filled": True, "linear": True, "values": pick(series.cost)}
+        charts["Cost so far"] = timed | {"unit": "$", "series": [cost]}
+    return charts
 
 
-def plotly_script() -> str:
-    """Return plotly.js, to be put into a script element."""
-    from plotly.offline import get_plotlyjs  # noqa: PLC0415 - as above
-
-    script: str = get_plotlyjs()
-    return script
-
-
-def label(name: str, limit: int = 60) -> str:
-    """Return a name escaped, so that plotly and HTML show it literally."""
-    return escape(printable(name, limit))
-
-
-def _plotly() -> Any:
-    import plotly.graph_objects as go  # noqa: PLC0415 - slow to import, and most runs draw nothing
-
-    return go
-
-
-def _pods(result: SimulationResult, axis: TimeAxis, points: Sequence[int]) -> Any:
-    go = _plotly()
-    figure = _figure(axis, "pods")
-    times = [axis.place(result.series.times[i]) for i in points]
-    for name, values, colour in (
-        ("running", result.series.running, _CALM),
-        ("pending", result.series.pending, _BAD),
-    ):
-        line = {"shape": "hv", "color": colour, "width": 2}
-        fill = {"fill": "tozeroy"} if name == "pending" else {}
-        figure.add_trace(go.Scatter(x=times, y=[values[i] for i in points], name=name, mode="lines", line=line, **fill))
-    return figure
-
-
-def _nodes(result: SimulationResult, axis: TimeAxis, points: Sequence[int]) -> Any:
-    go = _plotly()
-    figure = _figure(axis, "nodes")
-    times = [axis.place(result.series.times[i]) for i in points]
-    for number, (group, counts) in enumerate(_main_groups(result.series.nodes).items()):
-        colour = PALETTE[number] if number < len(PALETTE) else _OTHERS_COLOUR
-        line = {"shape": "hv", "width": 0.5, "color": colour}
-        values = [counts[i] for i in points]
-        figure.add_trace(
-            go.Scatter(x=times, y=values, name=label(group, 32), mode="lines", stackgroup="nodes", line=line)
-        )
-    _mark_decisions(figure, result, axis)
-    return figure
-
-
-def _mark_decisions(figure: Any, result: SimulationResult, axis: TimeAxis) -> None:
-    """Mark scale-ups and failures on top of the nodes."""
-    go = _plotly()
-    totals = [sum(counts) for counts in zip(*result.series.nodes.values(), strict=True)]
-    failures = [(timed.at, timed.event.message) for timed in result.events if timed.event.reason in SCALE_UP_FAILURES]
-    increases = [
-        (decision.at, f"{decision.group}: {decision.before} → {decision.after} for {decision.pods} pods")
-        for decision in result.decisions
-        if decision.what == "increase" and decision.outcome in ("done", "partial")
+def _nodes(series: Series, pick: Any) -> list[Chart]:
+    return [
+        {
+            "name": printable(group, 60),
+            "colour": PALETTE[number] if number < len(PALETTE) else _OTHERS_COLOUR,
+            "values": pick(counts),
+        }
+        for number, (group, counts) in enumerate(main_groups(series.nodes).items())
     ]
-    for name, marks, symbol, colour in (
-        ("scale-up", increases, "triangle-up", _GOOD),
-        ("failure", failures, "x", _BAD),
-    ):
-        heights = [_value_at(result.series.times, totals, at) for at, _ in marks]
-        marker = {"symbol": symbol, "color": colour, "size": 9, "line": {"color": "white", "width": 1}}
-        figure.add_trace(
-            go.Scatter(
-                x=[axis.place(at) for at, _ in marks],
-                y=heights,
-                name=name,
-                mode="markers",
-                marker=marker,
-                text=[label(message, 160) for _, message in marks],
-                hovertemplate="%{text}<extra></extra>",
-            )
-        )
 
 
-def _utilisation(result: SimulationResult, axis: TimeAxis, points: Sequence[int]) -> Any:
-    go = _plotly()
-    figure = _figure(axis, "share of what nodes offer")
-    figure.update_yaxes(tickformat=".0%", range=[0, 1.02])
-    times = [axis.place(result.series.times[i]) for i in points]
-    for number, (resource, shares) in enumerate(result.series.utilisation.items()):
-        line = {"shape": "hv", "width": 1.5, "color": PALETTE[number % len(PALETTE)]}
-        name = label(_RESOURCE_NAMES.get(resource, resource))
-        figure.add_trace(go.Scatter(x=times, y=[shares[i] for i in points], name=name, mode="lines", line=line))
-    return figure
-
-
-def _rate(result: SimulationResult, axis: TimeAxis, points: Sequence[int]) -> Any:
-    go = _plotly()
-    figure = _figure(axis, "USD an hour")
-    figure.update_yaxes(tickprefix="$")
-    times = [axis.place(result.series.times[i]) for i in points]
-    lines: tuple[tuple[str, Sequence[float | None], dict[str, object]], ...] = (
-        ("all machines", result.series.rate, {"color": PALETTE[2]}),
-        ("lower bound", result.series.bound, {"color": PALETTE[5], "dash": "dot"}),
+def _rates(series: Series, pick: Any) -> list[Chart]:
+    lines: tuple[tuple[str, Sequence[float | None], Chart], ...] = (
+        ("all machines", series.rate, {"colour": PALETTE[2]}),
+        ("lower bound", series.bound, {"colour": PALETTE[5], "dashed": True}),
     )
-    for name, values, style in lines:
-        if any(values):
-            shown = [None if values[i] is None else round(values[i] or 0.0, 4) for i in points]
-            line = {"shape": "hv", "width": 2, **style}
-            figure.add_trace(go.Scatter(x=times, y=shown, name=name, mode="lines", line=line))
-    return figure
+    return [{"name": name, **style, "values": pick(values)} for name, values, style in lines if any(values)]
 
 
-def _cost(result: SimulationResult, axis: TimeAxis, points: Sequence[int]) -> Any:
-    go = _plotly()
-    figure = _figure(axis, "USD")
-    figure.update_yaxes(tickprefix="$")
-    times = [axis.place(result.series.times[i]) for i in points]
-    cost = [round(result.series.cost[i], 4) for i in points]
-    line = {"color": PALETTE[2], "width": 2}
-    figure.add_trace(go.Scatter(x=times, y=cost, name="cost", mode="lines", line=line, fill="tozeroy"))
-    return figure
-
-
-def _figure(axis: TimeAxis, quantity: str) -> Any:
-    grid = {"gridcolor": "#E8ECF0", "zerolinecolor": "#C9D1D9", "rangemode": "tozero"}
-    layout = {
-        "template": "none",
-        "height": 368,
-        "margin": {"l": 64, "r": 240, "t": 40, "b": 48},
-        "font": {"family": _FONT, "size": 13, "color": "#24292F"},
-        "hovermode": "x",
-        "showlegend": True,
-        "legend": {"x": 1.01, "y": 1, "xanchor": "left", "font": {"size": 12}},
-        "xaxis": {**grid, "title": {"text": f"{axis.unit} since the start"}},
-        "yaxis": {**grid, "title": {"text": quantity}},
+def _waits(result: SimulationResult) -> Chart:
+    """Return the share of all pods that started within each time. Those that still wait at the end never did."""
+    waits = sorted(result.pod_waits.values())
+    places = sorted({1.0, *(max(1.0, round(wait, 1)) for wait in waits)})
+    if len(places) > _MOST_WAITS:
+        step = len(places) / _MOST_WAITS
+        places = sorted({places[0], places[-1], *(places[int(number * step)] for number in range(_MOST_WAITS))})
+    end = max([*places[-1:], result.waiting.longest, 10.0])
+    places += [round(end, 1)] if end > places[-1] else []
+    total = len(waits) + result.still_waiting.pods
+    shares = [round(bisect_right(waits, place + 0.05) / total, 4) if total else 0.0 for place in places]
+    still = result.still_waiting.pods
+    name = "started within this time" + (f" ({still:,} of {total:,} still wait)" if still else "")
+    return {
+        "x": places,
+        "across": "seconds from creation to start, 1 or less at the left",
+        "timed": False,
+        "unit": "%",
+        "most": 1.02,
+        "series": [{"name": name, "colour": _CALM, "filled": True, "values": shares}],
     }
-    return _plotly().Figure(layout=layout)
 
 
-def _main_groups(nodes: Mapping[str, Sequence[int]]) -> dict[str, Sequence[int]]:
+def main_groups(nodes: Mapping[str, Sequence[int]]) -> dict[str, Sequence[int]]:
     """Return the groups that grew largest, and the sum of all others as one."""
     ranked = sorted((group for group, counts in nodes.items() if any(counts)), key=lambda g: (-max(nodes[g]), g))
     main = {group: nodes[group] for group in ranked[: len(PALETTE)]}
@@ -239,15 +164,3 @@ def _main_groups(nodes: Mapping[str, Sequence[int]]) -> dict[str, Sequence[int]]
     if rest:
         main[f"{len(rest)} other groups"] = [sum(counts) for counts in zip(*rest, strict=True)]
     return main
-
-
-def _value_at(times: Sequence[float], values: Sequence[int], at: float) -> int:
-    """Return the value in force at a moment."""
-    index = bisect_right(times, at) - 1
-    return values[index] if 0 <= index < len(values) else 0
-
-
-def _render(figure: Any, div_id: str) -> str:
-    config = {"displaylogo": False, "responsive": True, "modeBarButtonsToRemove": ["select2d", "lasso2d"]}
-    html: str = figure.to_html(include_plotlyjs=False, full_html=False, div_id=div_id, config=config)
-    return html

@@ -28,8 +28,10 @@ table { border-collapse: collapse; width: 100%; font-size: 13px; font-variant-nu
 th { position: sticky; top: 0; background: var(--paper); text-align: left; font-weight: 600; white-space: nowrap; }
 th button { all: unset; cursor: pointer; color: var(--quiet); } th button:focus-visible { outline: 2px solid var(--link); }
 th[aria-sort=ascending] button::after { content: " ▲"; } th[aria-sort=descending] button::after { content: " ▼"; }
-th, td { padding: 4px 12px 4px 0; border-bottom: 1px solid var(--row); vertical-align: top; overflow-wrap: anywhere; }
+th, td { padding: 4px 12px 4px 0; border-bottom: 1px solid var(--row); vertical-align: top; overflow-wrap: break-word; }
 td.short { white-space: nowrap; } td.name { min-width: 180px; } td.good { color: var(--good); } td.bad { color: var(--bad); }
+input[type=search] { font: inherit; font-size: 13px; color: inherit; background: var(--page); border: 1px solid var(--line);
+  border-radius: 6px; padding: 2px 8px; margin: 0 0 6px; width: 200px; max-width: 100%; }
 .none { color: var(--quiet); margin: 4px 0; }
 .keys { display: flex; flex-wrap: wrap; gap: 2px 14px; font-size: 13px; margin: 2px 0 8px; padding: 0; list-style: none; }
 .keys i { display: inline-block; width: 11px; height: 11px; border-radius: 3px; margin-right: 5px; }
@@ -55,6 +57,14 @@ document.querySelectorAll('th button').forEach(button => button.addEventListener
   [...body.rows].sort((a, b) => down ? order(b, a) : order(a, b)).forEach(row => body.append(row));
 }));
 """
+# Text in the field above a table hides the rows without it.
+FILTER = """
+document.querySelectorAll('input[type=search]').forEach(field => field.addEventListener('input', () => {
+  const wanted = field.value.toLowerCase(), rows = field.parentElement.querySelector('tbody').rows;
+  [...rows].forEach(row => { row.hidden = !row.textContent.toLowerCase().includes(wanted); });
+}));
+"""
+_FEW = 8
 # Okabe and Ito's colours, which colour-blind readers can tell apart, then softer ones of the same hues.
 PALETTE = (
     "#0072B2",
@@ -109,7 +119,9 @@ def make_table(header: Sequence[str], rows: Sequence[Sequence[Content]], most: i
     more = f'<p class="none">and {len(rows) - len(shown):,} more</p>' if len(rows) > len(shown) else ""
     body = "\n".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in shown)
     head = "".join(f'<th scope="col"><button type="button">{escape(cell)}</button></th>' for cell in header)
-    return f'<div class="wide" tabindex="0"><table><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>{more}'
+    field = '<input type="search" placeholder="filter" aria-label="filter the rows">' if len(shown) > _FEW else ""
+    inner = f"<table><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table>"
+    return f'<div>{field}<div class="wide" tabindex="0">{inner}</div>{more}</div>'
 
 
 def _cell(cell: Content) -> str:
@@ -142,7 +154,7 @@ style-src 'unsafe-inline'; img-src data:">
 {body}
 <footer>{footer}</footer>
 </main>
-<script>{SORT}{script}</script>
+<script>{SORT}{FILTER}{script}</script>
 </body>
 </html>
 """

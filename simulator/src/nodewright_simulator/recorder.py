@@ -28,6 +28,7 @@ from nodewright.model.settings import TemplateSettings
 from nodewright_simulator.cluster import SimulatedCluster
 from nodewright_simulator.cost_meter import CostMeter
 from nodewright_simulator.journal import Journal, What
+from nodewright_simulator.reasons import why_increased
 from nodewright_simulator.result import (
     Decision,
     FinalState,
@@ -175,16 +176,16 @@ class Recorder:
         """Record what one loop did."""
         self.loops += 1
         self._last = report if report.state is not None else self._last
-        self.take_outcomes(report.outcomes)
+        self.take_outcomes(report.outcomes, report.plan)
         self.take_removals(report.state.ended if report.state is not None else ())
         self._violations += [f"{violation.action.group}: {violation.rule}" for violation in report.violations]
         if report.problem:
             self._problems.append(report.problem)
 
-    def take_outcomes(self, outcomes: Iterable[WriteOutcome]) -> None:
-        """Record what was written to clouds."""
+    def take_outcomes(self, outcomes: Iterable[WriteOutcome], plan: Plan | None = None) -> None:
+        """Record what was written to clouds; ``plan`` is the one that they are of."""
         for outcome in outcomes:
-            self._decisions.append(describe(outcome))
+            self._decisions.append(describe(outcome, plan))
             if isinstance(outcome.action, IncreaseSize) and isinstance(outcome, Done):
                 self._increases += outcome.accepted
         self._told = len(self.audit)
@@ -268,7 +269,7 @@ def _over(held: Removing, at: float) -> RemovalEnded:
     return RemovalEnded(removal=held.removal, at=at, started=held.started, result=RemovalResult.OK, message=_DIED)
 
 
-def describe(outcome: WriteOutcome) -> Decision:
+def describe(outcome: WriteOutcome, plan: Plan | None = None) -> Decision:
     """Return an outcome as a line of the report."""
     action = outcome.action
     before = after = action.expected_target
@@ -298,6 +299,7 @@ def describe(outcome: WriteOutcome) -> Decision:
         hedged=min(action.hedged, after - before) if isinstance(action, IncreaseSize) else 0,
         outcome=ended,
         message=message or reason,
+        why=why_increased(action, plan) if isinstance(action, IncreaseSize) else reason,
     )
 
 
@@ -314,6 +316,7 @@ def _from_audit(record: AuditRecord, accepted: int, outcome: str, message: str) 
         pods=0,
         outcome=outcome,
         message=message,
+        why=record.reason,
     )
 
 

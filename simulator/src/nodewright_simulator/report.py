@@ -1,15 +1,20 @@
-"""The report of a simulation: one HTML page with charts and tables that fetches nothing, not even plotly.js."""
+"""The report of a simulation: one HTML page with charts, timelines and tables that fetches nothing."""
 
-from collections.abc import Iterable, Sequence
-from html import escape
+import json
+from functools import cache
+from importlib.metadata import version
+from importlib.resources import files
+from typing import Any
 
 from nodewright.model.duration import format_duration
-from nodewright.model.printable import printable
-from nodewright_simulator.charts import TimeAxis, draw_charts, plotly_script
+from nodewright_simulator.charts import Chart, TimeAxis, make_charts
+from nodewright_simulator.inputs import digest_files, hash_inputs
+from nodewright_simulator.page import Cell, Content, make_cards, make_page, make_table, section, text_of
 from nodewright_simulator.result import OTHER_TROUBLES, SCALE_UP_FAILURES, SimulationResult, WaitingTimes
+from nodewright_simulator.scenario import Scenario
+from nodewright_simulator.timeline import STYLE, draw_lanes, draw_timeline
 
 _MOST_ROWS = 400
-Row = Sequence[str]
 
 
 def summary(result: SimulationResult) -> list[tuple[str, str, str]]:
@@ -52,46 +57,35 @@ def _bought(result: SimulationResult) -> str:
 
 def decisions(result: SimulationResult, axis: TimeAxis) -> str:
     """Return the table of writes to the cloud and their outcomes."""
-    rows = [
-        (
-            axis.say(decision.at),
+    rows: list[list[Content]] = [
+        [
+            _time(axis, decision.at),
             decision.what,
             decision.group,
-            f"{decision.before} → {decision.after}",
-            str(decision.pods) if decision.pods else "",
-            decision.outcome,
-            decision.message,
-        )
+            Cell(text=f"{decision.before} → {decision.after}", value=decision.after, tone="short"),
+            Cell(text=str(decision.pods or ""), value=decision.pods),
+            Cell(text=decision.outcome, tone="" if decision.outcome == "done" else "bad"),
+            Cell(text="; ".join(dict.fromkeys(word for word in (decision.why, decision.message) if word)), tone="name"),
+        ]
         for decision in result.decisions
     ]
-    return table(("time", "decision", "group", "size", "pods", "outcome", "why"), rows)
+    return make_table(("time", "decision", "group", "size", "pods", "outcome", "why"), rows, _MOST_ROWS)
 
 
 def failures(result: SimulationResult, axis: TimeAxis) -> str:
     """Return the table of failures, of actions that were dropped, and of loops that broke off."""
-    rows = [
-        (axis.say(timed.at), timed.event.reason, timed.event.message)
+    rows: list[list[Content]] = [
+        [_time(axis, timed.at), timed.event.reason, timed.event.message]
         for timed in result.events
         if timed.event.reason in (*SCALE_UP_FAILURES, *OTHER_TROUBLES)
     ]
-    rows += [("", "dropped action", violation) for violation in result.violations]
-    rows += [("", "loop ended early", problem) for problem in result.problems]
-    return table(("time", "what", "message"), rows)
+    rows += [["", "dropped action", violation] for violation in result.violations]
+    rows += [["", "loop ended early", problem] for problem in result.problems]
+    return make_table(("time", "what", "message"), rows, _MOST_ROWS)
 
 
-def table(header: Row, rows: Sequence[Row]) -> str:
-    """Return an HTML table of at most a few hundred rows."""
-    if not rows:
-        return '<p class="none">None.</p>'
-    shown = rows[:_MOST_ROWS]
-    more = f'<p class="none">and {len(rows) - len(shown):,} more</p>' if len(rows) > len(shown) else ""
-    body = "\n".join(f"<tr>{_cells(row)}</tr>" for row in shown)
-    head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>{more}'
-
-
-def _cells(row: Iterable[str]) -> str:
-    return "".join(f"<td>{escape(printable(cell, 400))}</td>" for cell in row)
+def _time(axis: TimeAxis, at: float) -> Cell:
+    return Cell(text=axis.say(at), value=at, tone="short")
 
 
 def _short(seconds: float) -> str:
@@ -99,94 +93,61 @@ def _short(seconds: float) -> str:
 
 
 _STYLE = """
-:root { color-scheme: light dark; --page: #F3F5F7; --paper: white; --text: #24292F; --quiet: #57606A; --line: #DDE2E7;
-  --row: #EDF0F2; --grid: #E8ECF0; }
-@media (prefers-color-scheme: dark) { :root { --page: #0D1117; --paper: #161B22; --text: #E6EDF3; --quiet: #9DA7B1;
-  --line: #30363D; --row: #21262D; --grid: #2A3038; } }
-body { margin: 0; background: var(--page); color: var(--text);
-  font: 15px/1.45 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
-main { max-width: 1180px; margin: 0 auto; padding: 24px 20px 48px; }
-h1 { font-size: 26px; margin: 0 0 2px; } h2 { font-size: 17px; margin: 0 0 6px; }
-.lead { color: var(--quiet); margin: 0 0 18px; }
-.cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(250px, 1fr)); gap: 12px; margin-bottom: 16px; }
-.card, section { background: var(--paper); border: 1px solid var(--line); border-radius: 8px; }
-.card { padding: 12px 14px; } section { padding: 14px 16px; margin-bottom: 16px; }
-.card .what { color: var(--quiet); font-size: 13px; } .card .figure { font-size: 24px; font-weight: 600; }
-.card .note { color: var(--quiet); font-size: 13px; }
-.wide { overflow-x: auto; max-height: 560px; overflow-y: auto; }
-table { border-collapse: collapse; width: 100%; font-size: 13px; font-variant-numeric: tabular-nums; }
-th { position: sticky; top: 0; background: var(--paper); text-align: left; color: var(--quiet); font-weight: 600; }
-th, td { padding: 4px 12px 4px 0; border-bottom: 1px solid var(--row); vertical-align: top; overflow-wrap: anywhere; }
-td:nth-child(-n+2) { white-space: nowrap; }
-.none { color: var(--quiet); margin: 4px 0; }
-footer { color: var(--quiet); font-size: 13px; }
-@media (max-width: 640px) {
-  main { padding: 14px 10px 32px; } h1 { font-size: 21px; } section { padding: 12px 10px; }
-  .cards { grid-template-columns: 1fr 1fr; gap: 8px; } .card { padding: 9px 10px; } .card .figure { font-size: 19px; }
-  table { min-width: 600px; }
-}
-"""
-
-# Charts take the colours of the page. On a narrow screen their legend goes above them.
-_FIT_CHARTS = """
-const colour = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-const fit = () => document.querySelectorAll('.js-plotly-plot').forEach(chart => {
-  const narrow = chart.clientWidth < 640, grid = colour('--grid');
-  Plotly.relayout(chart, {
-    paper_bgcolor: colour('--paper'), plot_bgcolor: colour('--paper'), 'font.color': colour('--text'),
-    'xaxis.gridcolor': grid, 'yaxis.gridcolor': grid, 'xaxis.zerolinecolor': grid, 'yaxis.zerolinecolor': grid,
-    'margin.r': narrow ? 12 : 240, 'margin.l': narrow ? 56 : 64, 'margin.t': narrow ? 12 : 40,
-    'margin.b': narrow ? 40 : 48, 'legend.orientation': narrow ? 'h' : 'v',
-    'legend.x': narrow ? 0 : 1.01, 'legend.y': narrow ? 1.2 : 1, 'legend.yanchor': narrow ? 'bottom' : 'auto',
-  });
-});
-fit();
-matchMedia('(prefers-color-scheme: dark)').addEventListener('change', fit);
-matchMedia('(max-width: 700px)').addEventListener('change', () => setTimeout(fit, 200));
+.chart { min-height: 240px; } .uplot, .u-wrap { font-family: inherit; } .u-select { background: color-mix(in srgb, var(--link) 20%, transparent); }
+.tip { position: absolute; top: 4px; z-index: 5; display: none; pointer-events: none; background: var(--paper); color: var(--text);
+  border: 1px solid var(--line); border-radius: 6px; padding: 4px 8px; font-size: 12px; max-width: 320px; overflow-wrap: anywhere; }
+.tip i { display: inline-block; width: 9px; height: 9px; border-radius: 2px; margin-right: 5px; }
 """
 
 
-def write_report(result: SimulationResult, *, description: str = "") -> str:
-    """Return the page as text."""
-    charts = draw_charts(result)
+def write_report(result: SimulationResult, scenario: Scenario | None = None, *, description: str = "") -> str:
+    """Return the page as text. ``scenario`` tells of outages, seed and hash; ``description`` stands for its own."""
     axis = TimeAxis.spanning(result.start, result.end)
-    title = escape(printable(result.title))
-    sections = [_section(name, chart) for name, chart in charts.items()]
-    sections.append(_section("Failures", failures(result, axis)))
-    sections.append(_section("Decisions", decisions(result, axis)))
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; \
-style-src 'unsafe-inline'; img-src data: blob:; font-src data:">
-<link rel="icon" href="data:,">
-<title>{title} · nodewright</title>
-<style>{_STYLE}</style>
-<script>{plotly_script()}</script>
-</head>
-<body>
-<main>
-<h1>{title}</h1>
-<p class="lead">{escape(printable(description, 1000))}</p>
-<div class="cards">{_cards(result)}</div>
-{"".join(sections)}
-<footer>Simulated by nodewright on virtual time. This page is complete: it fetches nothing.</footer>
-</main>
-<script>{_FIT_CHARTS}</script>
-</body>
-</html>
-"""
-
-
-def _cards(result: SimulationResult) -> str:
-    return "\n".join(
-        f'<div class="card"><div class="what">{escape(what)}</div><div class="figure">{escape(figure)}</div>'
-        f'<div class="note">{escape(note)}</div></div>'
-        for what, figure, note in summary(result)
+    charts = make_charts(result, axis)
+    body = f'<div class="cards">{make_cards(summary(result))}</div>\n'
+    body += "".join(_chart(title, chart, number) for number, (title, chart) in enumerate(charts.items()))
+    body += section("What happened when", draw_timeline(result, axis, scenario))
+    body += section("Failures", failures(result, axis))
+    body += section("Decisions", decisions(result, axis))
+    body += section("Nodes", draw_lanes(result, axis))
+    data = {"from": 0, "until": axis.place(result.end), "charts": list(charts.values())}
+    lead = description or (scenario.description if scenario is not None else "")
+    return make_page(
+        result.title,
+        lead,
+        body + _embed(data),
+        footer=text_of(_foot(scenario)),
+        style=f"{_asset('uPlot.min.css')}{_STYLE}{STYLE}",
+        script=_asset("uPlot.iife.min.js") + _asset("report.js"),
     )
 
 
-def _section(title: str, content: str) -> str:
-    return f"<section>\n<h2>{escape(title)}</h2>\n{content}\n</section>\n"
+def _chart(title: str, chart: Chart, number: int) -> str:
+    keys = "".join(
+        f'<li><i style="background:{series["colour"]}"></i>{text_of(series["name"], 60)}</li>'
+        for series in chart["series"]
+    )
+    label = text_of(f"{title}: {', '.join(series['name'] for series in chart['series'])}")
+    return section(
+        title,
+        f'<ul class="keys">{keys}</ul><div class="chart" data-chart="{number}" role="img" aria-label="{label}"></div>',
+    )
+
+
+def _embed(data: dict[str, Any]) -> str:
+    """Return the values of charts as an element; no text in it can end it."""
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    safe = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return f'<script type="application/json" id="data">{safe}</script>'
+
+
+def _foot(scenario: Scenario | None) -> str:
+    about = f"Simulated by nodewright {version('nodewright-simulator')} on virtual time."
+    if scenario is not None:
+        about += f" Seed {scenario.seed}. Hash of the inputs: {hash_inputs(scenario, digest_files(scenario))}."
+    return f"{about} This page is complete: it fetches nothing."
+
+
+@cache
+def _asset(name: str) -> str:
+    return (files("nodewright_simulator") / "assets" / name).read_text(encoding="utf-8")

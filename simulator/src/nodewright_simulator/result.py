@@ -54,6 +54,7 @@ class Decision:
     """One write to the cloud.
 
     Sizes count machines, ``hedged`` those that were bought twice. ``outcome`` is done, partial, refused or unknown.
+    ``message`` is the cloud's, or else the reason of the action; ``why`` says for the report why it was planned.
     """
 
     at: float
@@ -65,6 +66,7 @@ class Decision:
     outcome: str
     message: str = ""
     hedged: int = 0
+    why: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,7 +32,7 @@ def command(report: str | None, output: str) -> None:
     scenario = demo_scenario()
     _demand(scenario)
     result = simulate(scenario, BuildOptions())
-    page = write_report(result, description=scenario.description)
+    page = write_report(result, scenario)
     written = save_report_somewhere(page, DEFAULT_REPORT) if report is None else save_report(page, Path(report))
     if output == "json":
         write_json(as_json(result, str(written)))

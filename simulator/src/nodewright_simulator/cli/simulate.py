@@ -139,7 +139,7 @@ def command(source: str, report: str | None, every_tick: bool, output: str, **gi
     result = simulate(scenario, BuildOptions(every_tick=every_tick, folder=Path()))
     written = None
     if report is not None:
-        written = save_report(write_report(result, description=scenario.description), Path(report))
+        written = save_report(write_report(result, scenario), Path(report))
     answers = _answer(result, scenario, questions)
     if output == "json":
         document = as_json(result, str(written) if written else None)

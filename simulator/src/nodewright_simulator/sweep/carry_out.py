@@ -44,8 +44,10 @@ def carry_out(run: SweepRun, *, with_report: bool) -> Outcome:
     figures = {name: float(value) if value is not None else None for name, value in read.items()}
     page = b""
     if with_report:
-        description = f"{run.inputs.description} Variant: {run.variant}. Seed: {run.seed}. Run: {run.id}."
-        page = gzip.compress(write_report(result, description=description.strip()).encode(), compresslevel=1)
+        description = f"{run.inputs.description} Variant: {run.variant}."
+        page = gzip.compress(
+            write_report(result, run.inputs, description=description.strip()).encode(), compresslevel=1
+        )
     return Outcome(id=run.id, version=version("nodewright-simulator"), figures=figures, report=page)
 
 

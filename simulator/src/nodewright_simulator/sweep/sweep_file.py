@@ -1,10 +1,8 @@
 """Sweep files: strict YAML that says which simulations belong to a sweep."""
 
-import hashlib
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,12 +16,12 @@ from nodewright.model.printable import suggest
 from nodewright.model.settings_base import Help
 from nodewright.model.yaml_text import load_yaml
 from nodewright.spec.options import decode_options
+from nodewright_simulator.inputs import digest_files, hash_inputs
 from nodewright_simulator.openb import is_trace, trace_scenario
 from nodewright_simulator.scenario import Scenario, Strict, TimeSpan
 from nodewright_simulator.scenario_file import decode_span, load_scenario, read_flat_settings
 
 MOST_RUNS = 100_000
-_TABLES = ("nodes.csv", "nodes.csv.gz", "pods.csv", "pods.csv.gz")
 
 
 class SweepScenario(Strict, frozen=True, kw_only=True):
@@ -168,14 +166,14 @@ def _make_runs(
     sweep: Sweep, variants: Mapping[str, dict[str, Any]], scenarios: Mapping[str, Scenario], source: str
 ) -> Iterator[SweepRun]:
     for name, scenario in scenarios.items():
-        files = _digest_files(scenario)
+        files = digest_files(scenario)
         for variant, settings in variants.items():
             changed = replace(scenario, settings={**scenario.settings, **settings})
             _check_settings(changed, f"{source}: {variant}: {name}")
             for seed in _seeds(sweep, scenario):
                 inputs = replace(changed, seed=seed)
                 yield SweepRun(
-                    id=_hash_inputs(inputs, files),
+                    id=hash_inputs(inputs, files),
                     variant=variant,
                     scenario=name,
                     seed=seed,
@@ -193,21 +191,3 @@ def _seeds(sweep: Sweep, scenario: Scenario) -> Sequence[int]:
 def _check_settings(scenario: Scenario, where: str) -> None:
     load_settings({}, {}, json.dumps(scenario.settings), f"{where}: settings")
     read_flat_settings(scenario.settings, where)
-
-
-def _digest_files(scenario: Scenario) -> dict[str, str]:
-    """Return digests of the files that the scenario names: the tables of its trace, and the provider's file."""
-    named = [Path(raw["file"]) for raw in scenario.providers.values() if isinstance(raw.get("file"), str)]
-    if scenario.trace is not None and scenario.trace.folder is not None:
-        named += [Path(scenario.trace.folder, table) for table in _TABLES]
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in named if path.is_file()}
-
-
-def _hash_inputs(scenario: Scenario, files: Mapping[str, str]) -> str:
-    """Return 16 hexadecimal digits. Paths and texts for people do not count, the version of nodewright does."""
-    trace = scenario.trace
-    if trace is not None and trace.folder is not None:
-        trace = replace(trace, folder="")
-    plain = msgspec.to_builtins(replace(scenario, name="", description="", trace=trace), enc_hook=float)
-    document = {"scenario": plain, "files": files, "nodewright": version("nodewright-simulator")}
-    return hashlib.sha256(json.dumps(document, sort_keys=True, default=str).encode()).hexdigest()[:16]
