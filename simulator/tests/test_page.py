@@ -11,8 +11,8 @@ import pytest
 from nodewright_simulator.charts import TimeAxis, make_charts, pick_points
 from nodewright_simulator.journal import Fact, What
 from nodewright_simulator.openb import NodeShape, group_options
-from nodewright_simulator.report import summary, write_report
 from nodewright_simulator.page import make_table
+from nodewright_simulator.report import summary, write_report
 from nodewright_simulator.result import Decision, Series, SimulationResult, WaitingTimes
 from nodewright_simulator.scenario_file import read_scenario
 

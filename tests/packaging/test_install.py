@@ -45,7 +45,7 @@ spec.NodeGroup(id=7, min_size=0, max_size=3)
 
 @pytest.mark.slow
 def test_a_clean_install_runs_the_demo(install: Install, run: Run, tmp_path: Path) -> None:
-    bin_folder = install("nodewright[all,sweep]")
+    bin_folder = install("nodewright[all,sweep,pandas]")
     said = run(bin_folder / "nodewright", "demo", "--report", tmp_path / "demo.html", cwd=tmp_path)
     assert "demo.html" in said
     assert (tmp_path / "demo.html").stat().st_size > 10_000
@@ -75,7 +75,7 @@ def test_the_lower_bounds_are_real(install: Install, run: Run, tmp_path: Path) -
     """Exactly the oldest versions that the manifests allow: they install together, and the demo runs."""
     oldest = {found.name: found for found in _requirements() if found.name not in OWN}
     pins = [f"{name}=={_lower_bound(found)}" for name, found in oldest.items()]
-    bin_folder = install("nodewright[all,sweep]", constraints=pins)
+    bin_folder = install("nodewright[all,sweep,pandas]", constraints=pins)
     said = run(bin_folder / "nodewright", "demo", "--report", tmp_path / "demo.html", cwd=tmp_path)
     assert "demo.html" in said
 

@@ -1,9 +1,7 @@
 """Everything that happened, on tracks along one axis of time: failures, outages, crashes, removals, and a lane per node."""
 
-from bisect import bisect_right
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -12,8 +10,9 @@ from nodewright.model.duration import format_duration, parse_duration
 from nodewright.model.removal import RemovalResult
 from nodewright_simulator.charts import TimeAxis, main_groups
 from nodewright_simulator.journal import What
+from nodewright_simulator.lives import NodeCauses, NodeLife, list_nodes
 from nodewright_simulator.page import PALETTE, text_of
-from nodewright_simulator.result import OTHER_TROUBLES, SCALE_UP_FAILURES, Decision, SimulationResult
+from nodewright_simulator.result import OTHER_TROUBLES, SCALE_UP_FAILURES, SimulationResult
 from nodewright_simulator.scenario import Scenario
 
 _MOST_ITEMS, _MOST_TOLD, _MOST_NODES, _MOST_PODS = 400, 40, 150, 25
@@ -170,80 +169,20 @@ def _span(seconds: float) -> str:
     return format_duration(round(seconds))
 
 
-@dataclass(kw_only=True)
-class _Node:
-    """One life of a node; times in epoch seconds."""
-
-    name: str
-    group: str
-    added: float
-    ready: float | None = None
-    gone: float | None = None
-    pods: dict[str, tuple[float, float | None]] = field(default_factory=dict)
-
-
 def draw_lanes(result: SimulationResult, axis: TimeAxis) -> str:
     """Return a lane for each node: why it came and went, and which pods ran on it."""
-    nodes = list(_lives(result))
+    nodes = list(list_nodes(result))
     if not nodes:
         return '<p class="none">None.</p>'
     colours = {group: PALETTE[number % len(PALETTE)] for number, group in enumerate(main_groups(result.series.nodes))}
-    why = _Reasons(result)
+    why = NodeCauses(result)
     lanes = "".join(_lane(node, colours.get(node.group, _GREY), why, axis, result.end) for node in nodes[:_MOST_NODES])
     rest = len(nodes) - _MOST_NODES
     more = f'<p class="none">and {rest:,} nodes more</p>' if rest > 0 else ""
     return f'<div class="lanes" tabindex="0">{lanes}</div>{more}'
 
 
-def _lives(result: SimulationResult) -> Iterator[_Node]:
-    """Yield the nodes in the order in which they came."""
-    alive: dict[str, _Node] = {}
-    found: list[_Node] = []
-    for fact in result.journal:
-        match fact.what:
-            case What.NODE_ADDED:
-                alive[fact.name] = _Node(name=fact.name, group=fact.where, added=fact.at)
-                found.append(alive[fact.name])
-            case What.NODE_READY if fact.name in alive:
-                alive[fact.name].ready = alive[fact.name].ready or fact.at
-            case What.NODE_REMOVED if fact.name in alive:
-                alive.pop(fact.name).gone = fact.at
-            case What.POD_STARTED if fact.where in alive:
-                alive[fact.where].pods[fact.name] = fact.at, None
-            case What.POD_EVICTED | What.POD_ENDED | What.POD_LOST if fact.where in alive:
-                pods = alive[fact.where].pods
-                if fact.name in pods and pods[fact.name][1] is None:
-                    pods[fact.name] = pods[fact.name][0], fact.at
-    yield from found
-
-
-class _Reasons:
-    """Why nodes came and went, from the decisions and removals of the run."""
-
-    def __init__(self, result: SimulationResult) -> None:
-        self._start = result.start
-        self._grown = defaultdict[str, list[Decision]](list)
-        for step in result.decisions:
-            if step.what == "increase" and step.after > step.before:
-                self._grown[step.group].append(step)
-        self._removed = {(over.removal.node, over.result): over for over in result.removals}
-
-    def of_coming(self, node: _Node) -> str:
-        if node.added <= self._start:
-            return "there from the start"
-        grown = self._grown[node.group]
-        place = bisect_right([step.at for step in grown], node.added) - 1
-        return (grown[place].why or grown[place].message) if place >= 0 else ""
-
-    def of_going(self, node: _Node) -> str:
-        over = self._removed.get((node.name, RemovalResult.OK))
-        if over is not None:
-            evicted = f", {len(over.evicted)} pods evicted" if over.evicted else ""
-            return f"{over.removal.reason}{evicted}"
-        return "its machine was gone"
-
-
-def _lane(node: _Node, colour: str, why: _Reasons, axis: TimeAxis, end: float) -> str:
+def _lane(node: NodeLife, colour: str, why: NodeCauses, axis: TimeAxis, end: float) -> str:
     gone = node.gone if node.gone is not None else end
     ready = min(node.ready if node.ready is not None else gone, gone)
     items = (
@@ -260,7 +199,7 @@ def _lane(node: _Node, colour: str, why: _Reasons, axis: TimeAxis, end: float) -
     return f'<div class="lane"><details><summary>{head}</summary><p>{_pods(node, axis)}</p></details>{track}</div>'
 
 
-def _pods(node: _Node, axis: TimeAxis) -> str:
+def _pods(node: NodeLife, axis: TimeAxis) -> str:
     shown = [
         f"{text_of(name, 80)} {axis.say(began)} to {axis.say(ended) if ended is not None else 'the end'}"
         for name, (began, ended) in list(node.pods.items())[:_MOST_PODS]
