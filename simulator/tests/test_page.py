@@ -9,12 +9,15 @@ from html.parser import HTMLParser
 import pytest
 
 from nodewright_simulator.charts import TimeAxis, make_charts, pick_points
+from nodewright_simulator.comparison import Side, write_comparison
 from nodewright_simulator.journal import Fact, What
 from nodewright_simulator.openb import NodeShape, group_options
 from nodewright_simulator.page import make_table
 from nodewright_simulator.report import summary, write_report
 from nodewright_simulator.result import Decision, Series, SimulationResult, WaitingTimes
 from nodewright_simulator.scenario_file import read_scenario
+
+EVIL = "</script><img src=x onerror=alert(1)><b>&\u202e"
 
 
 class Elements(HTMLParser):
@@ -195,3 +198,17 @@ def test_those_that_still_wait_never_count_as_started(run: SimulationResult) -> 
     assert chart["x"] == [1.0, 10.0, 20.0, 30.0, 500.0]
     assert chart["series"][0]["values"] == [0.0, 0.25, 0.5, 0.75, 0.75]
     assert "1 of 4 still wait" in chart["series"][0]["name"]
+
+
+def test_two_runs_stand_side_by_side_with_the_same_axes(run: SimulationResult) -> None:
+    scenario = read_scenario(STORY, "story.yaml")
+    cheap = replace(run, cost=1.2, series=replace(run.series, cost=(0.0, 0.0, 0.1, 1.2)))
+    page = write_comparison(Side("price", run, scenario), Side(EVIL, cheap, scenario))
+    text = Elements(page).text
+    assert "$1.50$1.20-$0.30 (-20.0%)" in text
+    assert f"What happened when: {EVIL[:-1]}" in text
+    [embedded] = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    charts = json.loads(embedded)["charts"]
+    assert len(charts) == 12
+    assert {(charts[place]["most"], charts[place + 1]["most"]) for place in (10,)} == {(1.59, 1.59)}
+    assert not re.search(r"<img src=x", page)

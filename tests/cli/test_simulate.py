@@ -195,3 +195,13 @@ def test_progress_is_for_terminals_only(tmp_path: Path) -> None:
     assert ended.returncode == 0
     assert json.loads(ended.stdout)["pods"]["started"] == 12
     assert "loop" in shown
+
+
+def test_two_settings_are_compared_in_the_report(command: Command, tmp_path: Path) -> None:
+    report = tmp_path / "both.html"
+    words = ("--set", "expander=price", "--compare", "expander=random", "--at", "12m")
+    ended = command("simulate", SCENARIO, *words, "--report", report)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "Pods: expander=price" in report.read_text()
+    assert "Pods: expander=random" in report.read_text()
+    assert_refused(command("simulate", SCENARIO, "--compare", "expander=random"), "--compare: needs --report")

@@ -92,12 +92,25 @@ def _short(seconds: float) -> str:
     return format_duration(round(seconds, 1) if seconds < 10 else round(seconds))
 
 
-_STYLE = """
+@cache
+def _asset(name: str) -> str:
+    return (files("nodewright_simulator") / "assets" / name).read_text(encoding="utf-8")
+
+
+CHART_STYLE = (
+    _asset("uPlot.min.css")
+    + """
 .chart { min-height: 240px; } .uplot, .u-wrap { font-family: inherit; } .u-select { background: color-mix(in srgb, var(--link) 20%, transparent); }
 .tip { position: absolute; top: 4px; z-index: 5; display: none; pointer-events: none; background: var(--paper); color: var(--text);
   border: 1px solid var(--line); border-radius: 6px; padding: 4px 8px; font-size: 12px; max-width: 320px; overflow-wrap: anywhere; }
 .tip i { display: inline-block; width: 9px; height: 9px; border-radius: 2px; margin-right: 5px; }
 """
+)
+
+
+def chart_script() -> str:
+    """Return the script that draws the charts of a page."""
+    return _asset("uPlot.iife.min.js") + _asset("report.js")
 
 
 def write_report(result: SimulationResult, scenario: Scenario | None = None, *, description: str = "") -> str:
@@ -105,7 +118,7 @@ def write_report(result: SimulationResult, scenario: Scenario | None = None, *, 
     axis = TimeAxis.spanning(result.start, result.end)
     charts = make_charts(result, axis)
     body = f'<div class="cards">{make_cards(summary(result))}</div>\n'
-    body += "".join(_chart(title, chart, number) for number, (title, chart) in enumerate(charts.items()))
+    body += "".join(draw_chart(title, chart, number) for number, (title, chart) in enumerate(charts.items()))
     body += section("What happened when", draw_timeline(result, axis, scenario))
     body += section("Failures", failures(result, axis))
     body += section("Decisions", decisions(result, axis))
@@ -115,14 +128,15 @@ def write_report(result: SimulationResult, scenario: Scenario | None = None, *, 
     return make_page(
         result.title,
         lead,
-        body + _embed(data),
+        body + embed_data(data),
         footer=text_of(_foot(scenario)),
-        style=f"{_asset('uPlot.min.css')}{_STYLE}{STYLE}",
-        script=_asset("uPlot.iife.min.js") + _asset("report.js"),
+        style=CHART_STYLE + STYLE,
+        script=chart_script(),
     )
 
 
-def _chart(title: str, chart: Chart, number: int) -> str:
+def draw_chart(title: str, chart: Chart, number: int) -> str:
+    """Return a section for the chart with this place in the data, with its legend."""
     keys = "".join(
         f'<li><i style="background:{series["colour"]}"></i>{text_of(series["name"], 60)}</li>'
         for series in chart["series"]
@@ -134,20 +148,19 @@ def _chart(title: str, chart: Chart, number: int) -> str:
     )
 
 
-def _embed(data: dict[str, Any]) -> str:
+def embed_data(data: dict[str, Any]) -> str:
     """Return the values of charts as an element; no text in it can end it."""
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     safe = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     return f'<script type="application/json" id="data">{safe}</script>'
 
 
+def say_inputs(scenario: Scenario) -> str:
+    """Return seed and hash of the inputs, for the foot of a page."""
+    return f"Seed {scenario.seed}. Hash of the inputs: {hash_inputs(scenario, digest_files(scenario))}."
+
+
 def _foot(scenario: Scenario | None) -> str:
     about = f"Simulated by nodewright {version('nodewright-simulator')} on virtual time."
-    if scenario is not None:
-        about += f" Seed {scenario.seed}. Hash of the inputs: {hash_inputs(scenario, digest_files(scenario))}."
+    about += f" {say_inputs(scenario)}" if scenario is not None else ""
     return f"{about} This page is complete: it fetches nothing."
-
-
-@cache
-def _asset(name: str) -> str:
-    return (files("nodewright_simulator") / "assets" / name).read_text(encoding="utf-8")

@@ -27,6 +27,7 @@ from nodewright.model.errors import ConfigError, InvariantError
 from nodewright.model.yaml_text import load_yaml
 from nodewright_simulator.build import BuildOptions, build_simulation
 from nodewright_simulator.cli.summary import as_json, format_span, print_result, print_setbacks, print_troubles
+from nodewright_simulator.comparison import Side, write_comparison
 from nodewright_simulator.openb import is_trace, trace_scenario
 from nodewright_simulator.report import write_report
 from nodewright_simulator.result import SimulationResult
@@ -117,6 +118,12 @@ class SimulateFlags:
 )
 @click.option("--all-at-once", is_flag=True, help="Replay TRACE with all pods pending at the start.")
 @click.option("--set", "given", multiple=True, metavar="FLAG=VALUE", help="A setting; replaces the scenario's.")
+@click.option(
+    "--compare",
+    multiple=True,
+    metavar="FLAG=VALUE",
+    help="Run once more with this setting; the report shows both runs side by side.",
+)
 @click.option("--every-tick", is_flag=True, help="Run every loop, even those that cannot change anything.")
 @click.option("--at", metavar="DURATION", help="End the run at this time of the scenario.")
 @click.option(
@@ -131,15 +138,26 @@ def command(source: str, report: str | None, every_tick: bool, output: str, **gi
 
     Exit codes: 0 simulated, even if pods still wait; 2 bad input; 1 a planned action broke a rule: a bug in nodewright.
     """
+    compared = given.pop("compare")
+    if compared and report is None:
+        raise ConfigError("--compare: needs --report, which shows both runs")
     status, questions = given.pop("status"), [_read_question(text) for text in given.pop("explain")]
     flags = SimulateFlags(**given)
     scenario = _change(_load(Path(source), flags), flags)
     if report is not None:
         check_writable(Path(report))
-    result = simulate(scenario, BuildOptions(every_tick=every_tick, folder=Path()))
+    result = simulate(scenario, _build_options(every_tick=every_tick))
     written = None
     if report is not None:
-        written = save_report(write_report(result, scenario), Path(report))
+        page = write_report(result, scenario)
+        if compared:
+            other = _with_settings(scenario, compared, "--compare")
+            names = ", ".join(flags.given) or "as it is", ", ".join(compared)
+            page = write_comparison(
+                Side(names[0], result, scenario),
+                Side(names[1], simulate(other, _build_options(every_tick=every_tick)), other),
+            )
+        written = save_report(page, Path(report))
     answers = _answer(result, scenario, questions)
     if output == "json":
         document = as_json(result, str(written) if written else None)
@@ -153,6 +171,11 @@ def command(source: str, report: str | None, every_tick: bool, output: str, **gi
             print_explanation(make_console(), found)
     if result.violations:
         raise InvariantError(f"{count(len(result.violations), 'planned action')} broke a rule")
+
+
+def _build_options(*, every_tick: bool) -> BuildOptions:
+    """Return options for one run: each has a clock of its own."""
+    return BuildOptions(every_tick=every_tick, folder=Path())
 
 
 def simulate(scenario: Scenario, options: BuildOptions) -> SimulationResult:
@@ -174,15 +197,21 @@ def _load(source: Path, flags: SimulateFlags) -> Scenario:
 
 
 def _change(scenario: Scenario, flags: SimulateFlags) -> Scenario:
+    seed = scenario.seed if flags.seed is None else flags.seed
+    changed = _with_settings(scenario, flags.given, "--set")
+    return replace(changed, seed=seed, duration=_end(scenario, flags))
+
+
+def _with_settings(scenario: Scenario, given: Sequence[str], option: str) -> Scenario:
+    """Return the scenario with ``flag=value`` of the option set; raise ConfigError."""
     settings = dict(scenario.settings)
-    for text in flags.given:
+    for text in given:
         flag, equals, value = text.removeprefix("--").partition("=")
         if not equals:
-            raise ConfigError(f"--set {text}: is not of the form flag=value")
-        settings[flag] = _read_value(value, f"--set {flag}")
+            raise ConfigError(f"{option} {text}: is not of the form flag=value")
+        settings[flag] = _read_value(value, f"{option} {flag}")
     load_settings({}, {}, json.dumps(settings), f"scenario {scenario.name}: settings")  # raises what is wrong
-    seed = scenario.seed if flags.seed is None else flags.seed
-    return replace(scenario, settings=settings, seed=seed, duration=_end(scenario, flags))
+    return replace(scenario, settings=settings)
 
 
 def _end(scenario: Scenario, flags: SimulateFlags) -> TimeSpan:
