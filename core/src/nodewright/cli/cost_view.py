@@ -1,4 +1,4 @@
-"""The cost of a plan, as a table and as JSON."""
+"""The cost of a plan, and its difference to another plan, as a table and as JSON."""
 
 from collections.abc import Iterator
 from random import Random
@@ -7,8 +7,9 @@ from typing import Any
 from rich.console import Console
 
 from nodewright.cli.dry_run.dry_run import DryRun
-from nodewright.cli.plan_reasons import rounds
+from nodewright.cli.plan_reasons import PodOutcome, find_verdicts, rounds
 from nodewright.cli.screen import count, make_table, name_some, safe
+from nodewright.model.group import GroupRef
 from nodewright.model.price_book import CURRENCY
 from nodewright.planner import find_growth_context
 from nodewright.planner.explain import GrowthCost, find_growth_cost
@@ -96,3 +97,57 @@ def _not_counted(cost: GrowthCost) -> list[str]:
 
 def _usd(amount: float | None) -> str:
     return f"{amount:,.3f}" if amount is not None else "?"
+
+
+def print_difference(console: Console, now: DryRun, then: DryRun) -> None:
+    """Print what the plan for the changed cluster needs beyond the one for the cluster as it is."""
+    columns = ("now", "with the change", "difference")
+    table = make_table("Difference to now", "after the plan", *columns, right=columns)
+    before, after = _sum_up(now), _sum_up(then)
+    for what in after:
+        digits = 3 if "usd" in what else 0
+        pair = before[what], after[what]
+        change = f"{pair[1] - pair[0]:+,.{digits}f}" if pair[0] is not None and pair[1] is not None else "?"
+        shown = (f"{amount:,.{digits}f}" if amount is not None else "?" for amount in pair)
+        table.add_row(safe(what.replace("_", " ").replace("usd", "USD")), *map(safe, shown), safe(change))
+    sizes = _sizes_after(now), _sizes_after(then)
+    for ref, size in sizes[1].items():
+        old = sizes[0].get(ref, 0)
+        if size != old:
+            table.add_row(safe(f"nodes of {ref}"), safe(f"{old:,}"), safe(f"{size:,}"), safe(f"{size - old:+,}"))
+    console.print(table)
+
+
+def difference_json(now: DryRun, then: DryRun) -> dict[str, Any]:
+    """Return the figures of both plans as ``now`` and ``then``, with the size of each group; null: not known."""
+    return {
+        name: {
+            **{what: _rounded(amount) for what, amount in _sum_up(dry_run).items()},
+            "groups": {str(ref): size for ref, size in _sizes_after(dry_run).items()},
+        }
+        for name, dry_run in (("now", now), ("then", then))
+    }
+
+
+def _sizes_after(dry_run: DryRun) -> dict[GroupRef, int]:
+    """Return the size of each group once it has grown for pods and to its minimum."""
+    plan = dry_run.plan
+    sizes = {ref: group.seen.target or 0 for ref, group in dry_run.state.groups.items()}
+    for report in (*rounds(plan), *([plan.min_size] if plan.min_size is not None else [])):
+        sizes |= {grown.group: grown.target for grown in report.expansions}
+    return sizes
+
+
+def _sum_up(dry_run: DryRun) -> dict[str, float | None]:
+    """Return the figures of a plan by name; the number of nodes and the cost of all of them are those after it."""
+    cost = find_cost(dry_run)
+    outcomes = [verdict.outcome for verdict in find_verdicts(dry_run)]
+    bought = cost.expander != ""
+    return {
+        "pending_pods": len(dry_run.state.observation.pending),
+        "pods_not_helped": sum(outcome in (PodOutcome.UNHELPED, PodOutcome.HALTED) for outcome in outcomes),
+        "nodes": sum(_sizes_after(dry_run).values()),
+        "usd_per_hour": cost.after.total,
+        "usd_per_hour_of_new_nodes": cost.price if bought else 0.0,
+        "lower_bound_of_new_nodes_in_usd_per_hour": cost.bound if bought else 0.0,
+    }

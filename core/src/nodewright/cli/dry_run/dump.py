@@ -15,8 +15,9 @@ from nodewright.adapters.clocks import BootClock, SystemClock
 from nodewright.adapters.provider import installed_providers
 from nodewright.cli.connect import Connector
 from nodewright.cli.dry_run.dry_run import DryRun, plan_once
-from nodewright.cli.dry_run.dump_groups import DumpedGroups, group_by_label, read_groups_file
+from nodewright.cli.dry_run.dump_groups import DumpedGroups, GroupEntry, group_by_label, read_groups_file
 from nodewright.cli.dry_run.dump_options import DumpSource
+from nodewright.cli.dry_run.what_if import WhatIf
 from nodewright.engine.planning import Planning
 from nodewright.expander import CONFIG_KEY, CONFIG_MAP
 from nodewright.model.decode import decode_objects
@@ -135,9 +136,33 @@ def _moments(objects: ClusterObjects) -> Iterator[datetime]:
 
 def plan_dump(settings: Settings, dumped: DumpSource) -> tuple[DryRun, DumpedCluster]:
     """Plan one loop on a dumped cluster; raise ConfigError."""
+    return plan_objects(settings, dumped, read_dump(*_read(dumped.dump)))
+
+
+def plan_what_if(settings: Settings, dumped: DumpSource, what: WhatIf) -> tuple[DryRun, DryRun, DumpedCluster]:
+    """Plan one loop on a dumped cluster as it is, and one as ``what`` changes it; return the changed cluster, too.
+
+    Raise ConfigError.
+    """
+    what.check()
+    if what.removed_nodes and settings.providers:
+        raise ConfigError("--remove-node: needs --groups or --group-by: a provider would still list the machine")
     objects = read_dump(*_read(dumped.dump))
+    now, _ = plan_objects(settings, dumped, objects)
+    then, cluster = plan_objects(settings, dumped, objects, what)
+    return now, then, cluster
+
+
+def plan_objects(
+    settings: Settings, dumped: DumpSource, objects: ClusterObjects, what: WhatIf | None = None
+) -> tuple[DryRun, DumpedCluster]:
+    """Plan one loop on these objects, changed by ``what``; raise ConfigError."""
+    what = what or WhatIf()
     now = parse_moment(dumped.now) if dumped.now is not None else newest_moment(objects)
-    providers: list[ProviderReads] = [*_dumped_groups(objects, dumped)]
+    entries = _dumped_groups(objects, dumped)
+    entries = (*entries, *what.more_groups([entry.name for entry in entries]))
+    objects = what.change(objects)
+    providers: list[ProviderReads] = [DumpedGroups(entries, objects.nodes)] if entries else []
     providers += Connector(clock=SystemClock(), seed=dumped.seed).connect_all(settings.providers)
     if not providers:
         raise ConfigError(f"no node groups: give --groups, --group-by or --cloud-provider{_on_offer()}")
@@ -156,17 +181,15 @@ def _read(path: str) -> tuple[bytes, str]:
         raise ConfigError(f"{path}: {error.strerror}") from None
 
 
-def _dumped_groups(objects: ClusterObjects, dumped: DumpSource) -> list[DumpedGroups]:
-    """Return the provider of the dump's groups, or none."""
+def _dumped_groups(objects: ClusterObjects, dumped: DumpSource) -> tuple[GroupEntry, ...]:
+    """Return the dump's groups, or none."""
     if dumped.groups is not None and dumped.group_by is not None:
         raise ConfigError("--groups and --group-by: give one of them, not both")
     if dumped.groups is not None:
-        entries = read_groups_file(*_read(dumped.groups))
-    elif dumped.group_by is not None:
-        entries = group_by_label(objects.nodes, dumped.group_by, dumped.group_max)
-    else:
-        return []
-    return [DumpedGroups(entries, objects.nodes)]
+        return read_groups_file(*_read(dumped.groups))
+    if dumped.group_by is not None:
+        return group_by_label(objects.nodes, dumped.group_by, dumped.group_max)
+    return ()
 
 
 def _on_offer() -> str:

@@ -1,0 +1,142 @@
+"""What-if questions about a dump: more pods, fewer nodes, one more group, and the difference to the plan for the cluster as it is."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from nodewright.cli.dry_run.dump_groups import GroupEntry, GroupsFile
+from nodewright.model.decode import decode_objects
+from nodewright.model.errors import ConfigError
+from nodewright.model.objects import ClusterObjects
+from nodewright.model.pod import Pod, PodCondition, PodStatus
+from nodewright.model.printable import printable, suggest
+from nodewright.model.yaml_text import load_yaml
+from nodewright.spec.options import decode_options
+
+_MOST_REPLICAS = 20_000
+_UNSCHEDULABLE = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhatIf:
+    """The flags: manifests whose pods are added, how many of each, nodes that are removed, groups that are added."""
+
+    added: tuple[str, ...] = ()
+    replicas: int | None = None
+    removed_nodes: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.removed_nodes or self.groups)
+
+    def check(self) -> None:
+        """Raise ConfigError for flags that make no sense together."""
+        if self.replicas is not None and not self.added:
+            raise ConfigError("--replicas: needs --add")
+
+    def change(self, objects: ClusterObjects) -> ClusterObjects:
+        """Return the cluster with the added pods and without the removed nodes; raise ConfigError.
+
+        Pods of a removed node are pending, except those of DaemonSets and static pods, which go with it.
+        """
+        nodes = {node.name for node in objects.nodes}
+        for name in self.removed_nodes:
+            if name not in nodes:
+                raise ConfigError(f"--remove-node: the dump has no node {printable(name)}{suggest(name, nodes)}")
+        gone = frozenset(self.removed_nodes)
+        pods = [pod for pod in objects.pods if pod.host not in gone]
+        pods += [_pending(pod) for pod in objects.pods if pod.host in gone and not _goes_with_node(pod)]
+        for number, path in enumerate(self.added):
+            pods += _read_pods(path, self.replicas, number)
+        return replace(objects, nodes=tuple(node for node in objects.nodes if node.name not in gone), pods=tuple(pods))
+
+    def more_groups(self, names: Sequence[str]) -> tuple[GroupEntry, ...]:
+        """Return the added groups; raise ConfigError. ``names`` are those of the groups that exist."""
+        found = tuple(map(_read_group, self.groups))
+        for number, entry in enumerate(found):
+            if entry.name in names or entry.name in [other.name for other in found[:number]]:
+                raise ConfigError(f"--group: there are two groups {printable(entry.name)}")
+            if entry.cpu is None or entry.memory is None:
+                raise ConfigError(f"--group {printable(entry.name)}: cpu and memory must say what a node is like")
+        return found
+
+
+def _goes_with_node(pod: Pod) -> bool:
+    return pod.is_daemonset_pod or pod.is_mirror or pod.is_terminal
+
+
+def _pending(pod: Pod) -> Pod:
+    """Return the pod as its controller would create it again."""
+    condition = PodCondition(type="PodScheduled", status="False", reason="Unschedulable")
+    status = PodStatus(phase="Pending", conditions=(condition,))
+    return replace(pod, spec=replace(pod.spec, node_name=""), status=status)
+
+
+def _read_pods(path: str, replicas: int | None, number: int) -> Sequence[Pod]:
+    try:
+        text = Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"--add: {path}: {error.strerror}") from None
+    pods = [pod for document in load_yaml(text, path) for pod in _pods_of(document, path, replicas, number)]
+    if not pods:
+        raise ConfigError(f"--add: {path}: holds no Deployment, StatefulSet, ReplicaSet, Job or Pod")
+    return decode_objects(json.dumps({"kind": "List", "items": pods}).encode(), path).pods
+
+
+def _pods_of(document: Any, path: str, replicas: int | None, number: int) -> Iterator[dict[str, Any]]:
+    """Yield the pods that the controller would create, or copies of a Pod."""
+    if not isinstance(document, Mapping):
+        return
+    kind, metadata, spec = document.get("kind"), document.get("metadata") or {}, document.get("spec") or {}
+    if kind == "Pod":
+        template, count, owner = document, 1, None
+    elif kind in ("Deployment", "StatefulSet", "ReplicaSet", "Job"):
+        template = spec.get("template") or {}
+        count = spec.get("parallelism" if kind == "Job" else "replicas", 1)
+        owner = {"Deployment": "ReplicaSet"}.get(kind, kind)
+    else:
+        return
+    count = count if replicas is None else replicas
+    if not isinstance(count, int) or not 0 <= count <= _MOST_REPLICAS:
+        raise ConfigError(f"--add: {path}: replicas must be from 0 to {_MOST_REPLICAS:,}")
+    name = str(metadata.get("name", "added"))
+    about = dict(template.get("metadata") or {})
+    about["namespace"] = metadata.get("namespace", "default")
+    if owner is not None:
+        uid = f"what-if-{number}-{name}"
+        about["ownerReferences"] = [
+            {"apiVersion": "apps/v1", "kind": owner, "name": name, "uid": uid, "controller": True}
+        ]
+    for replica in range(count):
+        own = {**about, "name": f"{name}-what-if-{number}-{replica}", "uid": f"what-if-{number}-{name}-{replica}"}
+        status = {"phase": "Pending", "conditions": _UNSCHEDULABLE}
+        yield {"apiVersion": "v1", "kind": "Pod", "metadata": own, "spec": template.get("spec") or {}, "status": status}
+
+
+def _read_group(text: str) -> GroupEntry:
+    """Return the group that ``name=large,cpu=16,memory=64Gi,max_size=10,price_per_hour=0.8`` describes."""
+    given: dict[str, Any] = {}
+    for part in text.split(","):
+        key, equals, value = (word.strip() for word in part.partition("="))
+        if not equals or not key:
+            raise ConfigError(f"--group {printable(text)}: is not of the form name=NAME,cpu=N,memory=N,…")
+        place, _, label = key.partition(".")
+        if place in ("labels", "resources") and label:
+            given.setdefault(place, {})[label] = value
+        else:
+            given[key] = _number(value) if key in ("min_size", "max_size", "price_per_hour") else value
+    raw = {"groups": [{"max_size": 1000, **given}]}
+    return decode_options(raw, GroupsFile, f"--group {printable(text)}").groups[0]
+
+
+def _number(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
