@@ -3,7 +3,7 @@
 import pytest
 from tests.faults.clock_jumps import DAY, START, Jump, find_faults, hunt_jumps
 
-SEEDS, EACH = 6, 108
+SEEDS, EACH = 3, 108
 
 
 def test_an_engine_that_starts_a_day_ahead_takes_the_api_servers_time() -> None:

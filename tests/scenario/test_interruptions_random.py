@@ -17,7 +17,7 @@ from nodewright_simulator.journal import What
 _FIRST, _LAST, _END = 250, 450, 16
 _KINDS = ("reclaim", "reclaim", "reclaim", "maintenance", "rebalance", "unhealthy")
 # More of them are run by hand: INTERRUPTION_SCHEDULES=10000.
-_MANY = int(os.environ.get("INTERRUPTION_SCHEDULES", "1000"))
+_MANY = int(os.environ.get("INTERRUPTION_SCHEDULES", "500"))
 
 
 def schedule(seed: int) -> tuple[Story, int]:
