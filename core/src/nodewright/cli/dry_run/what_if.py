@@ -1,4 +1,4 @@
-"""What-if questions about a dump: more pods, fewer nodes, one more group, and the difference to the plan for the cluster as it is."""
+"""Changes of a dump for what-if questions: more pods, fewer nodes, one more group."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
