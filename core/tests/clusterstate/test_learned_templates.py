@@ -104,6 +104,19 @@ def test_the_lack_of_a_device_is_believed_for_a_day() -> None:
     assert planned(world).allocatable["example.com/gpu"].value == 1
 
 
+def test_what_settled_nodes_showed_is_held_until_they_or_the_template_change() -> None:
+    world = world_of(build_node("t", cpu="4", memory="16Gi"), size=2, cpu="4", memory="14Gi")
+    first = world.memory = world.state().memory
+    world.now += 10
+    second = world.memory = world.state().memory
+    assert second.learned[ref("g")] is first.learned[ref("g")]
+    world.nodes[0] = structs.replace(world.nodes[0], status=build_node("x", cpu="4", memory="13Gi").status)
+    assert planned(world).allocatable["memory"].value == 13 * 2**30
+    world.memory = second
+    tell(world, build_node("t", cpu="4", memory="32Gi"))
+    assert world.state().memory.learned[ref("g")].machine != first.learned[ref("g")].machine
+
+
 def test_the_least_of_the_last_three_nodes_counts() -> None:
     world = world_of(build_node("t", memory="16Gi"), size=3, memory="15Gi")
     node = world.nodes[1]

@@ -27,9 +27,15 @@ RELEARNED = {"samples", "last_known", "node_groups"}
 
 def test_every_field_of_memory_is_saved_or_known_to_be_learned_anew() -> None:
     """The author of a new field decides which: in the codec and in ``fields_of_memory``, or here."""
-    assert {*fields_of_memory(), "samples", "members", "empty_since", "looked_at", "young_nodes"} == {
-        field.name for field in fields(Memory)
-    }
+    assert {
+        *fields_of_memory(),
+        "samples",
+        "members",
+        "empty_since",
+        "looked_at",
+        "young_nodes",
+        "template_evidence",
+    } == {field.name for field in fields(Memory)}
 
 
 @given(memories())

@@ -286,6 +286,7 @@ def _remember(
         moves=memory.moves,
         learned=learned.templates,
         young_nodes=learned.young_nodes,
+        template_evidence=learned.evidence,
     )
 
 

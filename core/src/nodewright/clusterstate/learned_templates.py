@@ -10,7 +10,15 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from nodewright.clusterstate.membership import Membership
-from nodewright.clusterstate.memory import Correction, LearnedTemplate, Memory, Purchases, ShownNode, YoungNode
+from nodewright.clusterstate.memory import (
+    Correction,
+    LearnedTemplate,
+    Memory,
+    Purchases,
+    ShownNode,
+    TemplateEvidence,
+    YoungNode,
+)
 from nodewright.clusterstate.node_samples import STABLE_SECONDS, STANDARD_RESOURCES, is_passing, is_stable, is_usable
 from nodewright.clusterstate.readiness import is_reported_ready, ready_since
 from nodewright.model.devices import ResourcePool, ResourceSliceSpec
@@ -37,6 +45,8 @@ KEPT_SECONDS = 7 * DAY
 _LACK_SECONDS, _LACK_KEPT_SECONDS = 600.0, DAY
 # The longest time in which devices are waited for, and the share by which they may be later than ever before.
 _LONGEST_SETTLING, _MARGIN = 900.0, 1.5
+# For how long what was worked out from settled nodes is held: the devices and static pods of a node seldom change.
+_HELD_SECONDS = 600.0
 # Times are saved this coarse, so that nothing new is saved in each loop.
 _COARSE_SECONDS = 6 * HOUR
 # Bounds of what is saved for one group: labels that its template does not name, and devices.
@@ -60,6 +70,7 @@ class WrongPart(NamedTuple):
 class Learned(NamedTuple):
     templates: Mapping[GroupRef, LearnedTemplate]
     young_nodes: Mapping[str, YoungNode]
+    evidence: Mapping[GroupRef, TemplateEvidence]
 
 
 def learn_templates(
@@ -72,24 +83,47 @@ def learn_templates(
 ) -> Learned:
     """Return what is known of the groups' real nodes now; nothing under profile "ca"."""
     templates, young = dict[GroupRef, LearnedTemplate](), dict[str, YoungNode]()
+    evidence = dict[GroupRef, TemplateEvidence]()
     for ref, group in groups.items() if policy.learns_templates else ():
         held = memory.learned.get(ref)
         if group.template is None:
             if held is not None:
                 templates[ref] = held
             continue
-        held = _of_template(held, ref, group.template, members, memory, seen.now)
         nodes = members.keep((learn_templates, ref), None, partial(_newest_first, members.nodes.get(ref, ())))
+        known = memory.template_evidence.get(ref)
+        if held is not None and known is not None and _still_holds(known, group.template, nodes, seen.now):
+            templates[ref], evidence[ref] = held, known
+            continue
+        held = _of_template(held, ref, group.template, members, memory, seen.now)
+        last: list[Node] = []
         if nodes:
             held = _with_young(held, nodes, memory, seen, settings, young)
             usable = (node for node in nodes if _shows(node, held, members, settings))
-            last = list(islice(usable, KEPT_NODES))
+            last += islice(usable, KEPT_NODES)
             if last:
                 held = _with_amounts(held, last, group.template, seen.now)
                 settled = [node for node in last if is_stable(node, seen.now, settling_seconds(held))]
                 held = _with_marks(held, settled, group.template, seen, settings, young)
         templates[ref] = _told(_without_old(held, seen.now))
-    return Learned(templates, young)
+        if last == nodes[:KEPT_NODES] and _are_old(last, held, seen.now):
+            evidence[ref] = TemplateEvidence(group.template, tuple(last), seen.now + _HELD_SECONDS)
+    return Learned(templates, young, evidence)
+
+
+def _are_old(nodes: Sequence[Node], held: LearnedTemplate, now: float) -> bool:
+    """Return whether time alone shows nothing more of these nodes, newest first."""
+    if not nodes or nodes[0].created + HOUR >= now:
+        return False
+    return all(is_stable(node, now, max(_LACK_SECONDS, settling_seconds(held))) for node in nodes)
+
+
+def _still_holds(known: TemplateEvidence, template: Node, nodes: Sequence[Node], now: float) -> bool:
+    """Return whether the template and the last nodes are the same as a short time ago."""
+    if not known.again_at - _HELD_SECONDS <= now < known.again_at or len(known.nodes) != min(len(nodes), KEPT_NODES):
+        return False
+    is_same = all(was is node for was, node in zip(known.nodes, nodes, strict=False))
+    return is_same and (known.template is template or known.template == template)
 
 
 def end_pauses(

@@ -442,6 +442,14 @@ class YoungNode(NamedTuple):
     devices: frozenset[str] = frozenset()
 
 
+class TemplateEvidence(NamedTuple):
+    """From what a group's learned template was last worked out, and when it must be worked out again (epoch seconds)."""
+
+    template: Node
+    nodes: tuple[Node, ...]
+    again_at: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class MoveMemory:
     """The memory of moves: those ``under_way``, by their ids, and the ``pauses`` of nodes, by name.
@@ -485,7 +493,8 @@ class Memory:
     ``writes_in_flight``: writes of a former process that may be under way. ``purchases``: for which pods each group
     grew. ``planned_pods``: which pods the machines under way are for. ``notices``: machines that clouds are about to take.
     ``moves``: nodes that are given up for others. ``templates``: what new nodes of each group are, while drift is watched.
-    ``learned``: in what real nodes differ from templates. ``young_nodes``: new nodes by name, not kept over a restart.
+    ``learned``: in what real nodes differ from templates. Not kept over a restart: ``young_nodes``, new nodes by name, and
+    ``template_evidence``, of each learned template that need not be worked out again in each loop.
     """
 
     requests: Mapping[GroupRef, tuple[ScaleUpRequest, ...]] = field(default_factory=dict)
@@ -523,6 +532,7 @@ class Memory:
     templates: Mapping[GroupRef, TemplateHistory] = field(default_factory=dict)
     learned: Mapping[GroupRef, LearnedTemplate] = field(default_factory=dict)
     young_nodes: Mapping[str, YoungNode] = field(default_factory=dict)
+    template_evidence: Mapping[GroupRef, TemplateEvidence] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
