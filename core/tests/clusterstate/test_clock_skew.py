@@ -5,7 +5,7 @@ from hypothesis import given
 
 from nodewright.clusterstate.clock_skew import without_future_times
 from nodewright.clusterstate.deletions import QUARANTINE_SECONDS
-from nodewright.clusterstate.memory import Backoff, Memory, MovedPods, ScaleDownMemory, ScaleUpRequest
+from nodewright.clusterstate.memory import Backoff, LearnedTemplate, Memory, MovedPods, ScaleDownMemory, ScaleUpRequest
 from nodewright.model.group import GroupRef
 from nodewright.testkit.world import World, ref
 
@@ -36,6 +36,13 @@ def test_a_request_keeps_its_length() -> None:
     request = ScaleUpRequest(increase=3, started=NOW + 500, deadline=NOW + 1400)
     found = without_future_times(Memory(requests={REF: (request,)}), NOW)
     assert found.requests == {REF: (ScaleUpRequest(increase=3, started=NOW, deadline=NOW + 900),)}
+
+
+def test_a_template_may_count_from_the_deadline_of_machines_under_way_and_no_later() -> None:
+    request = ScaleUpRequest(increase=3, started=NOW, deadline=NOW + 900)
+    learned = {REF: LearnedTemplate(since=NOW + 900)}
+    assert without_future_times(Memory(requests={REF: (request,)}, learned=learned), NOW).learned == learned
+    assert without_future_times(Memory(learned=learned), NOW).learned == {REF: LearnedTemplate(since=NOW)}
 
 
 def test_a_backoff_lasts_no_longer_than_it_was_long() -> None:

@@ -8,6 +8,7 @@ from core.tests.predicates.manifests import node
 from msgspec.structs import replace
 
 from nodewright.clusterstate.late_devices import find_late_nodes
+from nodewright.clusterstate.memory import LearnedTemplate
 from nodewright.model.cluster import CsiDriver, CsiDriverSpec
 from nodewright.model.devices import ResourcePool, ResourceSlice
 from nodewright.model.group import GroupRef, NodeGroup, NodeTemplate, make_template_node
@@ -49,6 +50,15 @@ def test_a_node_waits_for_every_slice_of_a_pool() -> None:
     assert late(slice_of("m", gpu("a")), torn, promised=True) == {"n"}
     old = replace(half, metadata=replace(half.metadata, name="old"))
     assert late(slice_of("m", gpu("a")), torn, old, promised=True) == {"n"}
+
+
+@pytest.mark.parametrize(("young_since", "is_late"), [(-1.0, True), (1.0, False)])
+def test_only_a_young_node_waits_for_a_driver_that_the_last_nodes_had(*, young_since: float, is_late: bool) -> None:
+    """A driver may be uninstalled: then no node that runs is unready for it."""
+    seen = GroupSeen(ref=REF, group=NodeGroup(id="cards", min_size=0, max_size=9))
+    learned = {REF: LearnedTemplate(slices=(slice_of("", gpu("a")).spec,))}
+    found = find_late_nodes({REF: [node("m")]}, {REF: seen}, {}, learned, context(()), young_since)
+    assert found == ({"m"} if is_late else frozenset())
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,12 @@ def without_future_times(memory: Memory, now: float) -> Memory:
             for ref, held in memory.templates.items()
         },
         learned={
-            ref: changed(held, since=min(held.since, now), shown_at=min(held.shown_at, now))
+            # Machines under way were asked for with the former template: ``since`` may be their deadline.
+            ref: changed(
+                held,
+                since=min(held.since, max((now, *(one.deadline for one in memory.requests.get(ref, ()))))),
+                shown_at=min(held.shown_at, now),
+            )
             for ref, held in memory.learned.items()
         },
         writes_in_flight={

@@ -20,13 +20,14 @@ def find_late_nodes(
 ) -> frozenset[str]:
     """Return the nodes that lack a driver of their group's sample node (``samples``: by name), or complete pools of such a driver.
 
-    Drivers of devices are looked for in the group's template and in what its last real nodes had (``learned``), too. Those of CSI count if their CSIDriver keeps pods from nodes
-    without them, on nodes that registered after ``young_since`` (epoch seconds): a driver that is being updated is gone for a
-    moment from nodes that run.
+    Drivers of devices are looked for in the group's template, too. On nodes that registered after ``young_since`` (epoch
+    seconds) two more count: drivers that the group's last real nodes had (``learned``; they may be uninstalled since), and
+    those of CSI if their CSIDriver keeps pods from nodes without them (a driver that is being updated is gone for a moment
+    from nodes that run).
     """
     lacking = _without_csi_drivers(nodes, samples, context)
     young = frozenset(node.name for node in lacking if node.created > young_since)
-    return _without_devices(nodes, groups, samples, learned, context) | young
+    return _without_devices(nodes, groups, samples, learned, context, young_since) | young
 
 
 def _without_csi_drivers(
@@ -51,20 +52,24 @@ def _without_devices(
     samples: Mapping[GroupRef, str],
     learned: Mapping[GroupRef, LearnedTemplate],
     context: Context,
+    young_since: float,
 ) -> frozenset[str]:
     templates = {ref: group.template for ref, group in groups.items() if group.template is not None}
     promised = {ref: _drivers(one.spec for one in node.device_slices) for ref, node in templates.items()}
-    promised |= {ref: _drivers(held.slices) for ref, held in learned.items() if held.slices}
     promised = {ref: drivers for ref, drivers in promised.items() if drivers}
-    if not context.resource_slices and not promised:
+    of_young = {ref: _drivers(known.slices) for ref, known in learned.items() if known.slices}
+    if not (context.resource_slices or promised or of_young):
         return frozenset()
     late = set[str]()
     for ref, held in nodes.items():
         drivers = promised.get(ref, frozenset())
         if ref in samples:
             drivers |= _drivers(one.spec for one in context.slices_on(samples[ref]))
-        if drivers:
-            late.update(node.name for node in held if not drivers <= _complete_drivers(context.slices_on(node.name)))
+        more = drivers | of_young.get(ref, frozenset())
+        for node in held if more else ():
+            wanted = more if node.created > young_since else drivers
+            if not wanted <= _complete_drivers(context.slices_on(node.name)):
+                late.add(node.name)
     return frozenset(late)
 
 

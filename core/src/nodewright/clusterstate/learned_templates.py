@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
-from itertools import islice
+from itertools import islice, takewhile
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -99,7 +99,8 @@ def learn_templates(
         last: list[Node] = []
         if nodes:
             held = _with_young(held, nodes, memory, seen, settings, young)
-            usable = (node for node in nodes if _shows(node, held, members, settings))
+            current = takewhile(partial(_is_current, held), nodes)
+            usable = (node for node in current if is_usable(node, members.accelerators, settings))
             last += islice(usable, KEPT_NODES)
             if last:
                 held = _with_amounts(held, last, group.template, seen.now)
@@ -321,10 +322,9 @@ def _newest_first(nodes: Iterable[Node]) -> Sequence[Node]:
     return sorted(nodes, key=lambda node: node.created, reverse=True)
 
 
-def _shows(node: Node, held: LearnedTemplate, members: Membership, settings: TemplateSettings) -> bool:
-    """Return whether a node is up and was made from the template of now."""
-    is_current = node.created >= held.since or not held.since
-    return is_current and is_usable(node, members.accelerators, settings)
+def _is_current(held: LearnedTemplate, node: Node) -> bool:
+    """Return whether a node was made from the template of now."""
+    return node.created >= held.since or not held.since
 
 
 def _with_young(

@@ -133,7 +133,7 @@ def _sample_moments(group: GroupState, state: ClusterState) -> Iterator[float]:
     purchases = state.memory.purchases.get(group.ref, {})
     yield from (purchase.until for purchase in purchases.values())
     sample = state.memory.samples.get(group.ref)
-    settling = settling_seconds(state.memory.learned.get(group.ref))
+    learned = state.memory.learned.get(group.ref)
     if (
         not any(purchase.asked for purchase in purchases.values())
         and sample is not None
@@ -143,8 +143,10 @@ def _sample_moments(group: GroupState, state: ClusterState) -> Iterator[float]:
         return
     snapshot = state.observation.snapshot
     for name in group.readiness.ready:
-        ready = ready_since(snapshot.node(snapshot.row(name)))
-        yield from {ready + STABLE_SECONDS, ready + settling}
+        node = snapshot.node(snapshot.row(name))
+        if learned is None or node.created >= learned.since:  # an older one is no sample of the template of now
+            ready = ready_since(node)
+            yield from {ready + STABLE_SECONDS, ready + settling_seconds(learned)}
 
 
 def _pod_moments(waiting: Iterable[Pod], shortest: float) -> Iterator[float]:

@@ -105,13 +105,15 @@ def _end_pauses(
     kinds: dict[str, Purchase],
     classes: Mapping[str, Mapping[PodClass, Pod]],
 ) -> None:
-    """End the pauses of kinds of pods that the newest node takes by now. What was in vain still counts for the day."""
-    for kind, purchase in kinds.items():
-        if purchase.asked or purchase.until <= state.now or kind not in classes:
-            continue
-        newest = _newest_up(state, ref, 0.0)
-        if newest is not None and _find_rejection(state, templates, newest, next(iter(classes[kind]))) is None:
-            kinds[kind] = changed(purchase, until=0.0)
+    """End the pauses of kinds of pods that a newer node than the misfit takes. What was in vain still counts for the day."""
+    paused = [kind for kind, one in kinds.items() if not one.asked and one.until > state.now and kind in classes]
+    newest = _newest_up(state, ref, 0.0) if paused else None
+    if newest is None:
+        return
+    for kind in paused:
+        came = max(kinds[kind].misfits, default=0.0) - state.groups[ref].seen.options.max_node_startup_seconds
+        if newest.created >= came and _find_rejection(state, templates, newest, next(iter(classes[kind]))) is None:
+            kinds[kind] = changed(kinds[kind], until=0.0)
 
 
 def note_purchases(
