@@ -70,6 +70,30 @@ def test_the_tables_of_a_trace_belong_to_the_id(tmp_path: Path) -> None:
     assert before.id != after.id
 
 
+@pytest.mark.parametrize("flag", ["prices", "disruption-config"])
+def test_a_file_that_a_setting_of_a_variant_names_belongs_to_the_id(tmp_path: Path, flag: str) -> None:
+    (file := tmp_path / "named.yaml").write_text("{}")
+    text = f"{{scenarios: [s.yaml], variants: {{plain: {{}}, changed: {{{flag}: {file}}}}}}}"
+    plain, before = (run.id for run in plan(tmp_path, text).runs)
+    file.write_text("{} # changed")
+    still, after = (run.id for run in plan(tmp_path, text).runs)
+    assert (still, len({plain, before, after})) == (plain, 3)
+
+
+def test_files_of_one_name_of_two_providers_both_belong_to_the_id(tmp_path: Path) -> None:
+    files = [tmp_path / name / "groups.yaml" for name in ("a", "b")]
+    for file in files:
+        file.parent.mkdir()
+        file.write_text("groups: []")
+    both = f"{{fake: {{file: {files[0]}}}, other: {{file: {files[1]}}}}}"
+    found = []
+    for changed in (None, *files):
+        if changed is not None:
+            changed.write_text(f"groups: [] # changed {changed.parent.name}")
+        found.append(plan(tmp_path, "scenarios: [s.yaml]", EMPTY.replace("{fake: {}}", both)).runs[0].id)
+    assert len(set(found)) == 3
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [

@@ -11,15 +11,18 @@ from msgspec.structs import replace
 
 from nodewright_simulator.scenario import Scenario
 
+_SETTINGS = ("prices", "disruption-config")
 _TABLES = ("nodes.csv", "nodes.csv.gz", "pods.csv", "pods.csv.gz")
 
 
 def digest_files(scenario: Scenario) -> dict[str, str]:
-    """Return digests of the files that the scenario names: the tables of its trace, and the provider's file."""
-    named = [Path(raw["file"]) for raw in scenario.providers.values() if isinstance(raw.get("file"), str)]
+    """Return digests, by what each is for, of the trace's tables and of the files that providers and settings name."""
+    named = {f"provider {name}": raw.get("file") for name, raw in scenario.providers.items()}
+    named |= {flag: scenario.settings.get(flag) for flag in _SETTINGS}
     if scenario.trace is not None and scenario.trace.folder is not None:
-        named += [Path(scenario.trace.folder, table) for table in _TABLES]
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in named if path.is_file()}
+        named |= {table: str(Path(scenario.trace.folder, table)) for table in _TABLES}
+    paths = {key: Path(path) for key, path in named.items() if isinstance(path, str) and path}
+    return {key: hashlib.sha256(path.read_bytes()).hexdigest() for key, path in paths.items() if path.is_file()}
 
 
 def hash_inputs(scenario: Scenario, files: Mapping[str, str]) -> str:

@@ -166,10 +166,10 @@ def _make_runs(
     sweep: Sweep, variants: Mapping[str, dict[str, Any]], scenarios: Mapping[str, Scenario], source: str
 ) -> Iterator[SweepRun]:
     for name, scenario in scenarios.items():
-        files = digest_files(scenario)
         for variant, settings in variants.items():
             changed = replace(scenario, settings={**scenario.settings, **settings})
             _check_settings(changed, f"{source}: {variant}: {name}")
+            files = digest_files(changed)
             for seed in _seeds(sweep, scenario):
                 inputs = replace(changed, seed=seed)
                 yield SweepRun(
