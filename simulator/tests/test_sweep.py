@@ -236,6 +236,7 @@ def test_figures_of_a_run(run: SimulationResult) -> None:
     [
         (("--baseline", "defualt"), "is neither a variant of the sweep nor a folder of results; did you mean default?"),
         (("--fail-if", "cost"), "--fail-if cost: is not of the form"),
+        (("--fail-if", "cost > +2%"), "--fail-if cost > +2%: the sweep has only its baseline: give --baseline FOLDER"),
         (("--scheduler", "tcp://127.0.0.1:1x"), "--scheduler tcp://127.0.0.1:1x: cannot be reached"),
     ],
 )  # fmt: skip
@@ -245,3 +246,11 @@ def test_wrong_flags_are_refused(tmp_path: Path, more: tuple[str, ...], sentence
     with pytest.raises(ConfigError, match=re.escape(sentence)):
         command.main(words, standalone_mode=False)
     assert not list(tmp_path.glob("results/runs/*"))
+
+
+def test_a_sweep_with_one_variant_is_judged(tmp_path: Path) -> None:
+    [run] = plan(tmp_path, "{scenarios: [s.yaml], variants: {default: {}}}").runs
+    results = tmp_path / "results"
+    Store(results).keep(Outcome(id=run.id, version="0", figures=dict.fromkeys(FIGURES, 0.0)))  # so nothing is run
+    words = [str(tmp_path / "sweep.yaml"), "--results", str(results), "--no-reports", "--fail-if", "cost < 1"]
+    assert command.main(words, standalone_mode=False) == 3

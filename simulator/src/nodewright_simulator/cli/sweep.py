@@ -64,6 +64,7 @@ def command(file: str, output: str, **given: Any) -> None:
     plan = load_sweep(Path(file))
     store = Store(Path(given["results"] or DEFAULT_RESULTS.replace("NAME", Path(file).stem)))
     baseline = _Baseline.choose(given["baseline"], plan)
+    baseline.check(gates, plan)
     found, ran = _run(plan, store, given)
     rows = [_row(plan, run, found[run.id]) for run in plan.runs]
     result = baseline.pair(plan, rows)
@@ -95,6 +96,12 @@ class _Baseline:
             hint = suggest(wanted, plan.variants)
             raise ConfigError(f"--baseline {wanted}: is neither a variant of the sweep nor a folder of results{hint}")
         return _Baseline(wanted, read_lines(Path(wanted)))
+
+    def check(self, gates: Sequence[Gate], plan: SweepPlan) -> None:
+        """Raise ConfigError if a gate is about changes and there is nothing to compare with."""
+        of_change = next((gate for gate in gates if gate.is_change), None)
+        if of_change is not None and plan.variants == (self._variant,):
+            raise ConfigError(f"--fail-if {of_change.text}: the sweep has only its baseline: give --baseline FOLDER")
 
     def pair(self, plan: SweepPlan, rows: Sequence[Row]) -> SweepResult:
         """Find for each row its partner in the baseline."""
@@ -184,8 +191,13 @@ def _compared(result: SweepResult) -> list[str]:
 
 
 def _judge(gates: Sequence[Gate], result: SweepResult) -> list[str]:
-    """Return what broke a gate, over all scenarios of each variant; a baseline of the same sweep is not judged."""
-    said = (gate.judge(result.of(variant), result.partners) for variant in _compared(result) for gate in gates)
+    """Return what broke a gate, over all scenarios of each variant. A baseline of the same sweep has no change."""
+    said = (
+        gate.judge(result.of(variant), result.partners)
+        for variant in result.variants
+        for gate in gates
+        if not gate.is_change or variant != result.baseline
+    )
     return [text for text in said if text is not None]
 
 
