@@ -89,8 +89,8 @@ def test_a_dask_cluster_that_loses_a_worker_loses_no_run(tmp_path: Path) -> None
                 with suppress(subprocess.TimeoutExpired):
                     sweep.wait(0.1)
             workers[0][0].send_signal(signal.SIGKILL)
-            out, err = sweep.communicate(timeout=120)
-    assert (sweep.returncode, err) == (0, "")
+            out, err = sweep.communicate(timeout=600)
+    assert sweep.returncode == 0, err  # distributed may warn on stderr
     document = json.loads(out)
     assert (document["runs"], document["carried_out"]) == (16, 16)
     rows = [json.loads(line) for line in (results / "sweep.jsonl").read_text().splitlines()]
