@@ -98,6 +98,7 @@ def test_files_of_one_name_of_two_providers_both_belong_to_the_id(tmp_path: Path
     ("text", "sentence"),
     [
         ("{scenarios: []}", "scenarios: at least one is needed"),
+        ("{scenarios: [s.yaml], seeds: []}", "seeds: at least one is needed"),
         ("{scenarios: [s.yaml, s.yaml]}", "scenarios: two are called s: give one a name"),
         ("{scenarios: [s.yaml], grid: {expander: []}}", "grid: expander has no values"),
         ("{scenarios: [s.yaml], variants: {a: {expander: price}}, grid: {expander: [random]}}", "variant a and by the grid"),
@@ -237,7 +238,8 @@ def test_figures_of_a_run(run: SimulationResult) -> None:
         (("--baseline", "defualt"), "is neither a variant of the sweep nor a folder of results; did you mean default?"),
         (("--fail-if", "cost"), "--fail-if cost: is not of the form"),
         (("--fail-if", "cost > +2%"), "--fail-if cost > +2%: the sweep has only its baseline: give --baseline FOLDER"),
-        (("--scheduler", "tcp://127.0.0.1:1x"), "--scheduler tcp://127.0.0.1:1x: cannot be reached"),
+        (("--scheduler", "tcp://127.0.0.1:1x"), "--scheduler tcp://127.0.0.1:1x: is not of the form"),
+        (("--scheduler", "foo"), "--scheduler foo: is not of the form tcp://HOST:PORT"),
     ],
 )  # fmt: skip
 def test_wrong_flags_are_refused(tmp_path: Path, more: tuple[str, ...], sentence: str) -> None:

@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from nodewright.model.errors import ConfigError, NodewrightError
+from nodewright.model.printable import printable
 from nodewright_simulator.build import BuildOptions, build_simulation
 from nodewright_simulator.report import write_report
 from nodewright_simulator.sweep.figures import FIGURES, Number
@@ -93,15 +95,27 @@ class Store:
 
 @contextmanager
 def open_executor(scheduler: str | None, jobs: int) -> Iterator[Executor]:
-    """Yield an executor: ``jobs`` processes of this machine, or the workers of the Dask scheduler at that address."""
+    """Yield an executor: ``jobs`` processes of this machine, or the workers of the Dask scheduler at that address.
+
+    After an error, runs that have not begun are given up.
+    """
     if scheduler is None:
-        with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-            yield pool
+        context, quietly = get_context("spawn"), (signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a worker without words
+        with ProcessPoolExecutor(jobs, mp_context=context, initializer=signal.signal, initargs=quietly) as pool:
+            try:
+                yield pool
+            except BaseException:
+                pool.shutdown(cancel_futures=True)  # those that have not begun
+                raise
         return
     try:
         import distributed  # noqa: PLC0415 - an extra that only this flag needs
     except ImportError:
         raise ConfigError('--scheduler needs Dask: pip install "nodewright[sweep]"') from None
+    try:
+        distributed.comm.get_address_host_port(scheduler)  # Client tries a wrong address again until its time is up
+    except ValueError as error:
+        raise ConfigError(f"--scheduler {printable(scheduler)}: is not of the form tcp://HOST:PORT: {error}") from None
     try:
         client = distributed.Client(scheduler, timeout=_SECONDS_TO_CONNECT, set_as_default=False)
     except (OSError, ValueError) as error:
@@ -125,13 +139,9 @@ def carry_out_all(
     waiting: dict[Future[Outcome], SweepRun] = {
         executor.submit(carry_out, run, with_report=with_report): run for run in runs
     }
-    try:
-        for future in as_completed(list(waiting)):
-            run = waiting.pop(future)
-            on_done(store.keep(_take(future, run)))
-    finally:
-        for future in waiting:
-            future.cancel()
+    for future in as_completed(list(waiting)):
+        run = waiting.pop(future)
+        on_done(store.keep(_take(future, run)))
 
 
 def _take(future: Future[Outcome], run: SweepRun) -> Outcome:

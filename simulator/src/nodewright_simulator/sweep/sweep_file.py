@@ -92,6 +92,8 @@ def load_sweep(path: Path) -> SweepPlan:
     sweep = decode_options(documents[0], Sweep, source, decode_span)
     if not sweep.scenarios:
         raise ConfigError(f"{source}: scenarios: at least one is needed")
+    if sweep.seeds == ():
+        raise ConfigError(f"{source}: seeds: at least one is needed")
     variants = list_variants(sweep, source)
     scenarios = _load_scenarios(sweep, path)
     baseline = sweep.baseline or next(iter(variants))
