@@ -16,6 +16,7 @@ from nodewright_simulator.page import make_table
 from nodewright_simulator.report import summary, write_report
 from nodewright_simulator.result import Decision, Series, SimulationResult, WaitingTimes
 from nodewright_simulator.scenario_file import read_scenario
+from nodewright_simulator.timeline import draw_timeline
 
 EVIL = "</script><img src=x onerror=alert(1)><b>&\u202e"
 
@@ -212,3 +213,9 @@ def test_two_runs_stand_side_by_side_with_the_same_axes(run: SimulationResult) -
     assert len(charts) == 12
     assert {(charts[place]["most"], charts[place + 1]["most"]) for place in (10,)} == {(1.59, 1.59)}
     assert not re.search(r"<img src=x", page)
+
+
+def test_a_pause_that_never_ends_lasts_to_the_end(run: SimulationResult) -> None:
+    paused = replace(run, journal=(Fact(at=1800.0, what=What.PAUSED, name="writes"),))
+    drawn = draw_timeline(paused, TimeAxis.spanning(run.start, run.end), None)
+    assert 'data-a="30.0" data-b="60.0"' in drawn

@@ -118,7 +118,7 @@ def _pauses(result: SimulationResult) -> Iterator[Item]:
             yield Item(at=since, until=fact.at, colour=_WARN, text=f"for {_span(fact.at - since)}")
             since = None
     if since is not None:
-        yield Item(at=since, colour=_WARN, text="an operator paused all writes to clouds")
+        yield Item(at=since, until=result.end, colour=_WARN, text="an operator paused all writes to clouds")
 
 
 def _removals(result: SimulationResult) -> Iterator[Item]:
