@@ -6,6 +6,8 @@ import pytest
 
 from nodewright.actuation import Event
 from nodewright.clusterstate.backoff import NO_MACHINE
+from nodewright.model.errors import InvariantError
+from nodewright_simulator.cli.simulate import check_violations
 from nodewright_simulator.cli.summary import (
     GroupSums,
     as_json,
@@ -14,6 +16,7 @@ from nodewright_simulator.cli.summary import (
     format_span,
     sum_groups,
 )
+from nodewright_simulator.comparison import Side
 from nodewright_simulator.result import (
     Decision,
     FinalState,
@@ -23,6 +26,7 @@ from nodewright_simulator.result import (
     TimedEvent,
     WaitingTimes,
 )
+from nodewright_simulator.scenario_file import read_scenario
 
 
 def decide(at: float, what: str, group: str, before: int, after: int, outcome: str = "done") -> Decision:
@@ -121,3 +125,12 @@ def test_json_counts_failures_by_event() -> None:
     assert counts == {"ScaleUpFailed": 1, "ScaleUpTimedOut": 1}
     assert document["failures"]["FailedToScaleUpGroup"] == 0
     assert document["cost_usd"] is None
+
+
+def test_a_broken_rule_of_the_compared_run_is_told_with_its_name() -> None:
+    scenario = read_scenario("{name: s, duration: 1m, providers: {fake: {}}}", "s")
+    fine, broken = result(), replace(result(), violations=("fake/a: a rule",))
+    check_violations([Side("expander=price", fine, scenario), Side("expander=random", fine, scenario)])
+    sentence = r"^1 planned action broke a rule in the run expander=random \(fake/a: a rule\)$"
+    with pytest.raises(InvariantError, match=sentence):
+        check_violations([Side("expander=price", fine, scenario), Side("expander=random", broken, scenario)])

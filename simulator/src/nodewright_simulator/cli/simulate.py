@@ -147,16 +147,13 @@ def command(source: str, report: str | None, every_tick: bool, output: str, **gi
     if report is not None:
         check_writable(Path(report))
     result = simulate(scenario, _build_options(every_tick=every_tick))
+    sides = [Side(", ".join(flags.given) or "as it is", result, scenario)]
+    if compared:
+        other = _with_settings(scenario, compared, "--compare")
+        sides.append(Side(", ".join(compared), simulate(other, _build_options(every_tick=every_tick)), other))
     written = None
     if report is not None:
-        page = write_report(result, scenario)
-        if compared:
-            other = _with_settings(scenario, compared, "--compare")
-            names = ", ".join(flags.given) or "as it is", ", ".join(compared)
-            page = write_comparison(
-                Side(names[0], result, scenario),
-                Side(names[1], simulate(other, _build_options(every_tick=every_tick)), other),
-            )
+        page = write_comparison(*sides) if compared else write_report(result, scenario)
         written = save_report(page, Path(report))
     answers = _answer(result, scenario, questions)
     if output == "json":
@@ -169,8 +166,20 @@ def command(source: str, report: str | None, every_tick: bool, output: str, **gi
             print_status(make_console(), result.status)
         for found in answers:
             print_explanation(make_console(), found)
-    if result.violations:
-        raise InvariantError(f"{count(len(result.violations), 'planned action')} broke a rule")
+    check_violations(sides)
+
+
+def check_violations(sides: Sequence[Side]) -> None:
+    """Raise InvariantError if planned actions broke a rule. Of two runs, it names those and tells what they broke."""
+    broken = [side for side in sides if side.result.violations]
+    said = [f"{count(len(side.result.violations), 'planned action')} broke a rule" for side in broken]
+    if len(sides) > 1:
+        said = [
+            f"{words} in the run {side.name} ({', '.join(dict.fromkeys(side.result.violations))})"
+            for words, side in zip(said, broken, strict=True)
+        ]
+    if said:
+        raise InvariantError("; ".join(said))
 
 
 def _build_options(*, every_tick: bool) -> BuildOptions:
