@@ -1,6 +1,7 @@
 """Which runs a sweep has, how variants are compared, and that interrupted sweeps go on."""
 
 import re
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -125,6 +126,24 @@ def test_differences_are_of_pairs_with_an_interval_over_seeds() -> None:
     assert found.high is not None
     assert 3.0 <= found.low < 3.5 < found.high <= 4.0
     assert found.is_clear
+
+
+def test_many_seeds_are_drawn_in_pieces() -> None:
+    base, other = (
+        [row(variant, seed, float(seed % cut)) for seed in range(1500)] for variant, cut in (("a", 5), ("b", 7))
+    )
+    partners = {new.id: old for new, old in zip(other, base, strict=True)}
+    tracemalloc.start()
+    try:
+        found = compare(other, partners, "cost")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 40_000_000  # 4,000 draws of all seeds at once take 96 MB
+    assert found is not None
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low < found.change < found.high
 
 
 def test_one_seed_gives_no_interval_and_an_unknown_cost_no_difference() -> None:

@@ -13,6 +13,7 @@ from nodewright.model.printable import printable, suggest
 from nodewright_simulator.sweep.figures import FIGURES, OBJECTIVES, Number, in_words
 
 _RESAMPLES = 4000
+_MOST_DRAWN = 1_000_000  # at once: 8 MB of indices
 _LEVEL = (2.5, 97.5)
 
 
@@ -105,7 +106,10 @@ def _interval(strata: Sequence[Sequence[Pair]]) -> tuple[float | None, float | N
     random, total = np.random.default_rng(0), np.zeros(_RESAMPLES)
     for stratum in strata:
         changes = np.array([after - before for before, after in stratum])
-        total += changes[random.integers(0, len(changes), (_RESAMPLES, len(changes)))].sum(axis=1)
+        step = max(1, _MOST_DRAWN // len(changes))
+        for first in range(0, _RESAMPLES, step):
+            part = total[first : first + step]
+            part += changes[random.integers(0, len(changes), (len(part), len(changes)))].sum(axis=1)
     low, high = np.percentile(total / sum(map(len, strata)), _LEVEL)
     return float(low), float(high)
 
