@@ -108,6 +108,32 @@ def test_a_deployment(nodewright: Nodewright, tmp_path: Path) -> None:
     assert "hidden" not in ended.out
 
 
+def test_secrets_are_never_copied(nodewright: Nodewright, tmp_path: Path) -> None:
+    ended = migrate(
+        nodewright,
+        tmp_path,
+        """
+azureTenantID: t1
+cloudProvider: aws
+extraEnv: {MY_TOKEN: topsecret, MODE: slow}
+extraObjects:
+- {apiVersion: v1, kind: SecretStore, metadata: {name: kept}}
+- {apiVersion: v1, kind: Secret, stringData: {key: topsecret}}
+- {apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Secret, stringData: {key: topsecret}}]}
+- "kind: Secret\\nstringData: {key: topsecret}"
+""",
+    )
+    assert ended.code == 3
+    assert yaml.safe_load(ended.out) == {
+        "cloudProvider": "aws",
+        "extraEnv": {"ARM_TENANT_ID": "t1", "MODE": "slow"},
+        "extraObjects": [{"apiVersion": "v1", "kind": "SecretStore", "metadata": {"name": "kept"}}],
+    }
+    assert "extraEnv.MY_TOKEN: looks like a secret; give it in extraEnvSecrets, from a Secret of yours" in ended.out
+    assert [f"extraObjects[{number}]: holds a Secret" in ended.out for number in range(4)] == [False, True, True, True]
+    assert "topsecret" not in ended.out
+
+
 def test_nothing_left_over_is_0(nodewright: Nodewright, tmp_path: Path) -> None:
     ended = migrate(nodewright, tmp_path, "cloudProvider: aws\nreplicaCount: 2\n")
     assert (ended.code, ended.err) == (0, "")
@@ -123,6 +149,17 @@ def test_nothing_left_over_is_0(nodewright: Nodewright, tmp_path: Path) -> None:
         ("apiVersion: v1\nkind: Service\n", "holds no Deployment of cluster-autoscaler"),
         ("apiVersion: apps/v1\nkind: Deployment\nspec: 7\n", "holds no Deployment of cluster-autoscaler"),
         ("a: [", "line 2: did not find expected node content"),
+        ("autoDiscovery: foo", "given.yaml: autoDiscovery: must be a mapping"),
+        ("{azureTenantID: t1, extraEnv: foo}", "given.yaml: extraEnv: must be a mapping"),
+        ("autoscalingGroupsnamePrefix: [foo]", "given.yaml: autoscalingGroupsnamePrefix[0]: must be a mapping"),
+        ("{kind: List, items: [7]}", "is neither one document of chart values nor a Deployment"),
+        (
+            "{apiVersion: v1, kind: Deployment, spec: {template: {spec: {containers: [foo]}}}}",
+            "given.yaml: containers[0]: must be a mapping",
+        ),
+        (DEPLOYMENT.replace("{name: MY_TOKEN, value: hidden}", "FOO"), "given.yaml: env[2]: must be a mapping"),
+        (DEPLOYMENT.replace("{name: aws, key: secret}", "aws"), "given.yaml: env KEY: secretKeyRef: must be a mapping"),
+        (DEPLOYMENT.replace("serviceAccountName: ca", "volumes: 7"), "given.yaml: volumes: must be a list of mappings"),
         (DEPLOYMENT.replace("1:10:a", "1:10"), "'1:10' is not of the form min:max:name"),
     ],
 )

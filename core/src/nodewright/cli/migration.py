@@ -4,7 +4,7 @@ Secrets are never copied: notes name the value of our chart that reads them from
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from nodewright.cli.settings.known_flags import CA_FLAGS, KNOWN, SHORT_FORM
@@ -12,7 +12,7 @@ from nodewright.cli.settings.load import load_settings
 from nodewright.cli.settings.values import SettingKind
 from nodewright.model.errors import ConfigError
 from nodewright.model.limits import parse_node_group_flag
-from nodewright.model.printable import printable, suggest
+from nodewright.model.printable import printable, show, suggest
 
 # The values that both charts have, and of a mapping the keys that both have; None: all of it.
 SAME: dict[str, tuple[str, ...] | None] = {
@@ -104,6 +104,7 @@ _OF_THE_CHART = {
     "kubeconfig": "the pod's own account",
 }
 _SECRET_NAME = re.compile(r"secret|password|token|access_?key", re.IGNORECASE)
+_SECRET_TEXT = re.compile(r"""\bkind["']?\s*:\s*["']?Secret(List)?\b""")
 _NUMBERED = re.compile(r"_\d+$")
 
 
@@ -118,19 +119,31 @@ def migrate(documents: Iterable[object], name: str) -> Migrated:
     """Return the values for cluster-autoscaler's Deployment, or for values of its chart; raise ConfigError for neither."""
     found = [one for one in documents if isinstance(one, dict)]
     found = [item for one in found for item in (one["items"] if isinstance(one.get("items"), list) else [one])]
-    manifests = [one for one in found if isinstance(one, dict) and "kind" in one and "apiVersion" in one]
+    found = [one for one in found if isinstance(one, dict)]
+    try:
+        return _finish(_convert(found, name))
+    except _WrongShape as error:
+        raise ConfigError(f"{name}: {error}") from None
+
+
+class _WrongShape(ValueError):
+    """A value is no list or mapping where one is needed; the text names its key."""
+
+
+def _convert(found: Sequence[Mapping[str, Any]], name: str) -> "_ChartDraft":
+    manifests = [one for one in found if "kind" in one and "apiVersion" in one]
     if manifests:
         for one in manifests:
             container = _find_container(one)
             if container is not None:
-                return _finish(_TheirDeployment(one, container).convert())
+                return _TheirDeployment(one, container).convert()
         raise ConfigError(f"{name}: holds no Deployment of cluster-autoscaler")
     if len(found) != 1:
         raise ConfigError(f"{name}: is neither one document of chart values nor a Deployment")
     known = {*SAME, *_OTHERS, *_SECRETS, *_VARIABLES, "extraArgs", "autoscalingGroupsnamePrefix"}
     if not known.intersection(found[0]):
         raise ConfigError(f"{name}: has none of the values of cluster-autoscaler's chart")
-    return _finish(_convert_values(found[0]))
+    return _convert_values(found[0])
 
 
 class _ChartDraft:
@@ -150,6 +163,13 @@ class _ChartDraft:
 
     def note(self, what: str, why: str) -> None:
         self.notes.append(f"{printable(what)}: {why}")
+
+    def take_variable(self, what: str, name: str, value: Any) -> None:
+        """Take a variable of the environment over unless its name is that of a secret; ``what`` names it in the note."""
+        if _SECRET_NAME.search(name):
+            self.note(what, "looks like a secret; give it in extraEnvSecrets, from a Secret of yours")
+        else:
+            self.values.setdefault("extraEnv", {})[name] = value
 
     def take_flag(self, flag: str, value: Any) -> None:
         """Take a flag over where nodewright has it and the value can be used."""
@@ -201,11 +221,11 @@ def _convert_values(given: Mapping[str, Any]) -> _ChartDraft:
             continue
         if key in SAME:
             _take_same(draft, key, value)
-        elif key == "extraArgs" and isinstance(value, dict):
-            for flag, held in value.items():
+        elif key == "extraArgs":
+            for flag, held in _mapping(value, key).items():
                 draft.take_flag(str(flag), held)
-        elif key == "autoscalingGroupsnamePrefix" and isinstance(value, list):
-            specs = [_prefix_spec(one) for one in value if isinstance(one, dict)]
+        elif key == "autoscalingGroupsnamePrefix":
+            specs = [_prefix_spec(one) for one in _mappings(value, key)]
             draft.values.setdefault("autoDiscovery", {}).setdefault("specs", []).extend(specs)
         elif key in _VARIABLES:
             draft.values.setdefault("extraEnv", {})[_VARIABLES[key]] = _text(value)
@@ -216,16 +236,52 @@ def _convert_values(given: Mapping[str, Any]) -> _ChartDraft:
     return draft
 
 
+def _mapping(held: Any, key: str) -> Mapping[str, Any]:
+    if not isinstance(held, dict):
+        raise _WrongShape(f"{key}: must be a mapping, and is {show(held)}")
+    return held
+
+
+def _mappings(held: Any, key: str) -> list[Mapping[str, Any]]:
+    if not isinstance(held, list | None):
+        raise _WrongShape(f"{key}: must be a list of mappings, and is {show(held)}")
+    return [_mapping(one, f"{key}[{number}]") for number, one in enumerate(held or ())]
+
+
+def _without_secrets(draft: _ChartDraft, objects: Any) -> list[Any]:
+    """Return the objects that are no Secret and no list that holds one, with a note for each other one."""
+    if not isinstance(objects, list):
+        raise _WrongShape(f"extraObjects: must be a list, and is {show(objects)}")
+    for number, one in enumerate(objects):
+        if _is_secret(one):
+            draft.note(f"extraObjects[{number}]", "holds a Secret; create it yourself, beside the chart")
+    return [one for one in objects if not _is_secret(one)]
+
+
+def _is_secret(one: Any) -> bool:
+    """Return whether an object is a Secret or a list that holds one. It may be text, for Helm to expand."""
+    if isinstance(one, str):
+        return _SECRET_TEXT.search(one) is not None
+    if not isinstance(one, dict):
+        return False
+    items = one.get("items")
+    return one.get("kind") in ("Secret", "SecretList") or (isinstance(items, list) and any(map(_is_secret, items)))
+
+
 def _prefix_spec(one: Mapping[str, Any]) -> str:
     return f"mig:namePrefix={one.get('name', '')},min={one.get('minSize', 0)},max={one.get('maxSize', 0)}"
 
 
 def _take_same(draft: _ChartDraft, key: str, value: Any) -> None:
     parts = SAME[key]
-    if parts is None or not isinstance(value, dict):
-        draft.put(key, value)
+    if key == "extraEnv":
+        for name, held in _mapping(value, key).items():
+            draft.take_variable(f"{key}.{name}", str(name), held)
         return
-    for part, held in value.items():
+    if parts is None:
+        draft.put(key, _without_secrets(draft, value) if key == "extraObjects" else value)
+        return
+    for part, held in _mapping(value, key).items():
         if part in parts:
             draft.put(f"{key}.{part}", held)
         elif held not in (None, "", [], {}, False):
@@ -236,7 +292,7 @@ def _find_container(manifest: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return the container of a Deployment that runs cluster-autoscaler."""
     if manifest.get("kind") != "Deployment":
         return None
-    for one in _at(manifest, "spec", "template", "spec").get("containers") or ():
+    for one in _mappings(_at(manifest, "spec", "template", "spec").get("containers"), "containers"):
         words = [*_words(one.get("command")), *_words(one.get("args"))]
         if "cluster-autoscaler" in str(one.get("image", "")) or any("cluster-autoscaler" in word for word in words[:1]):
             held: Mapping[str, Any] = one
@@ -285,23 +341,20 @@ class _TheirDeployment:
                 draft.take_flag(flag, value)
 
     def _take_variables(self) -> None:
-        for one in self._container.get("env") or ():
+        for one in _mappings(self._container.get("env"), "env"):
             name, source = str(one.get("name", "")), _at(one, "valueFrom")
-            if "value" in one and _SECRET_NAME.search(name):
-                self._draft.note(
-                    f"env {name}", "looks like a secret; give it in extraEnvSecrets, from a Secret of yours"
-                )
-            elif name == "AWS_REGION" and "value" in one:
+            if name == "AWS_REGION" and "value" in one:
                 self._draft.put("awsRegion", one["value"])
             elif "value" in one:
-                self._draft.put(f"extraEnv.{name}", str(one["value"]))
+                self._draft.take_variable(f"env {name}", name, str(one["value"]))
             elif "secretKeyRef" in source or "configMapKeyRef" in source:
                 kind = "secretKeyRef" if "secretKeyRef" in source else "configMapKeyRef"
-                held = {key: source[kind][key] for key in ("name", "key") if key in source[kind]}
+                given = _mapping(source[kind], f"env {name}: {kind}")
+                held = {key: given[key] for key in ("name", "key") if key in given}
                 self._draft.put(f"{'extraEnvSecrets' if kind == 'secretKeyRef' else 'extraEnvConfigMaps'}.{name}", held)
             else:
                 self._draft.note(f"env {name}", "the chart has no value for its source")
-        for one in self._container.get("envFrom") or ():
+        for one in _mappings(self._container.get("envFrom"), "envFrom"):
             for kind, key in (("secretRef", "envFromSecret"), ("configMapRef", "envFromConfigMap")):
                 if kind in one:
                     self._draft.put(key, _at(one, kind).get("name", ""))
@@ -326,7 +379,9 @@ class _TheirDeployment:
             draft.put("resources", self._container["resources"])
         annotations = _at(self._template, "metadata", "annotations")
         ours = {
-            key: held for key, held in annotations.items() if "prometheus" not in key and "safe-to-evict" not in key
+            key: held
+            for key, held in annotations.items()
+            if "prometheus" not in str(key) and "safe-to-evict" not in str(key)
         }
         if ours:
             draft.put("podAnnotations", ours)
@@ -338,7 +393,7 @@ class _TheirDeployment:
                 "is kept, for its identity in the cloud; the chart binds its own role to it",
             )
         draft.note(f"image {self._container.get('image', '')}", _OWN_IMAGE)
-        for one in pod.get("volumes") or ():
+        for one in _mappings(pod.get("volumes"), "volumes"):
             if "ssl-certs" not in str(one.get("name")):
                 draft.note(
                     f"volume {one.get('name')}", "give it in extraVolumes and extraVolumeMounts if a provider needs it"
