@@ -62,6 +62,7 @@ def test_people_get_a_table_with_the_groups_that_change(nodewright: Nodewright) 
         (("--group", "name=x"), "--group x: cpu and memory must say what a node is like"),
         (("--group", "xl"), "--group xl: is not of the form"),
         (("--group", "name=large,cpu=1,memory=1Gi"), "--group: there are two groups large"),
+        (("--group", "labels=a,labels.b=c"), "--group labels=a,labels.b=c: labels needs a name: labels.NAME=VALUE"),
         (("--group", "name=x,cpu=1,memory=1Gi,prise=3"), "--group name=x,cpu=1,memory=1Gi,prise=3: "),
     ],
 )
@@ -69,4 +70,25 @@ def test_wrong_questions_are_one_sentence(nodewright: Nodewright, flags: tuple[s
     ended = nodewright(*PLAN, *flags)
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.count("\n") == 1
+    assert sentence in ended.err
+
+
+@pytest.mark.parametrize(
+    ("manifest", "sentence"),
+    [
+        ("{kind: Pod, metadata: foo}", "metadata: must be a mapping, and is 'foo'"),
+        ("{kind: Pod, spec: foo}", "spec"),
+        ("{kind: Deployment, metadata: foo}", "metadata: must be a mapping, and is 'foo'"),
+        ("{kind: Deployment, spec: foo}", "spec: must be a mapping, and is 'foo'"),
+        ("{kind: Job, spec: {template: foo}}", "spec.template: must be a mapping, and is 'foo'"),
+        ("{kind: Job, spec: {template: {metadata: [1]}}}", "spec.template.metadata: must be a mapping, and is a list"),
+        ("{kind: Job, spec: {template: {spec: foo}}}", "spec"),
+    ],
+)
+def test_wrong_manifests_are_one_sentence(nodewright: Nodewright, tmp_path: Path, manifest: str, sentence: str) -> None:
+    (file := tmp_path / "added.yaml").write_text(manifest)
+    ended = nodewright(*PLAN, "--add", file)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.count("\n") == 1
+    assert "added.yaml" in ended.err
     assert sentence in ended.err

@@ -13,7 +13,7 @@ from nodewright.model.decode import decode_objects
 from nodewright.model.errors import ConfigError
 from nodewright.model.objects import ClusterObjects
 from nodewright.model.pod import Pod, PodCondition, PodStatus
-from nodewright.model.printable import printable, suggest
+from nodewright.model.printable import printable, show, suggest
 from nodewright.model.yaml_text import load_yaml
 from nodewright.spec.options import decode_options
 
@@ -91,11 +91,12 @@ def _pods_of(document: Any, path: str, replicas: int | None, number: int) -> Ite
     """Yield the pods that the controller would create, or copies of a Pod."""
     if not isinstance(document, Mapping):
         return
-    kind, metadata, spec = document.get("kind"), document.get("metadata") or {}, document.get("spec") or {}
+    kind = document.get("kind")
     if kind == "Pod":
-        template, count, owner = document, 1, None
+        template, place, count, owner = document, "", 1, None
     elif kind in ("Deployment", "StatefulSet", "ReplicaSet", "Job"):
-        template = spec.get("template") or {}
+        spec = _mapping(document, "spec", f"--add: {path}: ")
+        template, place = _mapping(spec, "template", f"--add: {path}: spec."), "spec.template."
         count = spec.get("parallelism" if kind == "Job" else "replicas", 1)
         owner = {"Deployment": "ReplicaSet"}.get(kind, kind)
     else:
@@ -103,8 +104,9 @@ def _pods_of(document: Any, path: str, replicas: int | None, number: int) -> Ite
     count = count if replicas is None else replicas
     if not isinstance(count, int) or not 0 <= count <= _MOST_REPLICAS:
         raise ConfigError(f"--add: {path}: replicas must be from 0 to {_MOST_REPLICAS:,}")
+    metadata = _mapping(document, "metadata", f"--add: {path}: ")
     name = str(metadata.get("name", "added"))
-    about = dict(template.get("metadata") or {})
+    about = dict(_mapping(template, "metadata", f"--add: {path}: {place}"))
     about["namespace"] = metadata.get("namespace", "default")
     if owner is not None:
         uid = f"what-if-{number}-{name}"
@@ -117,6 +119,14 @@ def _pods_of(document: Any, path: str, replicas: int | None, number: int) -> Ite
         yield {"apiVersion": "v1", "kind": "Pod", "metadata": own, "spec": template.get("spec") or {}, "status": status}
 
 
+def _mapping(holder: Mapping[str, Any], key: str, where: str) -> Mapping[str, Any]:
+    """Return the mapping under ``key``, empty if there is none; raise ConfigError if it is something else."""
+    held = holder.get(key)
+    if held is not None and not isinstance(held, Mapping):
+        raise ConfigError(f"{where}{key}: must be a mapping, and is {show(held)}")
+    return held or {}
+
+
 def _read_group(text: str) -> GroupEntry:
     """Return the group that ``name=large,cpu=16,memory=64Gi,max_size=10,price_per_hour=0.8`` describes."""
     given: dict[str, Any] = {}
@@ -125,7 +135,9 @@ def _read_group(text: str) -> GroupEntry:
         if not equals or not key:
             raise ConfigError(f"--group {printable(text)}: is not of the form name=NAME,cpu=N,memory=N,…")
         place, _, label = key.partition(".")
-        if place in ("labels", "resources") and label:
+        if place in ("labels", "resources"):
+            if not label:
+                raise ConfigError(f"--group {printable(text)}: {place} needs a name: {place}.NAME=VALUE")
             given.setdefault(place, {})[label] = value
         else:
             given[key] = _number(value) if key in ("min_size", "max_size", "price_per_hour") else value
