@@ -53,6 +53,7 @@ def place() -> Iterator[str]:
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_every_view(browser: Any, place: str, width: int, scheme: str) -> None:
     page = browser.new_page(viewport={"width": width, "height": 844}, color_scheme=scheme)
+    page.set_default_timeout(120_000)
     complaints: list[str] = []
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))

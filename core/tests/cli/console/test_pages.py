@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -12,6 +13,7 @@ from nodewright.cli.console.history import History
 from nodewright.cli.console.last_loop import LastLoop
 from nodewright.cli.console.pages import Console
 from nodewright.cli.console.views import View
+from nodewright.cli.daemon.debug_server import DebugServer
 from nodewright.testkit import FakeClock
 from nodewright.testkit.world import NOW
 
@@ -19,12 +21,20 @@ VIEWS = ("/", "/groups", "/pods", "/nodes", "/events")
 Looker = Callable[[], LastLoop | str]
 
 
-def make_console(look: Looker, history: History | None = None) -> Console:
-    @contextmanager
-    def held(_: float) -> Iterator[LastLoop | str]:
-        yield look()
+class Looking(DebugServer):
+    """A source of loops as a test says."""
 
-    return Console(held, history or History(FakeClock(NOW)))
+    def __init__(self, find: Looker) -> None:
+        super().__init__(FakeClock(NOW))
+        self._find = find
+
+    @contextmanager
+    def look(self, _: float = 0.0) -> Iterator[LastLoop | str]:
+        yield self._find()
+
+
+def make_console(find: Looker, history: History | None = None) -> Console:
+    return Console(Looking(find), history or History(FakeClock(NOW)))
 
 
 def read(console: Console, path: str, **query: str) -> str:
@@ -86,6 +96,15 @@ def test_one_object_is_explained_as_by_the_command() -> None:
     assert BAD_NAME not in text
     assert console.pages()["/object"]({"kind": "group", "name": "cloud/none"}).status == 404
     assert console.pages()["/object"]({"kind": "cloud", "name": "x"}).status == 400
+
+
+def test_a_loop_that_failed_is_explained_as_by_the_command() -> None:
+    last = build_last_loop(build_world("small"))
+    failed = replace(last, report=replace(last.report, plan=None, problem="KeyError: 'a'"))
+    console = make_console(lambda: failed)
+    assert "KeyError: &#39;a&#39;" in read(console, "/object", kind="loop")
+    page = console.pages()["/object"]({"kind": "node", "name": "general-0"})
+    assert (page.status, b"KeyError" in page.body) == (503, True)
 
 
 def test_while_a_loop_runs_the_result_of_the_one_before_is_shown() -> None:

@@ -68,7 +68,8 @@ def test_tables_for_people_are_as_wide_as_they_say() -> None:
     assert page.body.startswith(b"Node a-0")
     _, *table = page.body.decode().splitlines()  # the first sentence is one line: a terminal breaks it
     assert max(map(len, table)) <= 60
-    assert b"Node groups" in ask(server, "/status", output="table", width="x").body
+    for width in ("x", "1" * 5000):
+        assert b"Node groups" in ask(server, "/status", output="table", width=width).body
 
 
 def test_status_lists_the_nodes_that_are_to_be_replaced() -> None:
@@ -146,6 +147,27 @@ def test_a_pause_that_cannot_be_read_is_told() -> None:
     assert read(ask(server, "/status"))["problems"] == ["writes to clouds are paused: it cannot be understood"]
     server.publish(held, Settings(), Pause(since=NOW, until=NOW + 600))
     assert read(ask(server, "/status"))["problems"] == []
+
+
+def test_a_loop_that_runs_long_is_told_and_not_that_there_was_none() -> None:
+    server = make_server(make_world())
+    with server.look(), server.look(0.0) as last:
+        assert last == "a loop has been running for over 0s: ask again"
+
+
+def test_a_loop_is_viewed_once_and_forgotten_with_the_next() -> None:
+    server = make_server(make_world())
+    views = []
+    for _ in range(2):
+        with server.look() as last:
+            assert not isinstance(last, str)
+            views.append(server.view_of(last))
+    assert views[0] is views[1]
+    ask(server, "/top")
+    server.publish(make_report(make_world()), Settings(), None)
+    with server.look() as last:
+        assert not isinstance(last, str)
+        assert server.view_of(last).last is last
 
 
 class SlowEngine:

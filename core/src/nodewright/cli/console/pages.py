@@ -1,11 +1,12 @@
 """The page of the daemon as HTML: its views by path. It reads only, and loads nothing from other places."""
 
 import io
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from functools import cache
 from importlib.resources import files
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
@@ -15,7 +16,7 @@ from nodewright.adapters.web import Page, Pages, Query
 from nodewright.cli.console.history import History, PastEvent
 from nodewright.cli.console.last_loop import LastLoop
 from nodewright.cli.console.views import View
-from nodewright.cli.explanation import KINDS, explain
+from nodewright.cli.explanation import KINDS, Explanation
 from nodewright.cli.explanation_view import print_explanation
 from nodewright.cli.screen import count, make_console
 from nodewright.model.duration import format_moment
@@ -23,7 +24,6 @@ from nodewright.model.errors import ConfigError
 from nodewright.model.printable import printable
 
 T = TypeVar("T")
-Look = Callable[[float], AbstractContextManager[LastLoop | str]]
 
 # A page waits so long for a loop that runs, in seconds, before it shows what it showed last; without that, so long.
 _SHORT, _LONG = 0.5, 60.0
@@ -44,17 +44,27 @@ _HTML, _JSON = "text/html; charset=utf-8", "application/json"
 _VIEWS = {"/": "Now", "/groups": "Groups", "/pods": "Waiting pods", "/nodes": "Nodes", "/events": "Events"}
 
 
+class Source(Protocol):
+    """Where the last loop comes from."""
+
+    def look(self, patience: float) -> AbstractContextManager[LastLoop | str]:
+        """Give the last loop, or why there is none, while no loop runs; wait at most ``patience`` seconds for that."""
+
+    def view_of(self, last: LastLoop) -> View:
+        """Return the view of the loop that ``look`` gives now."""
+
+    def find_explanation(self, last: LastLoop | str, kind: str, name: str) -> Explanation | str:
+        """Explain an object, or return why the loop explains nothing. Raise ConfigError for a name that does not exist."""
+
+
 class Console:
-    """Render the views.
+    """Render the views, in any thread."""
 
-    ``look`` gives the last loop, or why there is none, for the time in which no loop runs; it waits at most the given seconds.
-    """
-
-    def __init__(self, look: Look, history: History) -> None:
-        self._look = look
+    def __init__(self, source: Source, history: History) -> None:
+        self._source = source
         self._history = history
-        self._view: View | None = None
-        # By path and query, what a page showed last.
+        self._lock = threading.Lock()
+        # By path and query, what a page showed last; under the lock.
         self._shown: dict[tuple[str, str], Mapping[str, Any]] = {}
 
     def pages(self) -> Pages:
@@ -77,27 +87,23 @@ class Console:
 
         def render(query: Query) -> Page:
             key = (path, urlencode(sorted(query.items())))
-            shown = self._shown.get(key)
-            with self._look(_SHORT if shown is not None else _LONG) as last:
+            with self._lock:
+                shown = self._shown.get(key)
+            with self._source.look(_SHORT if shown is not None else _LONG) as last:
                 if isinstance(last, LastLoop):
-                    view = self._view_of(last)
+                    view = self._source.view_of(last)
                     shown = {**_head(view), **find(view, query), "late": ""}
                 elif shown is not None:
                     shown = {**shown, "late": "A loop is running: this is the result of the one before."}
             if shown is None:
                 return self._render(path, "nothing.html", query, {"why": last}, 503)
-            while len(self._shown) >= _KEPT_PAGES:
-                self._shown.pop(next(iter(self._shown)), None)
-            self._shown[key] = shown
+            with self._lock:
+                while len(self._shown) >= _KEPT_PAGES:
+                    del self._shown[next(iter(self._shown))]
+                self._shown[key] = shown
             return self._render(path, template, query, shown)
 
         return render
-
-    def _view_of(self, last: LastLoop) -> View:
-        """Return the view of the loop; each is computed once, when it is first asked for."""
-        if self._view is None or self._view.last.report is not last.report or self._view.last.pause != last.pause:
-            self._view = View(last)
-        return self._view
 
     def _render(self, path: str, template: str, query: Query, shown: Mapping[str, Any], status: int = 200) -> Page:
         here = f"{path}?{urlencode(query)}" if query else path
@@ -147,15 +153,13 @@ class Console:
         kind, name = query.get("kind", ""), query.get("name", "")
         if kind not in KINDS:
             return self._render("/object", "nothing.html", query, {"why": f"kind is one of {', '.join(KINDS)}"}, 400)
-        with self._look(_LONG) as last:
-            dry_run = last.dry_run if isinstance(last, LastLoop) else None
-            if dry_run is None:
-                why = "nothing could be planned" if isinstance(last, LastLoop) else last
-                return self._render("/object", "nothing.html", query, {"why": why}, 503)
+        with self._source.look(_LONG) as last:
             try:
-                found = explain(dry_run, kind, name)
+                found = self._source.find_explanation(last, kind, name)
             except ConfigError as error:
                 return self._render("/object", "nothing.html", query, {"why": str(error)}, 404)
+        if isinstance(found, str):
+            return self._render("/object", "nothing.html", query, {"why": found}, 503)
         text = io.StringIO()
         print_explanation(make_console(text, _WIDTH), found)
         return self._render("/object", "object.html", query, {"kind": kind, "name": name, "text": text.getvalue()})

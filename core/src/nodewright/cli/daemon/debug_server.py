@@ -15,7 +15,7 @@ from nodewright.cli.console.last_loop import LastLoop
 from nodewright.cli.console.pages import Console
 from nodewright.cli.console.top import print_top
 from nodewright.cli.console.views import View
-from nodewright.cli.explanation import KINDS, LOOP, LoopExplanation, explain
+from nodewright.cli.explanation import KINDS, LOOP, Explanation, LoopExplanation, explain
 from nodewright.cli.explanation_view import as_json as explain_json
 from nodewright.cli.explanation_view import print_explanation
 from nodewright.cli.screen import make_console, safe
@@ -24,7 +24,7 @@ from nodewright.cli.status_view import print_status
 from nodewright.engine.daemon import Engine, Scope
 from nodewright.engine.report import LoopReport
 from nodewright.model.clock import Clock
-from nodewright.model.duration import format_moment
+from nodewright.model.duration import format_duration, format_moment
 from nodewright.model.errors import ConfigError
 from nodewright.model.quantity import Quantity
 from nodewright.model.settings import Settings
@@ -37,7 +37,7 @@ _PATIENCE_SECONDS = 90.0
 
 
 class DebugServer:
-    """Render pages from the last loop.
+    """Render pages from the last loop. Implements Source for the console.
 
     Pages are rendered in the web server's threads, one at a time and never while a loop runs: both use the same caches
     about pods. ``excuse`` returns why there was no loop yet.
@@ -52,11 +52,12 @@ class DebugServer:
         self._report: LoopReport | None = None
         self._settings = Settings()
         self._pause: Pause | None = None
+        self._view: View | None = None
         self.history = history or History(clock)
 
     def pages(self) -> Pages:
         """Return the pages for programs and for the commands, and the console's for people."""
-        console = Console(self.look, self.history)
+        console = Console(self, self.history)
         return {
             **console.pages(),
             "/snapshotz": self._snapshot,
@@ -68,7 +69,7 @@ class DebugServer:
     def publish(self, report: LoopReport, settings: Settings, pause: Pause | None) -> None:
         """Remember a loop that has ended."""
         with self._turn:
-            self._report, self._settings, self._pause = report, settings, pause
+            self._report, self._settings, self._pause, self._view = report, settings, pause, None
         self.history.take(report)
 
     def in_turn(self, engine: Engine) -> Engine:
@@ -78,7 +79,7 @@ class DebugServer:
     def _snapshot(self, _: Query) -> Page:
         """Return the cluster as the last loop saw it, with cluster-autoscaler's keys."""
         with self._last() as report:
-            if report is None or report.state is None:
+            if isinstance(report, str) or report.state is None:
                 return Page(_ENCODER.encode({"Error": self._why_not(report)}), 500, _JSON)
             seen = report.state.observation
             document = {
@@ -96,22 +97,25 @@ class DebugServer:
         if kind not in KINDS:
             return _refuse(f"kind is one of {', '.join(KINDS)}", 400)
         with self.look() as last:
-            dry_run = last.dry_run if isinstance(last, LastLoop) else None
-            if dry_run is not None:
-                try:
-                    found = explain(dry_run, kind, query.get("name", ""))
-                except ConfigError as error:
-                    return _refuse(str(error), 404)
-            else:
-                why = last if isinstance(last, str) else last.report.problem or self._excuse()
-                if kind != LOOP:
-                    return _refuse(why, 503)
-                found = LoopExplanation(now=self._clock.now(), stops=(why,))
+            try:
+                found = self.find_explanation(last, kind, query.get("name", ""))
+            except ConfigError as error:
+                return _refuse(str(error), 404)
+        if isinstance(found, str):
+            return _refuse(found, 503)
         if query.get("output") != _TABLE:
             return _write(explain_json(found))
         text = io.StringIO()
         print_explanation(make_console(text, _width(query)), found)
         return Page(text.getvalue().encode())
+
+    def find_explanation(self, last: LastLoop | str, kind: str, name: str) -> Explanation | str:
+        """Explain an object, or return why the loop explains nothing. Raise ConfigError for a name that does not exist."""
+        dry_run = last.dry_run if isinstance(last, LastLoop) else None
+        if dry_run is not None:
+            return explain(dry_run, kind, name)
+        why = last if isinstance(last, str) else self._why_not(last.report)
+        return LoopExplanation(now=self._clock.now(), stops=(why,)) if kind == LOOP else why
 
     def _status(self, query: Query) -> Page:
         with self.look() as last:
@@ -136,19 +140,19 @@ class DebugServer:
             height = query.get("height", "")
             print_top(
                 make_console(text, _width(query)),
-                View(last),
+                self.view_of(last),
                 int(height) if height.isdecimal() and len(height) < 4 else 0,
             )
         return Page(text.getvalue().encode())
 
-    def _why_not(self, report: LoopReport | None) -> str:
-        return report.problem if report is not None and report.problem else self._excuse()
+    def _why_not(self, report: LoopReport | str) -> str:
+        return report if isinstance(report, str) else report.problem or self._excuse()
 
     @contextmanager
     def look(self, patience: float = _PATIENCE_SECONDS) -> Iterator[LastLoop | str]:
         """Give the last loop, or why there is none, while no loop runs; wait at most ``patience`` seconds for that."""
         with self._last(patience) as report:
-            if report is None or report.state is None:
+            if isinstance(report, str) or report.state is None:
                 yield self._why_not(report)
                 return
             yield LastLoop(
@@ -159,13 +163,19 @@ class DebugServer:
                 now=self._clock.now(),
             )
 
+    def view_of(self, last: LastLoop) -> View:
+        """Return the view of the loop that ``look`` gives now: it is computed once, when it is first asked for."""
+        if self._view is None:
+            self._view = View(last)
+        return self._view
+
     @contextmanager
-    def _last(self, patience: float = _PATIENCE_SECONDS) -> Iterator[LoopReport | None]:
+    def _last(self, patience: float = _PATIENCE_SECONDS) -> Iterator[LoopReport | str]:
         if not self._turn.acquire(timeout=patience):
-            yield None
+            yield f"a loop has been running for over {format_duration(round(patience))}: ask again"
             return
         try:
-            yield self._report
+            yield self._report or self._excuse()
         finally:
             self._turn.release()
 
@@ -191,7 +201,7 @@ class _InTurn:
 
 def _width(query: Query) -> int | None:
     text = query.get("width", "")
-    return int(text) if text.isdecimal() and 20 <= int(text[:4]) <= 1000 else None
+    return int(text) if text.isdecimal() and len(text) < 5 and 20 <= int(text) <= 1000 else None
 
 
 def _write(document: dict[str, Any]) -> Page:
