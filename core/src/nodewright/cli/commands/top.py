@@ -1,11 +1,14 @@
 """``nodewright top``: the daemon's page in a terminal."""
 
 import sys
+from collections.abc import Callable
+from typing import NoReturn
 
 import click
 
 from nodewright.adapters.clocks import SystemClock
 from nodewright.cli.debug_client import ask_daemon, page_query
+from nodewright.model.clock import Clock
 from nodewright.model.errors import ConfigError
 from nodewright.model.settings import ServingSettings
 
@@ -25,23 +28,36 @@ _EVERY_SECONDS = 2.0
 def command(debug_address: str, once: bool) -> None:
     """Show what the daemon does now: groups, waiting pods, nodes with their utilization and why each is still here.
 
-    The screen is that of the page at --debug-address, and follows the loops until Ctrl-C. With kubectl port-forward
-    deploy/nodewright 8086 it shows a daemon in a cluster.
+    The screen is that of the page at --debug-address, and follows the loops until Ctrl-C, also if the daemon does not
+    answer for a while. With kubectl port-forward deploy/nodewright 8086 it shows a daemon in a cluster.
 
-    Exit codes: 0 shown; 2 no daemon answers; 130 ended by Ctrl-C.
+    Exit codes: 0 shown; 2 no daemon answers, or it has nothing to show yet; 130 ended by Ctrl-C.
     """
-    clock = SystemClock()
-    follows = sys.stdout.isatty() and not once
-    while True:
+
+    def ask() -> str:
         answer = ask_daemon(debug_address, "/top", page_query("table") | {"height": str(_find_lines())})
         if answer is None:
             raise ConfigError(f"--debug-address: no daemon listens at {debug_address}")
-        if follows:
-            click.clear()
-        click.echo(answer, nl=False)
-        if not follows:
-            return
+        return answer
+
+    if sys.stdout.isatty() and not once:
+        follow(ask, SystemClock())
+    click.echo(ask(), nl=False)
+
+
+def follow(ask: Callable[[], str], clock: Clock) -> NoReturn:
+    """Show one screen after another. Raise ConfigError if there is not even a first one; later refusals stand below a screen."""
+    screen, refusal = ask(), ""
+    while True:
+        click.clear()
+        click.echo(screen, nl=False)
+        if refusal:
+            click.echo(refusal)
         clock.sleep(_EVERY_SECONDS)
+        try:
+            screen, refusal = ask(), ""
+        except ConfigError as error:
+            refusal = str(error)
 
 
 def _find_lines() -> int:
