@@ -5,7 +5,7 @@ import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
 
@@ -124,41 +124,44 @@ def test_a_browser_is_told_what_a_page_may_do(server: WebServer) -> None:
     line.close()
 
 
-@pytest.fixture
-def narrow() -> Iterator[WebServer]:
-    limits = ClientLimits(request_seconds=0.2, request_bytes=1000, connections=2)
+@contextmanager
+def serve(limits: ClientLimits) -> Iterator[WebServer]:
     running = WebServer("address", "127.0.0.1:0", {"/readyz": lambda _: Page(b"OK\n")}, limits)
     running.start()
-    yield running
-    running.stop()
+    try:
+        yield running
+    finally:
+        running.stop()
 
 
-def test_a_client_that_never_ends_its_request_is_cut(narrow: WebServer) -> None:
-    with socket.create_connection(("127.0.0.1", narrow.port), timeout=30) as line:
+def test_a_client_that_never_ends_its_request_is_cut() -> None:
+    with (
+        serve(ClientLimits(request_seconds=0.2)) as server,
+        socket.create_connection(("127.0.0.1", server.port), timeout=30) as line,
+        suppress(ConnectionError),
+    ):
         line.sendall(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n")
         assert line.recv(100) == b""
 
 
-def test_a_client_that_sends_too_much_is_refused(narrow: WebServer) -> None:
-    with socket.create_connection(("127.0.0.1", narrow.port), timeout=30) as line:
+def test_a_client_that_sends_too_much_is_refused() -> None:
+    with (
+        serve(ClientLimits(request_seconds=600.0, request_bytes=1000)) as server,
+        socket.create_connection(("127.0.0.1", server.port), timeout=30) as line,
+    ):
         line.sendall(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 2000)
         assert line.recv(100).startswith(b"HTTP/1.1 400")
 
 
 def test_too_many_connections_are_cut() -> None:
-    limits = ClientLimits(request_seconds=600.0, connections=2)
-    running = WebServer("address", "127.0.0.1:0", {"/readyz": lambda _: Page(b"OK\n")}, limits)
-    running.start()
-    lines = [socket.create_connection(("127.0.0.1", running.port), timeout=30) for _ in range(3)]
-    try:
+    with serve(ClientLimits(request_seconds=600.0, connections=2)) as server, ExitStack() as opened:
+        lines = [
+            opened.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=30)) for _ in range(3)
+        ]
         with suppress(ConnectionResetError):
             assert lines[2].recv(100) == b""
         lines[0].sendall(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert lines[0].recv(100).startswith(b"HTTP/1.1 200")
-    finally:
-        for line in lines:
-            line.close()
-        running.stop()
 
 
 def find_loopbacks() -> list[str]:
