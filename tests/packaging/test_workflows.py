@@ -1,5 +1,6 @@
 """The workflows call what exists, and actionlint finds nothing wrong with them."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -35,6 +36,24 @@ def test_the_tests_run_on_each_python_that_we_name() -> None:
     [workflow] = load_yaml((ROOT / ".github/workflows/ci.yaml").read_text(), "ci.yaml")
     named = re.findall(r"Python :: (3\.\d+)", (ROOT / "core/pyproject.toml").read_text())
     assert workflow["jobs"]["test"]["strategy"]["matrix"]["python"] == named
+
+
+def test_a_released_chart_asks_for_the_image_that_is_pushed(tmp_path: Path) -> None:
+    [workflow] = load_yaml((ROOT / ".github/workflows/release.yaml").read_text(), "release.yaml")
+    [chart] = load_yaml((ROOT / "deploy/chart/Chart.yaml").read_text(), "Chart.yaml")
+    values, told = tmp_path / "deploy/chart/values.yaml", tmp_path / "told"
+    values.parent.mkdir(parents=True)
+    shutil.copy(ROOT / "deploy/chart/values.yaml", values)
+    given = {"GITHUB_REPOSITORY": "Some/Where", "GITHUB_REF_NAME": f"v{chart['appVersion']}", "GITHUB_ENV": str(told)}
+    for job, name in (("image", "The image's tag is the version"), ("chart", "The chart asks for the image")):
+        [step] = [one for one in workflow["jobs"][job]["steps"] if one.get("name", "").startswith(name)]
+        subprocess.run(["bash", "-e", "-c", step["run"]], cwd=tmp_path, env={**os.environ, **given}, check=True)
+    variables = dict(line.split("=", 1) for line in told.read_text().splitlines())
+    [asked] = load_yaml(values.read_text(), "values.yaml")
+    assert variables == {"IMAGE": asked["image"]["repository"], "VERSION": chart["appVersion"]}
+    assert variables["IMAGE"] == "ghcr.io/some/where"
+    [pushed] = [one["with"]["tags"] for one in workflow["jobs"]["image"]["steps"] if "tags" in one.get("with", {})]
+    assert pushed == "${{ env.IMAGE }}:${{ env.VERSION }}"
 
 
 @pytest.mark.slow
