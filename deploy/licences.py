@@ -15,6 +15,8 @@ _HEAD = """# Licences of what the image contains
 
 `make licences` writes this page from the metadata of the packages in `deploy/locked`; a test compares names and versions. The image
 also contains its base, Python and Debian, with the licences in `/usr/share/doc`. `build.txt` is used to build and is not in the image.
+The package `nodewright` holds two files of others for the page of the daemon, each with its licence beside it: htmx 4.0.1 (0BSD) and
+uPlot 1.6.32 (MIT).
 
 | package | version | licence |
 |---|---|---|
