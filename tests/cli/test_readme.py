@@ -7,10 +7,12 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import click
 import pytest
 
 from nodewright.adapters.clocks import VirtualClock
 from nodewright.cli.connect import Connector
+from nodewright.cli.main import cli
 from nodewright.cli.settings.load import load_settings
 
 Finished = subprocess.CompletedProcess[str]
@@ -31,6 +33,10 @@ _KINDS = {
     "provreq": "ProvisioningRequests",
 }
 _BLOCK = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```", re.MULTILINE | re.DOTALL)
+_FENCED = re.compile(r"^ *```\w*\n(?P<text>.*?)^ *```", re.MULTILINE | re.DOTALL)
+_OURS = re.compile(r"(?:^ *|[|] |-- |\w=\S+ )(?:\S*/)?nodewright (?P<words>[a-z].*)")
+_SPAN = re.compile(r"`((?:nodewright|NODEWRIGHT|kubectl|\.venv)\b[^`]*)`")
+_SHELL = ("|", ">", "<", "&&", ";")
 
 
 def blocks(page: Path, language: str = "") -> list[str]:
@@ -128,3 +134,55 @@ def test_the_smallest_example_of_a_plugin_builds_it(plugin: str, monkeypatch: py
     example = text.partition("## Configuration")[2].partition("```\n")[2].partition("```")[0]
     settings = load_settings({}, {}, example, "the example").providers[plugin]
     assert Connector(clock=VirtualClock()).connect(plugin, settings).name == plugin
+
+
+def find_shown() -> Iterator[tuple[str, str]]:
+    """Each command line of ours in a page, in a block of code or in a sentence, and where it is."""
+    for page in (
+        *ROOT.glob("*.md"),
+        *ROOT.glob("docs/**/*.md"),
+        *ROOT.glob("*/README.md"),
+        *ROOT.glob("plugins/*/*.md"),
+    ):
+        if page.parent.name == "reference" or page.name == "reasons.md":  # made from the commands; messages
+            continue
+        text = page.read_text()
+        lines = [line for found in _FENCED.finditer(text) for line in found["text"].replace("\\\n", "").splitlines()]
+        lines += [" ".join(found.split()) for found in _SPAN.findall(_FENCED.sub("", text))]
+        for line in lines:
+            if found := _OURS.search(line):
+                yield str(page.relative_to(ROOT)), found["words"]
+
+
+def judge(text: str) -> str:
+    """What click would refuse of a command line; its values are not looked at."""
+    words = shlex.split(text, comments=True)
+    words = words[: next((place for place, word in enumerate(words) if word in _SHELL), len(words))]
+    command: click.Command = cli
+    while isinstance(command, click.Group) and words:
+        held = command.get_command(click.Context(command), words[0])
+        if held is None:
+            return f"there is no command {words[0]}"
+        command, words = held, words[1:]
+    context = click.Context(command)
+    if any(sign in text for sign in "[…|") or (len(words) < 3 and "." not in text):  # a synopsis: only its options
+        known = {option for param in command.get_params(context) for option in (*param.opts, *param.secondary_opts)}
+        return " ".join(sorted(set(re.findall(r"(?<!\S)\[?(--[a-z][\w-]*)", text)) - known))
+    try:
+        given, rest, _ = command.make_parser(context).parse_args(list(words))
+    except click.UsageError as error:
+        return error.format_message()
+    if rest:
+        return f"too many words: {rest}"
+    needed = [param for param in command.params if param.required]
+    return " ".join(
+        f"{one.human_readable_name} is missing"
+        for one in needed
+        if one.value_is_missing(one.consume_value(context, given)[0])
+    )
+
+
+def test_every_command_that_a_page_shows_can_be_given() -> None:
+    shown = list(find_shown())
+    assert len(shown) > 100
+    assert [f"{page}: nodewright {text}: {wrong}" for page, text in shown if (wrong := judge(text))] == []
