@@ -44,8 +44,8 @@ _HTML, _JSON = "text/html; charset=utf-8", "application/json"
 _VIEWS = {"/": "Now", "/groups": "Groups", "/pods": "Waiting pods", "/nodes": "Nodes", "/events": "Events"}
 
 
-class Source(Protocol):
-    """Where the last loop comes from."""
+class LoopSource(Protocol):
+    """A source of the last loop, its view and explanations of it."""
 
     def look(self, patience: float) -> AbstractContextManager[LastLoop | str]:
         """Give the last loop, or why there is none, while no loop runs; wait at most ``patience`` seconds for that."""
@@ -60,7 +60,7 @@ class Source(Protocol):
 class Console:
     """Render the views, in any thread."""
 
-    def __init__(self, source: Source, history: History) -> None:
+    def __init__(self, source: LoopSource, history: History) -> None:
         self._source = source
         self._history = history
         self._lock = threading.Lock()

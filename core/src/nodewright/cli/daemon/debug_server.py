@@ -37,7 +37,7 @@ _PATIENCE_SECONDS = 90.0
 
 
 class DebugServer:
-    """Render pages from the last loop. Implements Source for the console.
+    """Render pages from the last loop. Implements LoopSource.
 
     Pages are rendered in the web server's threads, one at a time and never while a loop runs: both use the same caches
     about pods. ``excuse`` returns why there was no loop yet.
