@@ -202,6 +202,7 @@ def test_a_gate_about_an_unknown_figure_is_refused() -> None:
 def test_a_torn_result_counts_as_absent(tmp_path: Path) -> None:
     [run] = plan(tmp_path, "scenarios: [s.yaml]").runs
     store = Store(tmp_path / "results")
+    store.make_folder()
     figures: dict[str, Number] = dict.fromkeys(FIGURES, 1.0)
     assert store.find(run, with_report=False) is None
     kept = store.keep(Outcome(id=run.id, version="0", figures=figures))

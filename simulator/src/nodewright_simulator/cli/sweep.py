@@ -63,6 +63,7 @@ def command(file: str, output: str, **given: Any) -> None:
     gates = [Gate.read(text) for text in given["gates"]]
     plan = load_sweep(Path(file))
     store = Store(Path(given["results"] or DEFAULT_RESULTS.replace("NAME", Path(file).stem)))
+    store.make_folder()
     baseline = _Baseline.choose(given["baseline"], plan)
     baseline.check(gates, plan)
     found, ran = _run(plan, store, given)

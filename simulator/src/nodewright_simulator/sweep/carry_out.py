@@ -58,10 +58,13 @@ class Store:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+
+    def make_folder(self) -> None:
+        """Make the folder if it is not there; raise ConfigError. Without it nothing is written."""
         try:
-            (folder / "runs").mkdir(parents=True, exist_ok=True)
+            (self.folder / "runs").mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise ConfigError(f"--results: {folder}: {error.strerror}") from None
+            raise ConfigError(f"--results: {self.folder}: {error.strerror}") from None
 
     def find(self, run: SweepRun, *, with_report: bool) -> Kept | None:
         """Return the result of the same inputs from an earlier time; None if there is none, or no report where one is wanted."""
