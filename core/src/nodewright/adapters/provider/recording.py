@@ -99,6 +99,8 @@ class Recorder:
 
     def note(self, request: ApiRequest, answer: ApiAnswer) -> None:
         """Write an exchange."""
+        if self._is_over:
+            return
         with self._lock, self._careful():
             exchange = Exchange(
                 at=self._clock.now(),
@@ -115,6 +117,8 @@ class Recorder:
     def fact(self, name: str, find: Callable[[], T]) -> T:
         """Return what ``find`` returns, and write it."""
         found = find()
+        if self._is_over:
+            return found
         with self._lock, self._careful():
             told = self._sanitizer.value(found, name)
             if self._session.facts.get(name) != told:

@@ -39,12 +39,14 @@ _SECRET_TEXTS = (
     re.compile(r"\bgh[pousr]_\w{16,}|\bgithub_pat_\w+|\bglpat-[\w-]+|\bxox[abprs]-[\w-]+|\bhvs\.[\w-]+"),
     re.compile(r"\b[a-z0-9]{6}\.[a-z0-9]{16}\b"),  # bootstrap tokens of Kubernetes
     re.compile(r"\bssh-(rsa|ed25519|dss) [\w+/=]+|\becdsa-sha2-\S+ [\w+/=]+"),
-    re.compile(r"(?<=Bearer )[\w+/=.~-]+|(?<=Basic )[\w+/=]+", re.IGNORECASE),
     re.compile(r"[\w.+-]+@[\w-]+(\.[\w-]+)+"),  # addresses of people and service accounts
 )
+# What follows such a word is a secret of any form.
+_AFTER_WORD = re.compile(r"(?<=Bearer )[\w+/=.~-]+|(?<=Basic )[\w+/=]+", re.IGNORECASE)
 # ``name=value`` in text, such as an address within a message.
 _SECRET_PAIR = re.compile(
-    r"(?<![\w-])(?P<name>[\w.-]*(?:password|passwd|secret|token|signature|credential|sig|access[-_]?key|api[-_]?key))"
+    r"(?<![\w-])(?P<name>[\w.-]*(?:password|passwd|secret|token|signature|credential|sig"
+    r"|(?:access|account|api|encryption|private|shared|subscription)[-_]?key))"
     r"(?P<is>[\"']?\s*[=:]\s*[\"']?)(?P<value>[^\s&\"'<>,;]+)",
     re.IGNORECASE,
 )
@@ -64,6 +66,10 @@ _ACCOUNTS = (
 _ACCOUNT_NAME = re.compile(
     r"(owner|account|subscription|tenant|client|project|principal|object)[-_.]?(id|number)?$|^project$", re.IGNORECASE
 )
+# The signature of a request to AWS: another one in each request.
+_SIGNATURE = re.compile(r"[0-9a-f]{64}")
+# Such a field says where a listing goes on: another value in each answer, which stands nowhere else.
+_PAGE_NAME = re.compile(r"(next|page|continuation|skip)[-_.]?token$", re.IGNORECASE)
 _SUBSTITUTE = re.compile(r"redacted-\d+|account-\d+|0{6}\d{6}|0{8}-0{4}-0{4}-0{4}-\d{12}", re.IGNORECASE)
 _ELEMENT = re.compile(r"<(?P<name>[\w.:-]+)(?P<rest>[^<>]*)>(?P<text>[^<>]*)</(?P=name)>")
 _PAIR = re.compile(r"<(?P<key>key|name)>(?P<name>[^<>]*)</(?P=key)>\s*<value>(?P<text>[^<>]*)</value>", re.IGNORECASE)
@@ -71,13 +77,18 @@ _SHORTEST_SECRET = 6
 
 
 class Sanitizer:
-    """``secrets`` are texts that must not stand anywhere. Thread-safe."""
+    """``secrets`` are texts that must not stand anywhere. Thread-safe.
+
+    Each text is searched for the secrets that no pattern finds, and for the accounts that have names or numbers. So what
+    differs in each request, or for each machine, must not be among them: signatures, places in a listing, GUIDs.
+    """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._lock = threading.RLock()
         self._substitutes: dict[str, str] = {}
         self._everywhere: set[str] = set()
         self._accounts: dict[str, str] = {}
+        self._guids: dict[str, str] = {}
         for secret in secrets:
             self.learn(secret)
 
@@ -90,10 +101,12 @@ class Sanitizer:
 
     def headers(self, headers: Mapping[str, str]) -> dict[str, str]:
         """Return the headers that are kept, and learn what the others hold of credentials."""
+        words = {"signedheaders", *(name.lower() for name in headers)}  # a signature lists the headers that it signs
         for name, value in headers.items():
             if _SECRET_NAME.search(name):
                 for part in re.split(r"[\s,;=]+", as_string(value)):
-                    if len(part) >= 12 and "/" not in part and not part.lower().startswith(("aws4", "bearer")):
+                    is_word = part.lower() in words or part.lower().startswith(("aws4", "bearer"))
+                    if len(part) >= 12 and "/" not in part and not is_word and not _SIGNATURE.fullmatch(part):
                         self.learn(part)
         return {name.lower(): self.text(as_string(value)) for name, value in headers.items() if name.lower() in HEADERS}
 
@@ -144,7 +157,8 @@ class Sanitizer:
             text = _SECRET_PAIR.sub(self._pair, text)
             for pattern in _SECRET_TEXTS:
                 text = pattern.sub(lambda match: self._redact(match[0]), text)
-            text = _GUID.sub(lambda match: self._account(match[0].lower()), text)
+            text = _AFTER_WORD.sub(lambda match: self._redact_everywhere(match[0]), text)
+            text = _GUID.sub(lambda match: self._account(match[0]), text)
             text = _HEX.sub(lambda match: self._redact(match[0]), text)
             text = _RUN.sub(self._run, text)
             text = _SLASHED_KEY.sub(lambda match: self._redact(match[0]) if _is_mixed(match[0]) else match[0], text)
@@ -159,7 +173,7 @@ class Sanitizer:
     def _field(self, name: str, text: str, *, is_secret: bool) -> str:
         if is_secret and not _SWITCH.fullmatch(text):
             with self._lock:
-                return self._redact(text)
+                return self._redact(text) if _PAGE_NAME.search(name) else self._redact_everywhere(text)
         if text and _ACCOUNT_NAME.search(name) and re.fullmatch(r"[\w-]{3,}", text):
             with self._lock:
                 self._account(text)
@@ -201,7 +215,8 @@ class Sanitizer:
         value = match["value"]
         if _SWITCH.fullmatch(value) or _SUBSTITUTE.fullmatch(value):
             return match[0]
-        return f"{match['name']}{match['is']}{self._redact(value)}"
+        redact = self._redact if _PAGE_NAME.search(match["name"]) else self._redact_everywhere
+        return f"{match['name']}{match['is']}{redact(value)}"
 
     def _run(self, match: re.Match[str]) -> str:
         is_key = any(len(part) >= 20 and _is_mixed(part) for part in re.split("[-_]", match[0]))
@@ -213,24 +228,25 @@ class Sanitizer:
             return secret
         if secret not in self._substitutes:
             self._substitutes[secret] = f"redacted-{len(self._substitutes) + 1}"
-            # A short word is too common to be substituted in every text.
-            if len(secret) >= 12 or (len(secret) >= 8 and not secret.isalpha()):
-                self._everywhere.add(secret)
         return self._substitutes[secret]
+
+    def _redact_everywhere(self, secret: str) -> str:
+        """Return the substitute of a secret that its place gave away, and find it in other places from now on."""
+        # A short word is too common to be substituted in every text.
+        is_long = len(secret) >= 12 or (len(secret) >= 8 and not secret.isalpha())
+        if is_long and not _SUBSTITUTE.fullmatch(secret) and not _SIGNATURE.fullmatch(secret):
+            self._everywhere.add(secret)
+        return self._redact(secret)
 
     def _account(self, account: str) -> str:
         """Return the substitute of an account, in the form of the account: twelve digits, a GUID or a name."""
         if _SUBSTITUTE.fullmatch(account):
             return account
-        if account not in self._accounts:
-            number = len(self._accounts) + 1
-            instead = f"account-{number}"
-            if re.fullmatch(r"\d{12}", account):
-                instead = f"000000{number:06}"
-            elif _GUID.fullmatch(account):
-                instead = f"00000000-0000-0000-0000-{number:012}"
-            self._accounts[account] = instead
-        return self._accounts[account]
+        number = len(self._accounts) + len(self._guids) + 1
+        if _GUID.fullmatch(account):
+            return self._guids.setdefault(account.lower(), f"00000000-0000-0000-0000-{number:012}")
+        is_number = re.fullmatch(r"\d{12}", account)
+        return self._accounts.setdefault(account, f"000000{number:06}" if is_number else f"account-{number}")
 
 
 def as_string(value: object) -> str:
