@@ -84,6 +84,21 @@ def test_where_aws_may_choose_a_group_draws_on_no_one_pool(cloud: AwsCloud, atta
     }
 
 
+def test_machines_of_a_capacity_reservation_draw_on_no_shared_pool_nor_limit(cloud: AwsCloud, attach: Attach) -> None:
+    """They start when on-demand capacity runs out, and their own failure tells nothing about it."""
+    target = {"CapacityReservationId": "cr-0123456789abcdef0"}
+    template = cloud.add_template(CapacityReservationSpecification={"CapacityReservationTarget": target})
+    launch = {"LaunchTemplateName": template, "Version": "$Latest"}
+    name = cloud.add_group(LaunchTemplate=launch, AvailabilityZones=["us-east-1b"])
+    cloud.hold(name)
+    stage = attach(f"0:10:{name}")
+    assert [group.buckets for group in stage.client.node_groups()] == [frozenset()]
+    stage.client.increase_size(name, 0, 1)
+    cloud.fail(name)
+    stage.later(5, name)
+    assert [one.bucket for one in stage.client.failed_instances(name)] == [""]
+
+
 def _of(cloud: AwsCloud, kind: str) -> dict[str, str]:
     return {"LaunchTemplateName": cloud.add_template(kind), "Version": "$Latest"}
 

@@ -36,7 +36,7 @@ def vcpu_limit(instance_type: str) -> str:
 
 
 def buckets_of(group: Group, launch: Launch) -> frozenset[str]:
-    """Return what each new machine of the group draws on; less where AWS may choose among several."""
+    """Return what each new machine of the group draws on; less where AWS may choose among several, or has reserved it."""
     return frozenset(filter(None, (_limit_of(group, launch), _pool_of(group, launch))))
 
 
@@ -61,7 +61,12 @@ def _pool_of(group: Group, launch: Launch) -> str:
 
 
 def _market(group: Group, launch: Launch) -> str:
-    """Return what all new machines of the group are; "": it buys both kinds."""
+    """Return what all new machines of the group are; "": it buys both kinds, or takes up a capacity reservation.
+
+    What is reserved has capacity and counts against the limits already, so new machines draw on neither.
+    """
+    if launch.reserved_in:
+        return ""
     if buys_spot(group, launch):
         return "spot"
     policy = group.mixed_instances_policy if group.launch_template is None else None
