@@ -128,6 +128,17 @@ def test_a_used_up_bucket_stops_the_groups_that_draw_on_it_and_no_others(enforce
     assert str(held["c5"].shared_from) == "fake/m5"
 
 
+def test_a_bucket_that_its_own_group_does_not_list_reaches_the_scope_too() -> None:
+    """A plugin knows the quotas of some groups alone: the others of the type draw on the same one, and so does "known"."""
+    unknown = [{**one, "price_per_hour": price} for price, one in ((1.0, CHEAP), (2.0, SAME_TYPE))]
+    known = drawing(ELSEWHERE, "known", 3.0, "standard")
+    other = {**ELSEWHERE, "price_per_hour": 4.0}
+    story = Story(*unknown, known, other, faults=[refusal(scope="instance_type", bucket="standard")])
+    story.pods(3, at=AT)
+    assert story.machines("elsewhere") == 3
+    assert story.asked("type") == story.asked("known") == []
+
+
 def test_the_bucket_of_a_failure_counts_before_its_scope() -> None:
     groups = (drawing(CHEAP, "one", 1.0, "m/z1/spot"), drawing(CHEAP, "other", 2.0, "m/z1"))
     story = Story(*groups, faults=[refusal("one", scope="zone", bucket="m/z1/spot", error="out_of_capacity")])

@@ -200,15 +200,23 @@ def backed_off(
     for failure in failures:
         changed[failure.group] = after_failure(backoffs.get(failure.group), settings, failure)
     for failure in failures:
-        peers = (
-            drawing_on(failure.bucket, failure.group, groups)
-            if failure.bucket
-            else sharing_scope(failure.group, failure.scope, groups)
-        )
-        for ref in peers:
+        for ref in _sharing(failure, groups):
             if ref not in changed:
                 changed[ref] = shared_backoff(settings, failure)
     return changed
+
+
+def _sharing(failure: Failure, groups: Mapping[GroupRef, GroupSeen]) -> list[GroupRef]:
+    """Return the groups that share a failure: those that draw on its bucket, or those of its scope if it has none.
+
+    If the failed group does not list the bucket itself, other groups that draw on it may not list it either: then those
+    of the scope share the failure, too.
+    """
+    peers = drawing_on(failure.bucket, failure.group, groups) if failure.bucket else []
+    own = groups.get(failure.group)
+    if own is None or failure.bucket not in own.group.buckets:
+        peers += sharing_scope(failure.group, failure.scope, groups)
+    return peers
 
 
 def drawing_on(bucket: str, group: GroupRef, groups: Mapping[GroupRef, GroupSeen]) -> list[GroupRef]:

@@ -25,7 +25,7 @@ from nodewright.snapshot.observation import GroupSeen, Observation
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """One reason to back off a group and those that share its ``bucket``, else its ``scope``; ``at`` in epoch seconds.
+    """One reason to back off a group and those that share its ``bucket`` or its ``scope``; ``at`` in epoch seconds.
 
     ``asked``: when machines were asked for that never appeared (0: the failure is another one).
     """
