@@ -249,3 +249,25 @@ def test_a_verdict_must_fit_a_condition(reason: str) -> None:
     assert verdict(fits) is fits
     with pytest.raises(ValueError, match=r"reason|empty"):
         verdict(replace(fits, reason=reason))
+
+
+class Lowered(str):
+    """The id of a group, which counts how often it is lowered."""
+
+    __slots__ = ("times",)
+
+    def __init__(self, _: str) -> None:
+        self.times = 0
+
+    def lower(self) -> str:
+        self.times += 1
+        return super().lower()
+
+
+def test_ids_are_compared_with_nodes_flags_once_per_listing(client: ProviderClient, scripted: Any) -> None:
+    ids = [Lowered("Workers"), Lowered("https://cloud.example/zones/a/groups/POOL"), Lowered("c")]
+    scripted.script["node_groups"] = [lambda: [NodeGroup(id=one, min_size=0, max_size=9) for one in ids]]
+    client.demand_limits(("0:9:workers", "0:9:pool", "0:9:c", "0:8:gone", "0:7:gone-too"))
+    client.node_groups()
+    assert client.unlisted == ("gone", "gone-too")
+    assert max(one.times for one in ids) == 1

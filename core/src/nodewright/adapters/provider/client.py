@@ -272,11 +272,13 @@ class ProviderClient:
 
         A cloud may have ids of its own for the groups, such as URLs, or several groups for one name.
         """
+        ids = [group.id.lower() for group in groups]
+        known = frozenset(ids)
         others = [(group.min_size, group.max_size) for group in groups if group.id not in self._limits]
         unlisted = []
         for name, asked in self._limits.items():
-            limits = asked.min_size, asked.max_size
-            if any(name.lower() in group.id.lower() or group.id.lower() in name.lower() for group in groups):
+            limits, lowered = (asked.min_size, asked.max_size), name.lower()
+            if lowered in known or any(lowered in one or one in lowered for one in ids):
                 continue
             if limits in others:
                 others.remove(limits)
