@@ -1,0 +1,105 @@
+"""The image of deploy/Dockerfile, built by buildah on a Debian of its own, without a registry; then it meets the control plane.
+
+Debian with Python stands in for the base image ``python:…-slim``. On top comes the image of a plugin, by the recipe that
+``nodewright provider new`` writes.
+"""
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.e2e.control_plane import ControlPlane
+from tests.e2e.daemon import run_command
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = "python3,python3-venv,python3-pip,ca-certificates"
+# The longest step installs the packages of a provider.
+_STEP_SECONDS = 900
+# How this machine reaches a package index, as pip on it does.
+_PIP_FILES = ("/etc/pip.conf", "~/.config/pip", "~/.pip", "/etc/ssl/certs", os.environ.get("PIP_FIND_LINKS", ""))
+Buildah = Callable[..., str]
+
+
+def run(*command: str | Path) -> str:
+    ended = subprocess.run(
+        [str(word) for word in command],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_STEP_SECONDS,
+        env={**os.environ, "STORAGE_DRIVER": "vfs", "BUILDAH_ISOLATION": "chroot"},
+    )
+    assert ended.returncode == 0, f"{command}\n{ended.stdout[-4000:]}\n{ended.stderr[-4000:]}"
+    return ended.stdout
+
+
+@pytest.fixture(scope="module")
+def buildah(tmp_path_factory: pytest.TempPathFactory) -> Buildah:
+    """``buildah("images")``, with a store of its own in which Debian is the base image."""
+    missing = [name for name in ("buildah", "mmdebstrap") if shutil.which(name) is None]
+    suite = platform.freedesktop_os_release().get("VERSION_CODENAME") if Path("/etc/debian_version").exists() else None
+    if missing or suite is None or os.geteuid():
+        pytest.skip("an image needs root on a Debian with buildah and mmdebstrap")
+    folder = tmp_path_factory.mktemp("images")
+
+    def call(*words: str | Path) -> str:
+        return run("buildah", "--root", folder / "store", "--runroot", folder / "run", *words)
+
+    root = folder / "debian.tar"
+    run("mmdebstrap", "--quiet", "--variant=minbase", f"--include={PACKAGES}", suite, root)
+    container = call("from", "scratch").strip()
+    mounted = Path(call("mount", container).strip())
+    run("tar", "--extract", f"--file={root}", f"--directory={mounted}")
+    root.unlink()
+    (mounted / "usr/bin/python").symlink_to("python3")
+    call("umount", container)
+    call("commit", "--rm", container, "docker.io/library/python:debian-slim")
+    return call
+
+
+def build(buildah: Buildah, tag: str, *words: str | Path) -> str:
+    """Build with the network and pip's configuration of this machine; return what the steps print."""
+    there = [str(path) for name in _PIP_FILES if name and (path := Path(name).expanduser()).exists()]
+    volumes = [f"--volume={path}:{path}:ro" for path in there]
+    environ = [f"--env={name}={value}" for name, value in os.environ.items() if name.startswith("PIP_")]
+    return buildah("build", "--pull=never", *volumes, *environ, "--tag", tag, *words)
+
+
+def start(buildah: Buildah, image: str, folder: Path, *command: str) -> str:
+    """Run a command in a container as the image's user, without capabilities."""
+    container = buildah("from", "--pull=never", image).strip()
+    user = "--user=65532:65532"
+    return buildah("run", user, "--cap-drop=all", f"--volume={folder}:/settings:ro", container, "--", *command)
+
+
+def test_the_image_and_that_of_a_plugin(buildah: Buildah, clean: ControlPlane, tmp_path: Path) -> None:
+    arguments = ("--build-arg=PYTHON=debian", "--build-arg=PROVIDERS=fake")
+    said = build(buildah, "nodewright:0.1.0", *arguments, "-f", ROOT / "deploy/Dockerfile", ROOT)
+    assert "nodewright-fake" in said
+
+    folder = tmp_path / "settings"
+    folder.mkdir()
+    kubeconfig = json.loads(clean.kubeconfig("nodewright").read_text())
+    for cluster in kubeconfig["clusters"]:
+        shutil.copy(cluster["cluster"]["certificate-authority"], folder / "authority.pem")
+        cluster["cluster"]["certificate-authority"] = "/settings/authority.pem"
+    (folder / "kubeconfig").write_text(json.dumps(kubeconfig))
+    groups = [{"name": "small", "max_size": 3, "cpu": 4, "memory": "16Gi"}]
+    (folder / "settings.yaml").write_text(yaml.safe_dump({"providers": {"fake": {"options": {"groups": groups}}}}))
+    for path in (folder, *folder.iterdir()):
+        path.chmod(0o755)
+    daemon = ("nodewright", "run", "--kubeconfig=/settings/kubeconfig", "--config=/settings/settings.yaml", "--once")
+    start(buildah, "nodewright:0.1.0", folder, *daemon, "--address=127.0.0.1:0", "--debug-address=127.0.0.1:0")
+    status = clean.request("/api/v1/namespaces/kube-system/configmaps/cluster-autoscaler-status")
+    assert "fake/small" in status["data"]["status"]
+
+    written = run_command("provider", "new", "blue-sky", "--folder", str(tmp_path / "plugin"))
+    assert written.returncode == 0, written.stderr
+    assert "blue-sky" in build(buildah, "nodewright-blue-sky:1.0.0", tmp_path / "plugin")
+    assert "blue-sky" in start(buildah, "nodewright-blue-sky:1.0.0", folder, "nodewright", "providers")
