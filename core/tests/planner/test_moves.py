@@ -103,6 +103,19 @@ def test_pods_that_the_next_loop_may_buy_for_hold_moves() -> None:
     assert not look(world).moves
 
 
+@pytest.mark.parametrize("waits_for", ["web", "other"])
+def test_pods_hold_a_renewal_only_while_they_wait_for_machines_on_their_way(waits_for: str) -> None:
+    """Pods that fit on nodes that are there need none of the machines that come for something else."""
+    world = World()
+    world.add_group("web", 1, cpu="1", labels={"kind": "web"})
+    world.add_group("other", 0, cpu="1", labels={"kind": "other"}, target=1)
+    world.pending = [build_pod("p", "1", node_selector={"kind": waits_for}, unschedulable=True)]
+    plan = world.plan(node_max_age=3600.0)
+    assert [pod.name for pod in plan.fitting] == ["p"]
+    (old,) = plan.outdated
+    assert (old.held == "pods wait for machines that are on their way") == (waits_for == "other")
+
+
 def test_a_search_in_vain_is_made_again_once_something_changed() -> None:
     world = full()
     look(world)

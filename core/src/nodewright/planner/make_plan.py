@@ -523,7 +523,9 @@ def _renew_nodes(draft: _Growing) -> _Growing:
     if not settings.scale_down.scale_down_enabled:
         return draft
     hindrance = "pods wait for new nodes, or sizes are being changed" if draft.is_changing else context.state.paused
-    if draft.plan.fitting and any(context.coming.values()):
+    fitting = {id(pod) for pod in draft.plan.fitting if not pod.is_daemonset_pod}
+    coming = (row for rows in context.coming.values() for row in rows) if fitting else ()
+    if any(id(pod) in fitting for row in coming for pod in context.snapshot.pods(row)):
         hindrance = hindrance or "pods wait for machines that are on their way"
     found = find_renewals(context, held, settings.renewal, draft.random, hindrance=hindrance)
     proposals = () if found.proposal is None else (found.proposal,)
