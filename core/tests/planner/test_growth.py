@@ -1,6 +1,11 @@
 """When a loop grows at all, and growth to minimum sizes."""
 
-from nodewright.model.reason import ScaleUpResult
+from typing import Any
+
+from nodewright.model.group import GroupRef
+from nodewright.model.plan import ScaleUpReport
+from nodewright.model.reason import Rejection, ScaleUpResult, SkipCode, SkipReason, Unhelped
+from nodewright.planner.growth import await_purchase
 from nodewright.snapshot.observation import ProviderSeen
 from nodewright.testkit.builders import build_node, build_pod
 from nodewright.testkit.world import PROVIDER, World, grown, ref
@@ -113,3 +118,25 @@ def test_nodes_for_pods_count_towards_the_most_nodes_before_minimum_sizes() -> N
     assert grown(world.plan(max_nodes_total=3, **limited)) == {"pods": (0, 2), "g": (0, 1)}
     assert grown(world.plan(max_nodes_total=2, **limited)) == {"pods": (0, 2)}
     assert grown(world.plan(max_nodes_total=9, **limited)) == {"pods": (0, 2), "g": (0, 3)}
+
+
+class _Counted(dict[GroupRef, Rejection | SkipReason]):
+    """Reasons that count how often they are looked through."""
+
+    looks = 0
+
+    def values(self) -> Any:
+        self.looks += 1
+        return super().values()
+
+
+def test_the_reasons_that_pods_share_are_looked_through_once() -> None:
+    """Ten thousand pods of one class may wait for ever, with a reason for each of a hundred groups."""
+    pods = [build_pod(f"p{n}") for n in range(50)]
+    reasons = _Counted({ref("full"): SkipReason(code=SkipCode.MAX_SIZE, message="full")})
+    report = ScaleUpReport(unhelped=tuple(Unhelped(pod=pod, reasons=reasons) for pod in pods))
+    assert not await_purchase(pods, [report])
+    assert reasons.looks == 1
+    assert await_purchase([*pods, build_pod("of no report")], [report])
+    soon = Unhelped(pod=build_pod("soon"), reasons={ref("busy"): SkipReason(code=SkipCode.DEFERRED, message="busy")})
+    assert await_purchase([*pods, soon.pod], [report, ScaleUpReport(unhelped=(soon,))])

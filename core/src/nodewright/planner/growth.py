@@ -11,7 +11,7 @@ from nodewright.model.action import IncreaseSize
 from nodewright.model.group import GroupRef
 from nodewright.model.plan import Expansion, ScaleUpReport
 from nodewright.model.pod import Pod
-from nodewright.model.reason import ScaleUpResult, SkipCode, SkipReason
+from nodewright.model.reason import Rejection, ScaleUpResult, SkipCode, SkipReason
 from nodewright.model.settings import TemplateSettings
 from nodewright.planner.context import PlanningContext, deadline
 from nodewright.planner.gangs.find_gangs import Gang
@@ -70,15 +70,21 @@ def await_purchase(pods: Iterable[Pod], reports: Iterable[ScaleUpReport]) -> boo
     Pods that no report names wait for their turn.
     """
     waiting = {id(pod) for pod in pods}
+    lasting = set[int]()  # pods of one class share their reasons
     for report in reports if waiting else ():
         if any(id(pod) in waiting for pod in report.awaiting):
             return True
         for one in report.unhelped:
             if id(one.pod) in waiting:
-                if any(isinstance(why, SkipReason) and why.code in _PASSING for why in one.reasons.values()):
+                if id(one.reasons) not in lasting and any(map(_is_passing, one.reasons.values())):
                     return True
+                lasting.add(id(one.reasons))
                 waiting.remove(id(one.pod))
     return bool(waiting)
+
+
+def _is_passing(why: Rejection | SkipReason) -> bool:
+    return isinstance(why, SkipReason) and why.code in _PASSING
 
 
 def context_after(growth: Growth) -> PlanningContext | None:
