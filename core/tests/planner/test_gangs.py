@@ -1,8 +1,6 @@
 """Gangs of pods: nodes for all that must start together, or none, and what is missing."""
 
 import dataclasses
-from itertools import count
-from random import Random
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -31,7 +29,6 @@ from nodewright.model.node import HOSTNAME_LABEL, ZONE_LABEL
 from nodewright.model.plan import Plan
 from nodewright.model.pod import Pod, PodCondition, PodStatus, SchedulingGate, SchedulingGroup
 from nodewright.model.reason import BlockingCode
-from nodewright.planner import make_plan
 from nodewright.planner.gangs.find_gangs import FoundGangs, find_gangs
 from nodewright.planner.scale_down.drainability import DrainabilityRules, evaluate_pods
 from nodewright.planner.scale_down.pdb import DisruptionBudgets
@@ -326,42 +323,3 @@ def test_a_gang_may_be_followed_by_another_one_in_one_loop() -> None:
     targets = [action.target for action in plan.actions if isinstance(action, IncreaseSize)]
     assert targets == [3, 6]
     assert "gang default/i needs 3 pods to start together: 1 of 3 pods would have room" in said(plan)
-
-
-def two_kinds(gang: int, least: int) -> World:
-    """Urgent pods of two kinds, of which one loop helps one kind, and a gang and a pod of lower priority."""
-    world = make_world(gang, least)
-    for kind in ("a", "b"):
-        world.add_group(kind, cpu="1", labels={"kind": kind})
-        world.pending.append(build_pod(f"urgent-{kind}", "1", priority=5, node_selector={"kind": kind}))
-    world.pending.append(build_pod("lower", "1", priority=-1))
-    return world
-
-
-def test_a_gang_that_gets_nothing_anyway_holds_up_no_pods() -> None:
-    plan = two_kinds(5, 6).plan()
-    assert len(grown(plan)) == 1
-    assert {"lower"} < {pod.name for pod in plan.scale_up.triggered}
-    assert "5 of 6 pods exist" in said(plan)
-
-
-def test_what_waits_for_the_growth_of_a_higher_priority_is_told_so_and_follows_in_the_next_loop() -> None:
-    world = two_kinds(2, 2)
-    plan = world.plan()
-    assert (len(plan.scale_up.triggered), len(plan.scale_up.awaiting)) == (1, 1)
-    assert [one.pod.name for one in plan.scale_up.unhelped] == ["lower", "g-0", "g-1"]
-    assert said(plan) == "nodes are added for pods of a higher priority first"
-    (first,) = plan.scale_up.triggered
-    world.pending = [pod for pod in world.pending if pod.name != first.name]
-    added = [one.target - one.expected_target for one in world.plan().actions if isinstance(one, IncreaseSize)]
-    assert sorted(added) == [1, 1, 2], "the other urgent pod, the pod and the gang"
-
-
-def test_pods_of_a_higher_priority_for_which_there_is_never_time_hold_up_no_others() -> None:
-    world = two_kinds(2, 2)
-    settings, seconds = settings_with(max_nodegroup_binpacking_duration=0.5), count()
-    state = dataclasses.replace(world.state(settings), elapsed=lambda: float(next(seconds)))
-    plan, _ = make_plan(state, settings, Random(1))
-    assert (grown(plan), plan.scale_up.unhelped[0].pod.spec.priority) == ({}, 5)
-    assert "before all pods had been tried" in said(plan)
-    assert "lower" in {one.pod.name for report in plan.salvo for one in report.unhelped}

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from random import Random
 
 from nodewright.clusterstate.accelerators import Accelerators
@@ -12,11 +11,11 @@ from nodewright.model.action import IncreaseSize
 from nodewright.model.group import GroupRef
 from nodewright.model.plan import Expansion, ScaleUpReport
 from nodewright.model.pod import Pod
-from nodewright.model.reason import Rejection, ScaleUpResult, SkipCode, SkipReason, Unhelped
+from nodewright.model.reason import Rejection, ScaleUpResult, SkipCode, SkipReason
 from nodewright.model.settings import TemplateSettings
 from nodewright.planner.context import PlanningContext, deadline
 from nodewright.planner.gangs.find_gangs import Gang
-from nodewright.planner.gangs.serve import ServedGangs, may_grow, serve_gangs
+from nodewright.planner.gangs.serve import ServedGangs, serve_gangs
 from nodewright.planner.provisioning_requests.arbitration import find_due, plan_provider_calls, serve
 from nodewright.planner.provisioning_requests.ca import ChosenRequest, examine
 from nodewright.planner.provisioning_requests.classes import Mode
@@ -40,8 +39,6 @@ _PASSING = {
     SkipCode.PROBATION,
     SkipCode.WAITING,
 }
-
-_GIVES_WAY = SkipReason(code=SkipCode.WAITING, message="nodes are added for pods of a higher priority first")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,16 +137,10 @@ def grow_with_gangs(
 ) -> Growth:
     """Plan growth for gangs and pods, by their priority; of equal ones gangs go first.
 
-    While nodes are added for pods of a higher priority and more of them wait, gangs and pods of a lower one wait for the next
-    loop. Gangs for which nothing may be added now hold up no pods.
+    While it is not known what pods of a higher priority will get, gangs wait for the next loop.
     """
     if not gangs:
         return grow(context, pods, random)
-    stuck = [gang for gang in gangs if not may_grow(gang, requests)]
-    if stuck:
-        able = [gang for gang in gangs if may_grow(gang, requests)]
-        found = serve_gangs(context, stuck, requests, random)
-        return after_gangs(grow_with_gangs(context, pods, able, requests, random), context, found)
     urgent = [pod for pod in pods if (pod.spec.priority or 0) > gangs[0].priority]
     if not urgent:
         highest = max((pod.spec.priority or 0 for pod in pods), default=None)
@@ -157,18 +148,11 @@ def grow_with_gangs(
         served = serve_gangs(context, now, requests, random)
         return after_gangs(grow_with_gangs(served.context, pods, gangs[len(now) :], requests, random), context, served)
     first = grow(context, urgent, random)
-    chosen = set(map(id, urgent))
-    others = [pod for pod in pods if id(pod) not in chosen]
     after = context_after(first)
-    if after is None and (first.actions or first.is_put_off):
-        *done, last = first.reports
-        waiting = chain(others, *(gang.waiting for gang in gangs))
-        reasons = dict.fromkeys(context.state.groups, _GIVES_WAY)
-        last = replace(last, unhelped=(*last.unhelped, *(Unhelped(pod=pod, reasons=reasons) for pod in waiting)))
-        return replace(first, reports=[*done, last], is_over=False)
-    # If time was up before any node was added for them, that may be so in each loop: the others must not wait for it.
-    after = after or context
-    rest = grow_with_gangs(after, others, gangs, requests, random)
+    if after is None:
+        return replace(first, is_over=False)
+    chosen = set(map(id, urgent))
+    rest = grow_with_gangs(after, [pod for pod in pods if id(pod) not in chosen], gangs, requests, random)
     return replace(
         rest,
         context=context,

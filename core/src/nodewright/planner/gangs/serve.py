@@ -120,11 +120,6 @@ def serve_gangs(
     return ServedGangs(context=context, actions=actions, reports=reports)
 
 
-def may_grow(gang: Gang, requests: ProvisioningRequestState) -> bool:
-    """Return whether nodes may be added for the gang in this loop."""
-    return not (gang.is_young or gang.problem or _why_not_now(gang, requests))
-
-
 def _demand_of(snapshot: Snapshot, gang: Gang) -> Hashable:
     """Return a key that is equal for gangs with equal demands; None: the gang's demand depends on other pods."""
     classes = list(map(snapshot.class_of, gang.waiting))
