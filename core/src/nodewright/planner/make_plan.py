@@ -345,11 +345,11 @@ def _place_fitting_pods(draft: _Growing) -> _Growing:
         requests = requests.apply(changes)
         by_class = context.snapshot.vocabulary.classes.sort(others)
         requests = requests.apply(keep_room(context.snapshot, requests))
-    of_gangs, fitting, left, due, rest = _place_gangs(context, draft.gangs.gangs, by_class, draft.hints)
+    fitting, left, due, rest = _place_gangs(context, draft.gangs.gangs, by_class, draft.hints)
     # Pods of gangs are not hedged, one by one: rows that they hold are left out.
-    rows = uncertain_rows(context, fitting)
+    rows = uncertain_rows(context)
     more, others = _take(context, rest, rest, draft.hints)
-    fitting, left = of_gangs + fitting + more, left + others
+    fitting, left = fitting + more, left + others
     uncertain, daemons = find_uncertain_placements(context, rows), draft.waiting.daemons
     left = [pod for pod in left if id(pod) not in daemons] if daemons else left
     plan = replace(draft.plan, fitting=tuple(fitting))
@@ -358,12 +358,12 @@ def _place_fitting_pods(draft: _Growing) -> _Growing:
 
 def _place_gangs(
     context: PlanningContext, gangs: Sequence[Gang], by_class: ByClass, hints: Hints | None
-) -> tuple[list[Pod], list[Pod], list[Pod], list[Gang], ByClass]:
+) -> tuple[list[Pod], list[Pod], list[Gang], ByClass]:
     """Place gangs, and before them the pods of a higher priority.
 
-    Return pods that fit, those of gangs and others, pods that do not, gangs without room, and the pods whose turn has not come.
+    Return pods that fit, pods that do not, gangs without room, and the pods whose turn has not come.
     """
-    of_gangs, fitting, left, due, rest = list[Pod](), list[Pod](), list[Pod](), list[Gang](), dict(by_class)
+    fitting, left, due, rest = list[Pod](), list[Pod](), list[Gang](), dict(by_class)
     for priority, alike in groupby(gangs, key=lambda gang: gang.priority):
         urgent = {held: pods for held, pods in rest.items() if (held.spec.priority or 0) > priority}
         if urgent:
@@ -371,11 +371,11 @@ def _place_gangs(
             fitting, left = fitting + more, left + others
             rest = {held: pods for held, pods in rest.items() if held not in urgent}
         placed = place_gangs(context.snapshot, alike, hints)
-        of_gangs.extend(placed.fitting)
+        fitting.extend(placed.fitting)
         due.extend(placed.due)
         for held, pods in context.snapshot.vocabulary.classes.sort(placed.others).items():
             rest[held] = [*rest.get(held, ()), *pods]
-    return of_gangs, fitting, left, due, rest
+    return fitting, left, due, rest
 
 
 def _take(
