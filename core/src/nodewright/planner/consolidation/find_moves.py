@@ -88,8 +88,8 @@ def find_moves(
     """Return the best move, if one pays. ``context``: the cluster with pending pods that fit, and upcoming nodes.
 
     ``most_nodes``: how many nodes may go together (None: no limit). ``settled``: nodes that must stay, and why.
-    ``unneeded``: nodes that scale-down removes by itself. Those without pods to move are left to it, unless the move buys nodes: the
-    others are chosen as if these were gone, and kube-scheduler would put pods there instead of on what was bought.
+    ``unneeded``: nodes that scale-down removes by itself. Those without pods to move are left to it: the others are chosen as if
+    these were gone.
     """
     if settings.consolidation_policy == "off":
         return FoundMoves()
@@ -156,8 +156,7 @@ class _MoveSearch:
             if placement is None:
                 return None
             if not placement.misplaced:
-                if not placement.new_nodes:
-                    going = [node for node in going if not node.is_left]
+                going = [node for node in going if not node.is_left]
                 self.is_hopeless = not going
                 return self._accepted(going, placement)
             self._stuck |= placement.misplaced
