@@ -455,9 +455,8 @@ class MoveMemory:
     """The memory of moves: those ``under_way``, by their ids, and the ``pauses`` of nodes, by name.
 
     Not kept over a restart: the ``places`` of pods, by the move's id, when moves were last searched for (``searched_at``,
-    epoch seconds), and if that was in vain, what was searched (``vain``, a hash), when to search the same again
-    (``again_at``), and how many searches running were in vain (``vain_times``); when nodes were last renewed (``renewed_at``), and why
-    nodes were not, by name (``unrenewed``).
+    epoch seconds), and if that was in vain, what was searched (``vain``, a hash) and when to search the same again
+    (``again_at``), when nodes were last renewed (``renewed_at``), and why nodes were not, by name (``unrenewed``).
     """
 
     under_way: Mapping[str, Move] = field(default_factory=dict)
@@ -467,7 +466,6 @@ class MoveMemory:
     renewed_at: float = 0.0
     unrenewed: Mapping[str, str] = field(default_factory=dict)
     vain: int = 0
-    vain_times: int = 0
     again_at: float = 0.0
 
 

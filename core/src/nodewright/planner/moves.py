@@ -1,11 +1,10 @@
-"""Moves: give up nodes for others. The new nodes come first. Sources are drained only when all of their pods have places on ready nodes.
+"""Moves: give up nodes for others. New nodes come first, and only when all pods have places on ready nodes is anything drained.
 
-Each loop checks the moves under way. The new nodes of a move are ordinary requests of their groups, made once, when the move
-begins. A new process continues the moves that were saved. If the pods of the sources find no places, the move is abandoned: the
-sources stay, and the new nodes are unneeded like any other node.
+A move under way is looked at in each loop. Its new nodes are ordinary requests of its groups; what it needs is asked for
+once, when it begins, and a new process goes on from what was saved. If the pods of its sources find no places, the move is
+abandoned: the sources stay, and what was bought is unneeded like any other node.
 """
 
-import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -36,7 +35,7 @@ from nodewright.planner.scale_down.unneeded import is_ready_node
 from nodewright.snapshot.column import Mask
 from nodewright.snapshot.node_pods import NodePods, PodDestinations, find_node_pods
 
-# A move whose pods all have places is abandoned after this many seconds in which no source was removed.
+# Seconds without a source removed, although all pods have places, after which the move is abandoned.
 DRAIN_SECONDS = 3600.0
 # Seconds for which a source of an abandoned move stays; twice as long after each further one.
 _FIRST_PAUSE = 1800.0
@@ -114,33 +113,16 @@ def follow_moves(context: PlanningContext) -> MovesUnderWay:
     )
 
 
-def plan_removals(context: PlanningContext, found: MovesUnderWay, *, is_cooling: bool) -> tuple[NodeRemoval, ...]:
-    """Return the sources that are removed now: those of the first ready move of which budgets allow any.
-
-    ``is_cooling``: scale-down waits, as after growth. Moves that bought nodes, and renewals, go on then: old and new nodes are
-    both paid for until they end, and the growth may be their own.
-    """
+def plan_removals(context: PlanningContext, found: MovesUnderWay) -> tuple[NodeRemoval, ...]:
+    """Return the sources that are removed now: those of the first ready move of which budgets allow any."""
     for move, simulated, simulate in found.ready.values():
-        goes_on = bool(move.added) or move.reason in _RENEWALS
-        if is_cooling and not goes_on:
-            continue
-        going = simulated if goes_on else _without_cooling(context, simulated)
-        since = {node.name: -math.inf for node in going.removable}
+        since = {node.name: 0.0 for node in simulated.removable}
         # The profile ca does not simulate removals again before they go, so their places are these.
-        placed = replace(going, removable=[with_places(node) for node in going.removable])
+        placed = replace(simulated, removable=[with_places(node) for node in simulated.removable])
         removals = select_removals(context, placed, since, {}, None, simulate).removals
         if removals:
-            return tuple(changed(one, reason=_reason(move, one), unneeded_since=0.0) for one in removals)
+            return tuple(changed(removal, reason=_reason(move, removal)) for removal in removals)
     return ()
-
-
-def _without_cooling(context: PlanningContext, found: SimulatedRemovals) -> SimulatedRemovals:
-    """Return the removals without those in groups that grew or shrank lately (``--scale-down-delay-type-local``)."""
-    settings = context.settings.scale_down
-    if not settings.scale_down_delay_type_local:
-        return found
-    may_go = set(find_candidates(context.state, [node.name for node in found.removable], settings).names)
-    return replace(found, removable=[node for node in found.removable if node.name in may_go])
 
 
 def _reason(move: Move, removal: NodeRemoval) -> RemovalReason:
@@ -152,7 +134,7 @@ def _reason(move: Move, removal: NodeRemoval) -> RemovalReason:
 def _follow(
     context: PlanningContext, move: Move, places: MoveDestinations | None, fresh: Collection[Node]
 ) -> Move | _Ready:
-    """Return the move as it is now. If the pods of all sources have places, return the removals of those that may go, too."""
+    """Return the move as it is now; with the removals of the sources that may go, if the pods of all have places."""
     state = context.state
     gone = tuple(name for name in move.sources if name not in state.observation.snapshot)
     if len(gone) > len(move.removed):
@@ -231,7 +213,7 @@ def _obstacle(context: PlanningContext, move: Move, waiting: Iterable[str]) -> s
         if pinned:
             return f"node {name} is annotated {pinned[0]}"
         obstacle = SHARED if state.shares_machine(node) else passed_over.get(name)
-        if obstacle is not None and obstacle.code != UnremovableCode.IN_COOLDOWN:
+        if obstacle is not None:
             return f"node {name}: {obstacle.message}"
         if _has_failed(move, name, state):
             return f"node {name} could not be removed: {state.memory.scale_down.removal_failures[name].message}"
@@ -263,7 +245,7 @@ def _failures(move: Move, state: ClusterState) -> str:
 
 
 def _open_rows(context: PlanningContext) -> Mask:
-    """Return the rows to which pods may go: those of ready nodes that are not sources of a move."""
+    """Return the rows to which pods may go: of no source of a move, and of no node that is not ready."""
     state, snapshot = context.state, context.snapshot
     found = destination_rows(snapshot, state)
     shut = [name for move in state.memory.moves.under_way.values() for name in move.sources]
@@ -314,7 +296,7 @@ def _hints(
 
 
 def _fresh_nodes(move: Move, state: ClusterState) -> Iterator[Node]:
-    """Yield the new nodes of a move: of each group that it grew, the first nodes that came, as many as it asked for.
+    """Yield the new nodes of a move: of each group that it grew the first that came, as many as it asked for.
 
     Those that came after them were bought for pods.
     """
@@ -330,7 +312,7 @@ def _fresh_nodes(move: Move, state: ClusterState) -> Iterator[Node]:
 
 
 def _live_pauses(held: MoveMemory, state: ClusterState) -> Iterator[tuple[str, MovePause]]:
-    """Yield the pauses of existing nodes. Keep a pause after its end for as long as it lasted, so that the next one is longer."""
+    """Yield the pauses of nodes that are there. One that is over is kept for as long again, so that the next is longer."""
     for name, pause in held.pauses.items():
         if name in state.observation.snapshot and state.now < pause.until + _length(pause.times):
             yield name, pause

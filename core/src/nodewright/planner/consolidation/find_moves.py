@@ -1,7 +1,7 @@
 """Find the nodes to give up together, and the nodes to buy for their pods, where that pays (docs/consolidation.md)."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -22,11 +22,11 @@ from nodewright.planner.context import PlanningContext
 from nodewright.planner.scale_down.pdb import DisruptionBudgets
 from nodewright.snapshot.pod_class import PodClass
 
-# The weight of disruption while nodes are chosen: a factor of the pool's price for each unit of disruption. It is below LEAST_SCORE, so
-# that the search finds a few large moves with scores far above LEAST_SCORE. Moves that it left for later would cost as many evictions.
+# How much a disruption counts while nodes are chosen, in the price of the pool for each disruption. Below LEAST_SCORE: a few large
+# moves reach it with ease, and what they leave undone would cost as many evictions later.
 _USUAL_WEIGHT = 0.18
 _WEIGHTS = {"balanced": (_USUAL_WEIGHT, 0.25, LEAST_SCORE), "when-cheaper": (0.01,), "when-empty": (0.0,)}
-# The search gives up after this many tries in which a filter refused places of pods.
+# After this many tries in which a filter kept pods off their places nothing is planned.
 _MOST_TRIES = 4
 # The shortest and the longest life that is expected of new nodes, and how long the old ones are paid beside them, in seconds.
 _SHORTEST_LIFE, _LONGEST_LIFE = 3600.0, 86400.0
@@ -35,10 +35,8 @@ _OVERLAP = 600.0
 _SPOT_TYPES, _SPOT_SHARE = 15, 0.2
 # The first weight has this part of the time, the others share the rest.
 _FIRST_PART = 0.7
-# Sets of nodes are not changed if they can gain no more than this part of their price.
-_SMALL = 0.002
 _NO_POOL = PoolTotals(0.0, 0.0)
-_NO_TURN = "PodDisruptionBudgets or gangs let its pods go only after those of other nodes"
+_NO_TURN = "PodDisruptionBudgets let its pods go only after those of other nodes"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +63,7 @@ class FoundMoves:
     """``proposals`` may all be carried out together. ``held``: why other nodes of groups stay. ``pool``: what was weighed.
 
     ``rejected``: if nothing is proposed, the move that saves most of those that were found and do not pay (None: none was).
-    ``held_until``: the earliest time at which a held node may go although nothing else changes (epoch seconds). ``was_searched``: whether any node may go.
+    ``held_until``: when time alone next sets one of the held nodes free (epoch seconds).
     """
 
     proposals: tuple[Proposal, ...] = ()
@@ -73,7 +71,6 @@ class FoundMoves:
     pool: PoolTotals = _NO_POOL
     held_until: float = math.inf
     rejected: RejectedMove | None = None
-    was_searched: bool = False
 
 
 def find_moves(
@@ -83,35 +80,28 @@ def find_moves(
     *,
     most_nodes: int | None = None,
     settled: Mapping[str, str] | None = None,
-    unneeded: Collection[str] = (),
 ) -> FoundMoves:
     """Return the best move, if one pays. ``context``: the cluster with pending pods that fit, and upcoming nodes.
 
     ``most_nodes``: how many nodes may go together (None: no limit). ``settled``: nodes that must stay, and why.
-    ``unneeded``: nodes that scale-down removes by itself. Those without pods to move are left to it: the others are chosen as if
-    these were gone.
     """
     if settings.consolidation_policy == "off":
         return FoundMoves()
-    sources = find_sources(context, settings.consolidate_after, settled or {}).with_left(unneeded)
+    sources = find_sources(context, settings.consolidate_after, settled or {})
     if settings.consolidation_policy == "when-empty":
         sources = sources.only_empty()
     found = FoundMoves(
         held=dict(sources.outside) | {node.name: node.held for node in sources.nodes if node.held},
         pool=sources.pool,
         held_until=sources.held_until,
-        was_searched=not all(node.held for node in sources.nodes),
     )
     most = len(sources.nodes) if most_nodes is None else min(most_nodes, len(sources.nodes))
     search = _MoveSearch(context, settings, sources, most, random)
     weights: tuple[float, ...] = _WEIGHTS[settings.consolidation_policy]
-    part = (1.0 - _FIRST_PART) / max(1, len(weights) - 1)
     for number, weight in enumerate(weights):
-        proposal = search.find(weight, _FIRST_PART + part * number, part if number else 1.0)
+        proposal = search.find(weight, _FIRST_PART + (1.0 - _FIRST_PART) * number / max(1, len(weights) - 1))
         if proposal is not None:
             return replace(found, proposals=(proposal,))
-        if search.is_hopeless:
-            break
     return replace(found, rejected=search.rejected)
 
 
@@ -124,28 +114,18 @@ class _MoveSearch:
         self._growing = GroupsToGrow(context)
         self._began = context.state.elapsed()
         self._part = 1.0
-        # True: no set of nodes is worth its disruption. Then none is with a larger weight of disruption, either.
-        self.is_hopeless = False
         self._stuck = frozenset[PodClass]()
         self.rejected: RejectedMove | None = None
 
-    def find(self, weight: float, until: float, part: float) -> Proposal | None:
-        """Return the best move at this weight of disruption; None if it does not pay.
-
-        It takes until this part of the time, and this part of the usual number of changes.
-        """
-        self._part = until
-        small = _SMALL
-        if self._settings.consolidation_policy == "balanced":
-            # The least gain of a move whose score and savings are high enough.
-            small = max(small, LEAST_SHARE * (1.0 - weight / LEAST_SCORE))
+    def find(self, weight: float, part: float) -> Proposal | None:
+        """Return the best move at this weight of disruption; None if it does not pay. It takes until this part of the time."""
+        self._part = part
         for _ in range(_MOST_TRIES):
             plan = make_problem(self._context, self._sources, self._growing, weight, self._most, self._stuck)
             if plan is None:
                 return None
-            closing = find_closing(plan.problem, self._used, self._random, part=part, small=small)
+            closing = find_closing(plan.problem, self._used, self._random)
             if closing is None or any(closing.bought.left):
-                self.is_hopeless = closing is None
                 return None
             going = sorted((self._sources.nodes[at] for at in closing.closed.tolist()), key=_by_worth)
             without_turn = self._find_without_turn(going)
@@ -156,27 +136,25 @@ class _MoveSearch:
             if placement is None:
                 return None
             if not placement.misplaced:
-                going = [node for node in going if not node.is_left]
-                self.is_hopeless = not going
                 return self._accepted(going, placement)
             self._stuck |= placement.misplaced
         return None
 
     def _find_without_turn(self, going: Sequence[PoolNode]) -> frozenset[str]:
-        """Return the nodes that PodDisruptionBudgets or gangs do not let go with those that go; empty if all of these may go."""
+        """Return the nodes that no PodDisruptionBudget lets go together with those that go; empty if all of these may go."""
         state, policy = self._context.state, self._context.settings.policy
         budgets = DisruptionBudgets.of(state.observation.workloads, policy)
         if not budgets:
             return frozenset()
         first = set[str]()
         for node in going:
-            if _lets_go(budgets, node):
+            if budgets.can_remove(_evicted(node)).can_remove:
                 budgets.remove(_evicted(node))
                 first.add(node.name)
         if len(first) == len(going):
             return frozenset()
         others = (node for node in self._sources.nodes if not node.held and node.name not in first)
-        return frozenset(node.name for node in others if not _lets_go(budgets, node))
+        return frozenset(node.name for node in others if not budgets.can_remove(_evicted(node)).can_remove)
 
     def _used(self) -> float:
         """Return which part of the time for this weight is used up."""
@@ -253,12 +231,6 @@ class _MoveSearch:
 def _evicted(node: PoolNode) -> list[Pod]:
     """Return the pods that giving up the node evicts."""
     return [pod for pod in node.moving.pods if not is_virtual(pod)]
-
-
-def _lets_go(budgets: DisruptionBudgets, node: PoolNode) -> bool:
-    """Return whether the node's pods may be evicted now, and leave no gang with fewer pods than it needs."""
-    pods = _evicted(node)
-    return budgets.can_remove(pods).can_remove and budgets.broken_gang(pods) is None
 
 
 def _by_worth(node: PoolNode) -> tuple[float, str]:

@@ -139,9 +139,9 @@ def make_problem(
     )
     padding = np.zeros(len(sources.destinations))
     prices = np.concatenate([np.array([node.price for node in sources.nodes]), padding])
-    # Nodes that are left to scale-down go anyway.
-    disruptions = np.array([0.0 if node.is_left else node.disruption for node in sources.nodes])
-    costs = np.concatenate([disruptions * weight * sources.pool.rate, padding])
+    costs = np.concatenate(
+        [np.array([node.disruption for node in sources.nodes]) * weight * sources.pool.rate, padding]
+    )
     groups = list(sources.most_of_group)
     number_of = {ref: number for number, ref in enumerate(groups)}
     return Consolidation(
