@@ -1,6 +1,5 @@
 """In a real browser every chart is drawn, nothing is fetched and nothing goes wrong."""
 
-import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,15 +10,6 @@ import pytest
 from nodewright_simulator.report import write_report
 from nodewright_simulator.result import SimulationResult
 
-CHROMIUM = Path("/usr/bin/chromium")
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-]
 LINES = {"Pods": 2, "Nodes per group": 2, "Waits": 1, "Utilisation": 2, "Cost per hour": 2, "Cost so far": 1}
 # How much of each line's colour is on its canvas, by the title of the chart.
 COUNT_SHAPES = """sections => Object.fromEntries(sections.filter(s => s.querySelector('canvas')).map(s => {
@@ -58,19 +48,6 @@ class Visit:
 
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    if not CHROMIUM.exists():
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"{CHROMIUM} is missing, and in CI it must be there")
-        pytest.skip(f"{CHROMIUM} is not installed: the report was not looked at in a browser")
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with sync_api.sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=str(CHROMIUM), args=ARGUMENTS)
-        yield launched
-        launched.close()
 
 
 @pytest.fixture

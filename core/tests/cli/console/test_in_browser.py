@@ -1,8 +1,7 @@
 """The page in Chromium: nothing goes wrong, nothing comes from elsewhere, and it fits a phone."""
 
-import os
 from collections.abc import Iterator
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,24 +13,9 @@ from nodewright.cli.daemon.debug_server import DebugServer
 from nodewright.testkit import FakeClock
 from nodewright.testkit.world import NOW
 
-CHROMIUM = Path("/usr/bin/chromium")
-ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync", "--no-first-run"]
 PATHS = ("/", "/groups", "/pods", "/nodes", "/events", "/object?kind=pod&name=default/train-0")
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    if not CHROMIUM.exists():
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"{CHROMIUM} is missing, and in CI it must be there")
-        pytest.skip(f"{CHROMIUM} is not installed: the page was not looked at in a browser")
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with sync_api.sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=str(CHROMIUM), args=ARGUMENTS)
-        yield launched
-        launched.close()
 
 
 @pytest.fixture(scope="module")
@@ -40,9 +24,7 @@ def place() -> Iterator[str]:
     server = DebugServer(FakeClock(NOW))
     for number in range(3):
         last = build_last_loop(build_world("hostile"))
-        server.publish(
-            last.report.__class__(**{**vars(last.report), "finished": NOW + 60 * number}), last.settings, None
-        )
+        server.publish(replace(last.report, finished=NOW + 60 * number), last.settings, None)
     server.history.record(Event(kind="Node", name=BAD_NAME, reason="Lost", message=BAD_NAME, type="Warning"))
     web = WebServer("debug_address", "127.0.0.1:0", server.pages())
     web.start()
