@@ -273,6 +273,8 @@ def test_wrong_flags_are_refused(tmp_path: Path, more: tuple[str, ...], sentence
 def test_a_sweep_with_one_variant_is_judged(tmp_path: Path) -> None:
     [run] = plan(tmp_path, "{scenarios: [s.yaml], variants: {default: {}}}").runs
     results = tmp_path / "results"
-    Store(results).keep(Outcome(id=run.id, version="0", figures=dict.fromkeys(FIGURES, 0.0)))  # so nothing is run
+    store = Store(results)
+    store.make_folder()
+    store.keep(Outcome(id=run.id, version="0", figures=dict.fromkeys(FIGURES, 0.0)))  # so nothing is run
     words = [str(tmp_path / "sweep.yaml"), "--results", str(results), "--no-reports", "--fail-if", "cost < 1"]
     assert command.main(words, standalone_mode=False) == 3
