@@ -198,8 +198,9 @@ def check_left_behind(facts: Facts) -> Findings:
     """At the end no node is marked that is not removed, and none is idle that its group need not have, but for moves."""
     if not facts.scales_down:
         return
+    last = facts.loops[-1].at if facts.loops else 0.0
     for machine, node in facts.history.nodes.items():
-        if machine in still_in_moves(facts):
+        if machine in still_in_moves(facts) or node.since > last:  # no loop has seen what came after the last one
             continue
         group = group_of(machine)
         if node.marked:

@@ -57,6 +57,7 @@ class Witness:
         self._telling = {group["name"] for group in groups if _SILENT not in group.get("switched_off", {})}
         self._last_ready: dict[str, float] = {}
         self._ran: set[str] = set()
+        self._moves_began: dict[str, float] = {}
         watched = Planning(make_plan=self._plan, check_actions=planning.check_actions, strict=planning.strict)
         self._simulation = build_simulation(
             scenario, BuildOptions(planning=watched, load=self._load, meters_costs=False)
@@ -176,7 +177,9 @@ class Witness:
             if move.reason == DisruptionReason.EXPIRED:
                 loop.renewed.update(ids[name] for name in move.left)
             loop.in_moves.update(loop.given_up)
-            came = sorted((node.since, machine) for machine, node in loop.nodes.items() if node.since >= move.started)
+            # By the true clock: the engine's own may have jumped since.
+            began = self._moves_began.setdefault(move.id, loop.at)
+            came = sorted((node.since, machine) for machine, node in loop.nodes.items() if node.since >= began)
             for one in move.added:
                 own = [machine for _, machine in came if group_of(machine) == one.group.group_id]
                 loop.in_moves.update(own[: one.nodes])
