@@ -7,14 +7,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodewright.actuation import AuditLog, CloudWriter, Event, Eviction, EvictionAnswer, Inbox, NodeView
+from nodewright.actuation import AuditLog, CloudWriter, Event, Eviction, EvictionAnswer, GangView, Inbox, NodeView
 from nodewright.actuation.actuator import Actuator, ActuatorPorts, find_batches
 from nodewright.actuation.drain import ActiveRemoval, PlacementRecheck
 from nodewright.model.errors import CloudBusy, KubeApiError, OutcomeUnknown, ProviderError
+from nodewright.model.gang import GangPolicy, PodGroups, PodGroupSpec, SchedulingPodGroup, SchedulingPolicy
 from nodewright.model.group import GroupRef
+from nodewright.model.meta import ObjectMeta
 from nodewright.model.node import TO_BE_DELETED_TAINT, Node
 from nodewright.model.plan import ScaleDownReport
-from nodewright.model.pod import Pod
+from nodewright.model.pod import Pod, SchedulingGroup
 from nodewright.model.policy import Profile
 from nodewright.model.removal import NodeRemoval, RemovalReason, RemovalResult, RemovalStage
 from nodewright.model.settings import DrainSettings, LoopSettings, PodSettings, Settings
@@ -40,6 +42,7 @@ class Cluster:
         self.unreadable: set[str] = set()
         self.unwritable: set[str] = set()
         self.refusal = ""
+        self.pod_groups = PodGroups()
 
     def get_node_view(self, node: str) -> NodeView:
         self.reads[node] += 1
@@ -47,6 +50,13 @@ class Cluster:
             raise KubeApiError(f"{node} cannot be read", retryable=True)
         pods = tuple(pod for pod in self.pods if pod.spec.node_name == node)
         return NodeView(node=self.nodes.get(node), pods=pods)
+
+    def get_gang_view(self, namespace: str) -> GangView:
+        if namespace in self.unreadable:
+            raise KubeApiError(f"the pods of {namespace} cannot be read", retryable=True)
+        return GangView(
+            pods=tuple(pod for pod in self.pods if pod.metadata.namespace == namespace), groups=self.pod_groups
+        )
 
     def edit_node(self, name: str, edit: Callable[[Node], Node]) -> Node | None:
         if name in self.unwritable:
@@ -341,6 +351,127 @@ def test_a_terminating_pod_needs_no_place() -> None:
     assert recheck.take(stage.removal(pod, places=[stage.b]), [pod]) == ""
     living = build_pod("p", cpu="1", node_name=stage.a)
     assert "not enough cpu" in recheck.take(stage.removal(living, places=[stage.b]), [living])
+
+
+# Gangs
+
+
+class GangStage(Stage):
+    """A gang of which four pods must run; node a, b, c have one, one and three of its five pods."""
+
+    def __init__(self, *, on_a: int = 1, on_b: int = 1, on_c: int = 3, **more: Any) -> None:
+        super().__init__(**more)
+        self.gang = [
+            self.add_member(f"g{number}", node)
+            for number, node in enumerate([self.a] * on_a + [self.b] * on_b + [self.c] * on_c)
+        ]
+        spec = PodGroupSpec(scheduling_policy=SchedulingPolicy(gang=GangPolicy(min_count=4)))
+        group = SchedulingPodGroup(metadata=ObjectMeta(name="g", namespace="default"), spec=spec)
+        self.cluster.pod_groups = PodGroups(kubernetes={group.key: group})
+
+    def add_member(self, name: str, node: str) -> Pod:
+        pod = build_pod(name, node_name=node)
+        pod = replace(pod, spec=replace(pod.spec, scheduling_group=SchedulingGroup(pod_group_name="g")))
+        self.cluster.pods.append(pod)
+        return pod
+
+    def lose(self, member: int) -> None:
+        """End a pod of the gang elsewhere: it fails, and its controller creates one that waits."""
+        self.cluster.pods.remove(self.gang[member])
+        self.add_member(f"again-{member}", "")
+
+
+def test_a_gang_that_can_spare_a_pod_lets_it_go() -> None:
+    stage = GangStage()
+    stage.start(stage.removal(stage.gang[0]))
+    stage.run_until(START + MINUTE)
+    assert stage.cluster.evicted == ["g0"]
+    assert stage.ended == [(RemovalResult.OK, "")]
+
+
+BROKEN = (
+    "pod default/g0 blocks the removal: its gang default/g needs 4 pods that run together, and would keep 3; "
+    "the node may go when the gang has ended"
+)
+
+
+def test_a_plan_that_is_stale_does_not_break_a_gang_up() -> None:
+    """The gang could spare a pod when the removal was planned. Another one ended before the first eviction."""
+    stage = GangStage()
+    stage.start(stage.removal(stage.gang[0]))
+    stage.lose(4)
+    stage.run_until(START + MINUTE)
+    assert stage.cluster.evicted == []
+    assert stage.cloud.deleted == []
+    assert stage.ended == [(RemovalResult.INTERNAL, BROKEN)]
+    assert not stage.cluster.is_tainted(stage.a)
+
+
+def test_a_gang_that_needs_its_pods_by_now_ends_a_drain_that_has_begun() -> None:
+    stage = GangStage()
+    stage.cluster.refusal = "a budget"
+    stage.start(stage.removal(stage.gang[0]))
+    stage.run_until(START + 10)
+    assert stage.ended == []
+    stage.cluster.refusal = ""
+    stage.lose(4)
+    stage.run_until(START + MINUTE)
+    assert (stage.cluster.evicted, stage.ended) == ([], [(RemovalResult.INTERNAL, BROKEN)])
+
+
+def test_a_larger_minimum_holds_a_removal_under_way() -> None:
+    stage = GangStage(on_c=4)
+    stage.start(stage.removal(stage.gang[0]), stage.removal(stage.gang[1], node=stage.b))
+    group = stage.cluster.pod_groups.kubernetes["default/g"]
+    spec = PodGroupSpec(scheduling_policy=SchedulingPolicy(gang=GangPolicy(min_count=5)))
+    stage.cluster.pod_groups = PodGroups(kubernetes={"default/g": replace(group, spec=spec)})
+    stage.run_until(START + MINUTE)
+    assert len(stage.cluster.evicted) == 1
+
+
+def test_pods_on_other_nodes_that_are_drained_count_as_gone() -> None:
+    stage = GangStage()
+    stage.cluster.refusal = "a budget"
+    stage.start(stage.removal(stage.gang[0]), stage.removal(stage.gang[1], node=stage.b))
+    stage.run_until(START + 9)
+    (ended,) = stage.ended
+    assert ended == (RemovalResult.INTERNAL, BROKEN)
+    assert list(stage.actuator.under_way()) == [stage.b]
+
+
+def test_a_gang_goes_as_a_whole() -> None:
+    stage = GangStage(on_a=4, on_b=0, on_c=0)
+    stage.start(stage.removal(*stage.gang))
+    stage.run_until(START + MINUTE)
+    assert stage.cluster.evicted == ["g0", "g1", "g2", "g3"]
+    assert stage.ended == [(RemovalResult.OK, "")]
+
+
+def test_a_machine_that_the_cloud_takes_is_drained_although_a_gang_breaks() -> None:
+    stage = GangStage(on_c=2)
+    removal = stage.removal(stage.gang[0])
+    forced = replace(removal, reason=RemovalReason.INTERRUPTED, deadline=START + 120.0)
+    stage.start(forced)
+    stage.run_until(START + MINUTE)
+    assert stage.gang[0] not in stage.cluster.pods
+
+
+def test_no_pod_of_a_gang_is_evicted_while_its_others_cannot_be_read() -> None:
+    stage = GangStage()
+    stage.cluster.unreadable.add("default")
+    stage.start(stage.removal(stage.gang[0]))
+    stage.run_until(START + 30)
+    assert (stage.cluster.evicted, stage.ended) == ([], [])
+    stage.cluster.unreadable.clear()
+    stage.run_until(START + MINUTE)
+    assert stage.cluster.evicted == ["g0"]
+
+
+def test_the_profile_ca_knows_no_gangs() -> None:
+    stage = GangStage(on_c=2, profile="ca")
+    stage.start(stage.removal(stage.gang[0]))
+    stage.run_until(START + MINUTE)
+    assert stage.cluster.evicted == ["g0"]
 
 
 # The last look before the call

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 
-from nodewright.actuation import NodeView
+from nodewright.actuation import GangView, NodeView
 from nodewright.actuation.write_gate import DeletionRecheck
 from nodewright.model.action import DeleteInstances, DeletionCause
 from nodewright.model.errors import KubeApiError
@@ -59,6 +59,9 @@ class Cluster:
         if self.hides:
             raise BUSY
         return NodeView(node=next(held for held in self.nodes if held.name == node), pods=self.pods)
+
+    def get_gang_view(self, namespace: str) -> GangView:
+        raise AssertionError(f"the check of {namespace} asks for no gangs")
 
 
 def test_what_no_node_contradicts_goes_on() -> None:

@@ -12,7 +12,7 @@ from nodewright.clusterstate.memory import Memory, PlanMemory
 from nodewright.clusterstate.state import ClusterState
 from nodewright.engine.autoscaler import Autoscaler
 from nodewright.engine.planning import Planning
-from nodewright.engine.ports import ClusterObservation, Event, Eviction, Loaded, NodeView, Pause, Ports
+from nodewright.engine.ports import ClusterObservation, Event, Eviction, GangView, Loaded, NodeView, Pause, Ports
 from nodewright.model.capability import Capability
 from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.capacity_quota import CapacityQuota
@@ -102,6 +102,10 @@ class EngineHarness:
     def get_node_view(self, node: str) -> NodeView:
         self.order.append(f"look {node}")
         return NodeView(node=None)
+
+    def get_gang_view(self, namespace: str) -> GangView:
+        self.order.append(f"list pods of {namespace}")
+        return GangView()
 
     def list_nodes(self) -> Iterator[Node]:
         self.order.append("list nodes")

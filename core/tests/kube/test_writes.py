@@ -12,6 +12,7 @@ from nodewright.actuation.taints import with_deletion_taint, without_deletion_ta
 from nodewright.adapters.kube.api import ApiError, GuardedApi
 from nodewright.adapters.kube.resources import PAGE
 from nodewright.adapters.kube.writes import KubeWrites
+from nodewright.model.gang import PodGroups, SchedulingPodGroup
 from nodewright.model.meta import ObjectMeta
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
@@ -86,6 +87,17 @@ def test_a_look_is_past_every_cache(server: ApiServer, writes: KubeWrites) -> No
     view = writes.get_node_view("a")
     assert [pod.key for pod in view.pods] == ["shop/p"]
     assert server.reads[-1].query == {"fieldSelector": "spec.nodeName=a"}
+
+
+def test_the_pods_of_gangs_are_read_by_namespace_past_every_cache(server: ApiServer) -> None:
+    path = "/api/v1/namespaces/shop/pods"
+    server.put(f"{path}/p", {"metadata": {"name": "p", "namespace": "shop"}, "spec": {"nodeName": "a"}})
+    server.put(f"{path}/q", {"metadata": {"name": "q", "namespace": "shop"}, "status": {"phase": "Failed"}})
+    groups = PodGroups(kubernetes={"shop/g": SchedulingPodGroup()})
+    view = KubeWrites(server, Workloads, lambda: groups).get_gang_view("shop")
+    assert [pod.key for pod in view.pods] == ["shop/p"]
+    assert view.groups is groups
+    assert server.reads[-1].path == path
 
 
 def test_an_eviction_is_of_this_very_pod(server: ApiServer, writes: KubeWrites) -> None:

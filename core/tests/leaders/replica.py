@@ -9,7 +9,7 @@ from core.tests.kube.conftest import ApiServer
 from core.tests.leaders.clouds import CloudPlugin, InPlace, SharedWorld
 from core.tests.leaders.stage import Process, Stage
 
-from nodewright.actuation import AuditLog, Event, Eviction, NodeView
+from nodewright.actuation import AuditLog, Event, Eviction, GangView, NodeView
 from nodewright.adapters.kube.api import Api, ApiError, GuardedApi, Lines, Request
 from nodewright.adapters.kube.config_maps import ConfigMaps
 from nodewright.adapters.kube.lease import Leadership, LeaseOptions
@@ -77,6 +77,10 @@ class ClusterLine:
     def get_node_view(self, node: str) -> NodeView:
         self._meet()
         return self._world.api.get_node_view(node)
+
+    def get_gang_view(self, namespace: str) -> GangView:
+        self._meet()
+        return self._world.api.get_gang_view(namespace)
 
     def list_nodes(self) -> Iterator[Node]:
         self._meet()

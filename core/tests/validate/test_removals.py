@@ -7,7 +7,9 @@ import pytest
 from msgspec.structs import replace as changed
 
 from nodewright.model.disruption import Budget, DisruptionConfig
-from nodewright.model.pod import EmptyDir, HostPath, Pod, Toleration, Volume
+from nodewright.model.gang import GangPolicy, PodGroupSpec, SchedulingPodGroup, SchedulingPolicy
+from nodewright.model.meta import ObjectMeta
+from nodewright.model.pod import EmptyDir, HostPath, Pod, SchedulingGroup, Toleration, Volume
 from nodewright.model.removal import NodeRemoval, RemovalReason, RemovalStage, Removing
 from nodewright.testkit.builders import build_budget, build_pod, build_taint
 from nodewright.testkit.world import NOW, World, ref, settings_with
@@ -288,3 +290,55 @@ def test_a_disruption_budget_counts_what_goes_already() -> None:
     going = Removing(removal=removal("g-2"), stage=RemovalStage.DRAINING, started=NOW)
     seen = replace(seen, removing={"g-2": going})
     assert broken(removal("g-0")) == ["a disruption budget allows no more nodes"]
+
+
+# Gangs
+
+
+def gang_world(*nodes: str, least: int = 3) -> World:
+    """A gang with a pod on each of these nodes."""
+    pods = [build_pod(f"m{number}", cpu="1", node_name=node) for number, node in enumerate(nodes)]
+    group = SchedulingGroup(pod_group_name="g")
+    made = world(*(changed(pod, spec=changed(pod.spec, scheduling_group=group)) for pod in pods))
+    spec = PodGroupSpec(scheduling_policy=SchedulingPolicy(gang=GangPolicy(min_count=least)))
+    made.pod_groups = [SchedulingPodGroup(metadata=ObjectMeta(name="g", namespace="default"), spec=spec)]
+    return made
+
+
+def gang_rules(given: World, *nodes: str, **options: object) -> list[str]:
+    """The rules against removing these nodes together, where the last node takes all pods."""
+    on = {node: [pod.key for pod in given.running if pod.spec.node_name == node] for node in nodes}
+    places = {key: "g-2" for keys in on.values() for key in keys}
+    return rules(given, *(removal(node, *keys) for node, keys in on.items()), places=places, **options)
+
+
+def test_a_gang_that_would_be_left_with_too_few_pods() -> None:
+    given = gang_world("g-0", "g-1", "g-2")
+    assert gang_rules(given, "g-0") == ["gang default/g would keep 2 pods, and needs 3"]
+    assert gang_rules(given, "g-0", profile="ca") == []
+    assert gang_rules(gang_world("g-0", "g-1", "g-2", least=2), "g-0") == []
+
+
+def test_removals_of_one_plan_count_together() -> None:
+    given = gang_world("g-0", "g-1", "g-2", least=2)
+    assert gang_rules(given, "g-0", "g-1") == ["gang default/g would keep 1 pods, and needs 2"] * 2
+    assert gang_rules(gang_world("g-0", "g-1", least=2), "g-0", "g-1") == []
+
+
+def test_removals_under_way_count_for_a_gang() -> None:
+    given = gang_world("g-0", "g-1", "g-2", least=2)
+    under_way = Removing(removal=removal("g-1", "default/m1"), stage=RemovalStage.DRAINING, started=NOW)
+    given.removing = {"g-1": under_way}
+    assert gang_rules(given, "g-0") == ["gang default/g would keep 1 pods, and needs 2"]
+
+
+def test_a_gang_with_too_few_pods_keeps_them_while_others_wait() -> None:
+    given = gang_world("g-0", "g-2", least=3)
+    assert gang_rules(given, "g-0") == []
+    waiting = build_pod("again", cpu="1")
+    given.pending = [changed(waiting, spec=changed(waiting.spec, scheduling_group=SchedulingGroup(pod_group_name="g")))]
+    assert gang_rules(given, "g-0") == ["gang default/g would keep 1 pods, and needs 2"]
+
+
+def test_a_gang_ends_as_a_whole() -> None:
+    assert gang_rules(gang_world("g-0", "g-0", "g-0"), "g-0") == []

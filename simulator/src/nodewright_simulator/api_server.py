@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from zlib import crc32
 
 from nodewright.adapters.server_time import FutureTimes
-from nodewright.engine.ports import ClusterObservation, Eviction, EvictionAnswer, NodeView
+from nodewright.engine.ports import ClusterObservation, Eviction, EvictionAnswer, GangView, NodeView
 from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.clock import Clock
@@ -181,6 +181,15 @@ class ApiServer:
             there = seen.find_row(node)
             pods = seen.pods(there) if there is not None else ()
         return NodeView(node=self._cluster.live.node(row), pods=pods, workloads=self._workloads())
+
+    def get_gang_view(self, namespace: str) -> GangView:
+        now = self._clock.now()
+        seen = self._cluster.read(now)
+        if self.misreads.changes_direct_reads(now):
+            seen = self.misreads.apply(seen, now)
+        placed = (pod for row, _ in seen.snapshot.nodes() for pod in seen.snapshot.pods(row))
+        pods = tuple(pod for pod in (*placed, *seen.pending) if pod.metadata.namespace == namespace)
+        return GangView(pods=pods, groups=seen.pod_groups)
 
     def list_nodes(self) -> Iterator[Node]:
         if self._find_refusal(LIST, "") is not None:

@@ -25,6 +25,7 @@ from nodewright.actuation.drain import (
     after_unknown_deletion,
     as_deletion,
     begin_removal,
+    find_broken_gang,
     find_ranks,
     next_step,
     postponed,
@@ -41,6 +42,7 @@ from nodewright.model.clock import Clock
 from nodewright.model.errors import KubeApiError, NodewrightError, TargetChanged
 from nodewright.model.group import GroupRef
 from nodewright.model.plan import ScaleDownReport
+from nodewright.model.pod import Pod
 from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalResult, RemovalStage, Removing
 from nodewright.model.settings import RemovalSettings
 from nodewright.planner.scale_down.missing_pods import CachedPods, doubt_after
@@ -298,14 +300,15 @@ class Actuator:
             try:
                 view = self._reader.get_node_view(active.name)
                 taken = placements.take(active.removal, view.pods) if active.stage == RemovalStage.TAINTED else ""
+                after, steps = next_step(active, view, self._clock.now(), self._settings)
+                taken = taken or self._broken_gang(active.removal, view.pods, steps)
             except KubeApiError:
                 self._active[active.name] = replace(active, next_at=self._clock.now() + POLL_SECONDS)
                 return
             if taken:
                 self._finish_one(active, Finish(result=RemovalResult.INTERNAL, message=taken))
                 return
-            active, steps = next_step(active, view, self._clock.now(), self._settings)
-            self._active[active.name] = active
+            active = self._active[active.name] = after
             for step in steps:
                 self._do(step, active.name)
             if active.name not in self._active:
@@ -313,6 +316,13 @@ class Actuator:
             active = self._active[active.name]
         if active.is_ready and active.removal.group in self._incomplete_groups:
             self._finish_one(active, _GROUP_INCOMPLETE)
+
+    def _broken_gang(self, removal: NodeRemoval, pods: Iterable[Pod], steps: Iterable[Step]) -> str:
+        """Return which gang the evictions among these steps would break up; empty: none. Raise KubeApiError."""
+        if removal.is_forced or not any(isinstance(step, Evict) for step in steps):
+            return ""
+        others = {name for name, other in self._active.items() if other.removal.drains and name != removal.node}
+        return find_broken_gang(self._reader, pods, others, self._settings)
 
     def _do(self, step: Step, name: str) -> None:
         match step:

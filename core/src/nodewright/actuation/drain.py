@@ -6,7 +6,7 @@ actuator takes these steps.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -15,16 +15,18 @@ from nodewright.actuation.events import deletion_delay_expired_event, eviction_e
 from nodewright.actuation.ports import Event, Eviction, EvictionAnswer, NodeReader, NodeView
 from nodewright.clusterstate.deletions import DELETION_SECONDS
 from nodewright.model.action import DeleteInstances
+from nodewright.model.gang import GangRef, RunningGang, find_gang
 from nodewright.model.limits import DrainRank, parse_drain_priorities
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
 from nodewright.model.removal import LAST_SECONDS, NodeRemoval, RemovalResult, RemovalStage, Removing
 from nodewright.model.settings import DrainSettings, PodSettings, RemovalSettings
-from nodewright.planner.scale_down.drainability import DrainabilityRules, evaluate_pods
+from nodewright.planner.scale_down.drainability import DrainabilityRules, describe_broken, evaluate_pods
 from nodewright.planner.scale_down.missing_pods import Doubt
 from nodewright.planner.scale_down.pdb import DisruptionBudgets
 from nodewright.planner.scale_up.pending_pods import is_expendable
 from nodewright.snapshot.context import Workloads
+from nodewright.snapshot.running_gangs import find_running_among
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.validate.capacity import CapacityCheck
 from nodewright.validate.pods import profile_of
@@ -451,6 +453,25 @@ def as_deletion(removals: Sequence[NodeRemoval], expected_target: int) -> Delete
         instance_ids=tuple(removal.instance_id for removal in removals),
         reason=f"{REMOVAL_REASON_PREFIX}{', '.join(reasons)}",
     )
+
+
+def find_broken_gang(
+    reader: NodeReader, pods: Iterable[Pod], leaving: Container[str], settings: RemovalSettings
+) -> str:
+    """Return which gang would be left with too few pods if these pods went now; empty: none would. Raise KubeApiError.
+
+    The pods of their namespaces are listed anew, past every cache: members may have ended since the plan was made. Pods
+    on the nodes in ``leaving``, which are being drained, count as gone.
+    """
+    if not settings.policy.serves_gangs:
+        return ""
+    moving = [pod for pod in running_pods(pods, settings.pods) if not (pod.is_mirror or pod.is_daemonset_pod)]
+    gangs = dict[GangRef, RunningGang]()
+    for namespace in sorted({ref.namespace for ref in map(find_gang, moving) if ref is not None}):
+        seen = reader.get_gang_view(namespace)
+        gangs |= find_running_among(seen.pods, seen.groups, leaving)
+    broken = DisruptionBudgets((), gangs=gangs).broken_gang(moving)
+    return f"pod {broken.pod.key} blocks the removal: {describe_broken(broken)}" if broken is not None else ""
 
 
 class PlacementRecheck:

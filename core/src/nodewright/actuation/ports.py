@@ -10,6 +10,7 @@ from nodewright import spec
 from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.errors import KubeApiError
+from nodewright.model.gang import PodGroups
 from nodewright.model.group import NewNodeGroup, NodeGroup
 from nodewright.model.meta import Condition, OwnerReference
 from nodewright.model.node import Node
@@ -88,6 +89,13 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     workloads: Workloads = msgspec.field(default_factory=Workloads)
 
 
+class GangView(msgspec.Struct, frozen=True, kw_only=True):
+    """The pods of one namespace as the API server shows them now, and the PodGroups of the cluster."""
+
+    pods: tuple[Pod, ...] = ()
+    groups: PodGroups = msgspec.field(default_factory=PodGroups)
+
+
 class EvictionAnswer(StrEnum):
     """The API server's answer to an eviction request. GONE: the pod no longer exists."""
 
@@ -109,6 +117,9 @@ class NodeReader(Protocol):
 
     def get_node_view(self, node: str) -> NodeView:
         """Return the node, its pods and their workloads as they are now."""
+
+    def get_gang_view(self, namespace: str) -> GangView:
+        """Return the pods of a namespace as they are now, and the PodGroups."""
 
     def list_nodes(self) -> Iterator[Node]:
         """Yield every node of one consistent list as it is now; an error may come between two nodes."""

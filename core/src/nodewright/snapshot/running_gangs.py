@@ -1,6 +1,6 @@
 """Gangs whose pods run: how many pods each has, and how many it must keep (docs/gangs.md)."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 from nodewright.model.gang import GangRef, PodGroups, RunningGang, find_gang, find_terms
@@ -23,8 +23,28 @@ def find_running(
     A gang that runs with fewer pods than its minimum must keep all of these while others of it wait for a node. If none
     waits, it is no gang that runs any more, and its pods are moved as ordinary ones: it would hold its nodes without end.
     """
+    return _find(_members(snapshot), groups, pending, leaving)
+
+
+def find_running_among(
+    pods: Iterable[Pod], groups: PodGroups, leaving: Container[str] = frozenset()
+) -> Mapping[GangRef, RunningGang]:
+    """Return the gangs with running pods as ``find_running`` does, from all pods of the gangs' namespaces."""
+    placed, pending = defaultdict[str, list[Pod]](list), list[Pod]()
+    for pod in pods:
+        if not pod.is_terminal:
+            (placed[pod.host] if pod.host else pending).append(pod)
+    return _find(((name, _members_of(held)) for name, held in placed.items()), groups, pending, leaving)
+
+
+def _find(
+    by_node: Iterable[tuple[str, Sequence[tuple[GangRef, Pod]]]],
+    groups: PodGroups,
+    pending: Iterable[Pod],
+    leaving: Container[str],
+) -> Mapping[GangRef, RunningGang]:
     on_nodes, staying, samples = Counter[GangRef](), Counter[GangRef](), dict[GangRef, Pod]()
-    for name, members in _members(snapshot):
+    for name, members in by_node:
         refs = [ref for ref, _ in members]
         on_nodes.update(refs)
         if name not in leaving:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from nodewright.model.action import IncreaseSize
 from nodewright.model.cluster import PodDisruptionBudget
 from nodewright.model.disruption import DisruptionReason, opening
+from nodewright.model.gang import GangRef, find_gang, find_terms
 from nodewright.model.group import GroupRef
 from nodewright.model.interruption import parse_signals
 from nodewright.model.limits import make_resource_limits
@@ -42,6 +43,7 @@ def check_removals(
     sequence = _RemovalSequence(seen, removals, places, settings)
     found = [(removal, rule) for removal in removals for rule in sequence.follow(removal)]
     found += sequence.without_place()
+    found += sequence.broken_gangs()
     found += _broken_disruption_budgets(seen, removals)
     found += sequence.broken_anti_affinity(removals)
     return tuple(PlanViolation(removal, rule) for removal, rule in found)
@@ -250,6 +252,38 @@ class _RemovalSequence:
                     self._refused.add(pod.key)
                     yield removal, f"pod {pod.key} has no place: {why}"
 
+    def broken_gangs(self) -> Iterator[tuple[NodeRemoval, str]]:
+        """Yield the removals that together leave a gang that runs with fewer pods than it needs, but not without any."""
+        if not self._settings.policy.serves_gangs:
+            return
+        going: dict[GangRef, list[NodeRemoval]] = {}
+        for removal, moving_pods, _ in self._moves:
+            for pod in moving_pods.pods:
+                ref = _gang_of(pod)
+                if ref is not None:
+                    going.setdefault(ref, []).append(removal)
+        for ref, removals in going.items():
+            left, least = self._count_gang(ref)
+            left -= len(removals)
+            if 0 < left < least:
+                text = f"gang {ref.key} would keep {left} pods, and needs {least}"
+                yield from ((removal, text) for removal in {one.node: one for one in removals}.values())
+
+    def _count_gang(self, ref: GangRef) -> tuple[int, int]:
+        """Return how many pods of a gang run on nodes that are not being drained yet, and how many of these must stay."""
+        seen = self._seen
+        drained = {name for name, held in seen.removing.items() if held.removal.drains}
+        on_nodes, staying = 0, list[Pod]()
+        for row, node in seen.snapshot.nodes():
+            own = [pod for pod in seen.snapshot.pods(row) if _gang_of(pod) == ref]
+            on_nodes += len(own)
+            staying += own if node.name not in drained else ()
+        terms = find_terms(ref, staying[0], seen.pod_groups) if staying else None
+        if terms is None or terms.is_missing:
+            return len(staying), 0
+        runs = on_nodes >= terms.min_count or any(find_gang(pod) == ref for pod in seen.pending)
+        return len(staying), min(len(staying), terms.min_count) if runs else 0
+
     def broken_anti_affinity(self, removals: Sequence[NodeRemoval]) -> Iterator[tuple[NodeRemoval, str]]:
         """Yield the pods whose planned node violates anti-affinity.
 
@@ -270,6 +304,11 @@ class _RemovalSequence:
             for pod, profile, place in zip(moving_pods.pods, moving_pods.profiles, places, strict=True):
                 if pod.key not in self._refused:
                     yield Arrival(pod, profile, snapshot.node(snapshot.row(place)))
+
+
+def _gang_of(pod: Pod) -> GangRef | None:
+    """Return the gang of a pod that is not being deleted."""
+    return find_gang(pod) if pod.metadata.deletion_timestamp is None else None
 
 
 def _still_counted(seen: Observation) -> Mapping[GroupRef, int]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from nodewright.actuation.ports import ClusterWrites, Eviction, EvictionAnswer, NodeView
+from nodewright.actuation.ports import ClusterWrites, Eviction, EvictionAnswer, GangView, NodeView
 from nodewright.cli.dry_run.dump import DumpedCluster
 from nodewright.engine.ports import ClusterObservation, ClusterReader
 from nodewright.model.capacity_buffer import CapacityBuffer
@@ -38,6 +38,11 @@ class Cluster(ClusterReader, ClusterWrites):
         found = next((held for held in objects.nodes if held.name == node), None)
         pods = tuple(pod for pod in objects.pods if pod.spec.node_name == node and not pod.is_terminal)
         return NodeView(node=found, pods=pods, workloads=Workloads.of(objects))
+
+    def get_gang_view(self, namespace: str) -> GangView:
+        objects = self._objects()
+        pods = tuple(pod for pod in objects.pods if pod.metadata.namespace == namespace)
+        return GangView(pods=pods, groups=objects.gang_objects())
 
     def list_nodes(self) -> Iterator[Node]:
         return iter(self._objects().nodes)

@@ -168,7 +168,7 @@ class KubeCluster(KubeWrites):
     """
 
     def __init__(self, api: Api, caches: Caches, *, max_age: float) -> None:
-        super().__init__(api, self._latest_workloads)
+        super().__init__(api, self._latest_workloads, self._latest_pod_groups)
         self._caches = caches
         self._max_age = max_age
         self._live = LiveCluster()
@@ -213,8 +213,7 @@ class KubeCluster(KubeWrites):
             self._buffers = Buffers.of(self._objects(_BUFFERS))
         if self._changed(_QUOTAS):
             self._quotas = self._objects(_QUOTAS).capacity_quotas
-        if self._changed(_POD_GROUPS):
-            self._pod_groups = self._objects(_POD_GROUPS).gang_objects()
+        self._latest_pod_groups()
         self._live.apply_nodes(dict(self._dated_nodes(now)))
         self._live.apply_pods(self._caches.of("Pod").take_changes())
 
@@ -230,6 +229,11 @@ class KubeCluster(KubeWrites):
             objects = self._objects(_WORKLOADS)
             self._workloads, self._daemon_sets = Workloads.of(objects), objects.daemon_sets
         return self._workloads
+
+    def _latest_pod_groups(self) -> PodGroups:
+        if self._changed(_POD_GROUPS):
+            self._pod_groups = self._objects(_POD_GROUPS).gang_objects()
+        return self._pod_groups
 
     def _changed(self, kinds: dict[str, str]) -> bool:
         changes = [self._caches.of(kind).take_changes() for kind in kinds if self._caches.follows(kind)]

@@ -6,11 +6,12 @@ from typing import Any
 import msgspec
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential
 
-from nodewright.actuation.ports import Eviction, EvictionAnswer, NodeView
+from nodewright.actuation.ports import Eviction, EvictionAnswer, GangView, NodeView
 from nodewright.adapters.kube.api import MERGE_PATCH, Api, ApiError, Request, find, get
 from nodewright.adapters.kube.resources import Resource, object_path, read_pages
 from nodewright.model.capacity_buffer import KIND, CapacityBuffer
 from nodewright.model.capacity_quota import CapacityQuota
+from nodewright.model.gang import PodGroups
 from nodewright.model.meta import Condition, ObjectMeta
 from nodewright.model.node import Node
 from nodewright.model.objects import KINDS
@@ -38,14 +39,17 @@ _CONFLICT_WAIT = 0.05
 _TWO_BUDGETS = "more than one PodDisruptionBudget"
 # Return the controllers and disruption budgets as they are known now.
 FindWorkloads = Callable[[], Workloads]
+# Return the PodGroups as they are known now.
+FindPodGroups = Callable[[], PodGroups]
 
 
 class KubeWrites:
     """Implements ClusterWrites."""
 
-    def __init__(self, api: Api, find_workloads: FindWorkloads) -> None:
+    def __init__(self, api: Api, find_workloads: FindWorkloads, find_pod_groups: FindPodGroups = PodGroups) -> None:
         self._api = api
         self._find_workloads = find_workloads
+        self._find_pod_groups = find_pod_groups
         self._nodes: Resource[Node] = Resource("Node")
         self._pods: Resource[Pod] = Resource("Pod")
 
@@ -57,6 +61,12 @@ class KubeWrites:
         raw = get(self._api, self._pods.path, {"fieldSelector": f"spec.nodeName={node}"})
         pods = tuple(pod for pod in self._pods.decode_page(raw).items if not pod.is_terminal)
         return NodeView(node=found, pods=pods, workloads=self._find_workloads())
+
+    def get_gang_view(self, namespace: str) -> GangView:
+        """Read the pods of a namespace from the API server, past every cache."""
+        own: Resource[Pod] = Resource("Pod", namespace=namespace)
+        pods = tuple(pod for page in read_pages(self._api, own) for pod in page.items if not pod.is_terminal)
+        return GangView(pods=pods, groups=self._find_pod_groups())
 
     def list_nodes(self) -> Iterator[Node]:
         """Yield every node of one consistent list, past every cache.

@@ -370,7 +370,8 @@ class DrainabilityCache:
         return status
 
 
-def _keep_gang(broken: BrokenGang) -> str:
+def describe_broken(broken: BrokenGang) -> str:
+    """Return why the pod of a gang must not go, as the end of a sentence about it."""
     return (
         f"its gang {broken.ref.key} needs {broken.min_count} pods that run together, and would keep {broken.left}; "
         "the node may go when the gang has ended"
@@ -396,7 +397,7 @@ def evaluate_subset(subset: PodSubset, verdicts: DrainabilityCache) -> NodeDrain
     met = subset.part(0, stop)
     broken = verdicts.broken_gang(met) if blocking is None else None
     if broken is not None:
-        blocking = Blocker(broken.pod.key, BlockingCode.GANG_MINIMUM, _keep_gang(broken))
+        blocking = Blocker(broken.pod.key, BlockingCode.GANG_MINIMUM, describe_broken(broken))
         met = subset.part(0, subset.pods.index(broken.pod))
     moving, daemons, awaited = (
         met.only(kinds_by_outcome.get(outcome, set()))
