@@ -97,7 +97,7 @@ def test_the_image_and_that_of_a_plugin(buildah: Buildah, clean: ControlPlane, t
     daemon = ("nodewright", "run", "--kubeconfig=/settings/kubeconfig", "--config=/settings/settings.yaml", "--once")
     start(buildah, "nodewright:0.1.0", folder, *daemon, "--address=127.0.0.1:0", "--debug-address=127.0.0.1:0")
     status = clean.request("/api/v1/namespaces/kube-system/configmaps/cluster-autoscaler-status")
-    assert "fake/small" in status["data"]["status"]
+    assert [group["name"] for group in yaml.safe_load(status["data"]["status"])["nodeGroups"]] == ["small"]
 
     written = run_command("provider", "new", "blue-sky", "--folder", str(tmp_path / "plugin"))
     assert written.returncode == 0, written.stderr
