@@ -55,6 +55,14 @@ def test_without_detection_the_time_out_does(play: AwsPlay) -> None:
     assert play.sizes() == {CHEAP: 0, DEAR: 3}
 
 
+def test_listings_that_lag_buy_nothing_twice(play: AwsPlay) -> None:
+    play.cloud.lag(25.0)
+    result = play.run()
+    assert result.final.pending == 0
+    assert play.sizes() == {CHEAP: 3, DEAR: 0}
+    assert play.cloud.calls["SetDesiredCapacity"] == 1
+
+
 @pytest.mark.parametrize("trouble", ["lost answer", "throttling storm", "expired credentials", "internal errors"])
 def test_trouble_with_calls_buys_nothing_twice(play: AwsPlay, trouble: str) -> None:
     cloud = play.cloud

@@ -37,6 +37,56 @@ def test_what_runs_and_what_comes_is_protected_before_a_size_is_lowered(cloud: A
     assert group["DesiredCapacity"] == 3
 
 
+def test_an_increase_stays_although_listings_lag(cloud: AwsCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=1)
+    stage = attach(f"0:10:{name}")
+    cloud.lag(25)
+    assert stage.client.increase_size(name, 1, 2) == 1
+    for seconds in (5, 10, 5):
+        stage.later(seconds, name)
+        assert stage.client.target_size(name) == 2
+    assert stage.client.increase_size(name, 2, 4) == 2
+    for seconds in (1, 10, 30):
+        stage.later(seconds, name)
+        assert stage.client.target_size(name) == 4
+    assert cloud.group(name)["DesiredCapacity"] == 4
+
+
+def test_a_deleted_instance_stays_deleted_although_listings_lag(cloud: AwsCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=3)
+    stage = attach(f"0:10:{name}")
+    cloud.lag(25)
+    gone = min(cloud.machines(name))
+    assert stage.client.delete_instances(name, [gone], 3) == (gone,)
+    for seconds in (5, 10, 5, 30):
+        stage.later(seconds, name)
+        assert stage.client.target_size(name) == 2
+        running = [one.id for one in stage.client.instances(name) if one.state is InstanceState.RUNNING]
+        assert len(running) == 2
+        assert gone not in running
+
+
+def test_what_another_writer_makes_of_a_size_is_believed(cloud: AwsCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=1)
+    stage = attach(f"0:10:{name}")
+    stage.client.increase_size(name, 1, 2)
+    cloud.set_target(name, 5)
+    stage.later(5, name)
+    assert stage.client.target_size(name) == 5
+    cloud.set_target(name, 1)
+    stage.later(5, name)
+    assert stage.client.target_size(name) == 1
+
+
+def test_a_size_of_ours_that_never_shows_is_given_up(cloud: AwsCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=1)
+    stage = attach(f"0:10:{name}")
+    stage.client.increase_size(name, 1, 2)
+    cloud.set_target(name, 1)
+    stage.later(61, name)
+    assert stage.client.target_size(name) == 1
+
+
 def test_without_protection_a_size_is_not_lowered_and_the_reason_is_told(cloud: AwsCloud, attach: Attach) -> None:
     name = cloud.add_group(size=2)
     cloud.hold(name)

@@ -4,6 +4,7 @@ What moto lacks is played here: capacity that is asked for and does not come, la
 instances that take their time, sizes outside the limits, refusals by name, throttling, lost answers.
 """
 
+import dataclasses
 import itertools
 import json
 import threading
@@ -12,12 +13,13 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
+from urllib.parse import urlencode
 from uuid import uuid4
 
 import boto3
 from botocore.config import Config
 
-from awscloud.listing import moment, rewrite_groups, without_instances, write_activities
+from awscloud.listing import group_in, moment, rewrite_groups, with_groups, without_instances, write_activities
 from awscloud.pricing import refuse_json, write_price_list, write_spot_prices
 from awscloud.proxy import Answer, LostAnswer, Proxy, Request, refuse
 from mishaps import Mishap, Mishaps
@@ -45,6 +47,8 @@ class AwsCloud:
         self._states: dict[str, str] = {}
         self._members: dict[str, dict[str, str]] = {}
         self._hidden = ""
+        self._lag = 0.0
+        self._earlier: dict[str, list[tuple[float, bytes]]] = {}
         self._denied: set[str] = set()
         # What the price list has by instance type, as text; spot prices by instance type and zone.
         self.list_prices: dict[str, str] = {}
@@ -202,6 +206,10 @@ class AwsCloud:
         """The next read shows it as it was when it was empty."""
         self._hidden = group
 
+    def lag(self, seconds: float) -> None:
+        """From now on a listing shows a group for so long as it was before a call of ours changed its size."""
+        self._lag = seconds
+
     # What goes wrong with calls
 
     def deny(self, *actions: str) -> None:
@@ -240,7 +248,11 @@ class AwsCloud:
         mishap = self.mishaps.take(action)
         if isinstance(mishap, Answer):
             return mishap
+        before = self._listed_before(request) if self._lag and action in _SIZE_WRITES else None
         answer = self._act(request)
+        if before is not None and answer.status == 200:
+            name, seen = before
+            self._earlier.setdefault(name, []).append((self._now() + self._lag, seen))
         if mishap is Mishap.LOST:
             raise LostAnswer
         return answer
@@ -281,7 +293,28 @@ class AwsCloud:
         body = rewrite_groups(answer.body, self._asked.get, self._states.get, self._members.get)
         if request.form.get("AutoScalingGroupNames.member.1") == self._hidden:
             self._hidden, body = "", without_instances(body)
+        if _OUTSIDE not in request.headers.get("User-Agent", ""):
+            body = with_groups(body, self._old_listings())
         return Answer(200, body, {"Content-Type": "text/xml"})
+
+    def _listed_before(self, request: Request) -> tuple[str, bytes] | None:
+        """Return the name of the group that the call is about, and how listings show it before the call."""
+        name = request.form.get("AutoScalingGroupName", "")
+        if not name:
+            owners = self._asg.describe_auto_scaling_instances(InstanceIds=[request.form["InstanceId"]])
+            name = next((one["AutoScalingGroupName"] for one in owners["AutoScalingInstances"]), "")
+        if not self._find(name):
+            return None
+        form = {"Action": "DescribeAutoScalingGroups", "Version": "2011-01-01", "AutoScalingGroupNames.member.1": name}
+        body = urlencode(form).encode()
+        headers = {**request.headers, "Content-Length": str(len(body))}
+        asked = dataclasses.replace(request, action=form["Action"], form=form, headers=headers, body=body)
+        return name, group_in(self._describe(asked).body, name)
+
+    def _old_listings(self) -> dict[str, bytes]:
+        """Return the groups that listings still show as they were: before the oldest change that they do not show yet."""
+        hidden = {name: [seen for until, seen in kept if self._now() < until] for name, kept in self._earlier.items()}
+        return {name: kept[0] for name, kept in hidden.items() if kept}
 
     def _if_there(self, request: Request) -> Answer:
         group = request.form["AutoScalingGroupName"]

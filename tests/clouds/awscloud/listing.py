@@ -42,6 +42,32 @@ def without_instances(body: bytes) -> bytes:
     return _text(root)
 
 
+def group_in(body: bytes, name: str) -> bytes:
+    """One group of a listing, by its name."""
+    [found] = [one for one in _groups_of(ET.fromstring(body)) if _name_of(one) == name]  # noqa: S314 - moto's own answer
+    return bytes(ET.tostring(found, encoding="utf-8"))
+
+
+def with_groups(body: bytes, others: Mapping[str, bytes]) -> bytes:
+    """The listing with ``others`` (from ``group_in``, by name) in the place of the groups of these names."""
+    if not others:
+        return body
+    root = ET.fromstring(body)  # noqa: S314 - moto's own answer
+    for groups in root.iterfind(f".//{_IN}AutoScalingGroups"):
+        for number, group in enumerate(groups):
+            if _name_of(group) in others:
+                groups[number] = ET.fromstring(others[_name_of(group)])  # noqa: S314 - made by group_in
+    return _text(root)
+
+
+def _groups_of(root: ET.Element) -> list[ET.Element]:
+    return root.findall(f".//{_IN}AutoScalingGroups/{_IN}member")
+
+
+def _name_of(group: ET.Element) -> str:
+    return group.findtext(f"{_IN}AutoScalingGroupName", "")
+
+
 def write_activities(activities: list[dict[str, str]]) -> bytes:
     """The answer of DescribeScalingActivities, the newest first."""
     root = ET.Element(f"{_IN}DescribeScalingActivitiesResponse")

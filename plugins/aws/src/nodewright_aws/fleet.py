@@ -11,6 +11,7 @@ from nodewright_aws.api import Api
 from nodewright_aws.discovery import Selection
 from nodewright_aws.failures import Ledger, update_ledger
 from nodewright_aws.options import Options
+from nodewright_aws.own_writes import OwnWrites, with_ended
 from nodewright_aws.shapes import Activity, Group
 from nodewright_aws.tags import machine_type_of, mark_of
 
@@ -28,6 +29,7 @@ class Fleet:
         self._clock = clock
         self._groups: dict[str, Group] = {}
         self._ledgers: dict[str, Ledger] = {}
+        self._own_writes = OwnWrites(clock)
         self._read_at = float("-inf")
         self._probed_at = float("-inf")
         self._denied: str | None = None
@@ -46,7 +48,7 @@ class Fleet:
         """Read all groups if the interval is over; until then only the wanted ones."""
         now = self._clock.now()
         if now - self._read_at >= self._options.refresh_interval:
-            self._groups = {group.name: group for group in self._list() if not group.is_going}
+            self._groups = {group.name: self._own_writes.apply(group) for group in self._list() if not group.is_going}
             self._read_at = now
             looked_at = list(self._groups)
         else:
@@ -103,12 +105,19 @@ class Fleet:
 
     def note_write(self, group: Group) -> None:
         """Store the group after we wrote its size: earlier failures do not count any more."""
+        self._own_writes.note_size(group.name, self._groups[group.name].desired_capacity, group.desired_capacity)
         self._groups[group.name] = group
         self._ledgers[group.name] = self.ledger(group.name).cleared(self._api.server_time())
 
-    def note_deletion(self, group: Group) -> None:
-        """Store the group after we terminated instances: its failures still count."""
-        self._groups[group.name] = group
+    def note_deletion(self, name: str, instance_ids: frozenset[str]) -> None:
+        """Store the group after we terminated instances with ``ShouldDecrement…``: its failures still count."""
+        if not instance_ids:
+            return
+        group = self.group(name)
+        lowered = max(0, group.desired_capacity - len(instance_ids))
+        self._own_writes.note_ended(instance_ids)
+        self._own_writes.note_size(name, group.desired_capacity, lowered)
+        self._groups[name] = msgspec.structs.replace(with_ended(group, instance_ids), desired_capacity=lowered)
 
     def take(self, group: Group) -> None:
         """Add a group that was just created."""
@@ -137,7 +146,7 @@ class Fleet:
         found = {group.name: group for group in self._api.groups_named(names, urgent=True)} if names else {}
         for name in names:
             self._groups.pop(name, None)
-        there = {name: group for name, group in found.items() if not group.is_going}
+        there = {name: self._own_writes.apply(group) for name, group in found.items() if not group.is_going}
         self._groups = dict(sorted((self._groups | there).items()))
 
     def _probe(self) -> None:
@@ -169,13 +178,3 @@ class Fleet:
             self._denied = f"no permission autoscaling:DescribeScalingActivities ({answer})"
         elif not isinstance(answer, ProviderError):
             self._denied = None
-
-
-def without(group: Group, instance_ids: frozenset[str]) -> Group:
-    """Return the group as AWS will report it after these instances were terminated with ``ShouldDecrement…``."""
-    instances = tuple(
-        msgspec.structs.replace(one, lifecycle_state="Terminating") if one.instance_id in instance_ids else one
-        for one in group.instances
-    )
-    lowered = max(0, group.desired_capacity - len(instance_ids))
-    return msgspec.structs.replace(group, instances=instances, desired_capacity=lowered)

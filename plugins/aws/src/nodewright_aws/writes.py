@@ -14,7 +14,7 @@ import msgspec
 from nodewright.spec import AccessDenied, NodeGroup, ProviderError, ProviderUnavailable, TargetChanged
 from nodewright_aws.api import Api
 from nodewright_aws.errors import INSTANCE_NOT_FOUND, NOT_IN_SERVICE
-from nodewright_aws.fleet import Fleet, without
+from nodewright_aws.fleet import Fleet
 from nodewright_aws.shapes import Group
 
 _ATTEMPTS = 5
@@ -140,6 +140,5 @@ class Writer:
                     break
                 accepted.append(one)
         finally:
-            ended = frozenset(victims[one] for one in accepted)
-            self._fleet.note_deletion(without(self._fleet.group(name), ended))
+            self._fleet.note_deletion(name, frozenset(victims[one] for one in accepted))
         return accepted

@@ -1,0 +1,67 @@
+"""Our own writes that AWS's listings may not show yet: they are remembered until a listing shows them.
+
+Reads of Auto Scaling are eventually consistent: some seconds after a write a listing may still have the group as it was
+before. Without this memory the missing machines would be asked for a second time.
+Source: "Eventual consistency in the Amazon EC2 API" and "Troubleshoot Amazon EC2 Auto Scaling" in AWS's documentation.
+"""
+
+import msgspec
+
+from nodewright.spec import Clock
+from nodewright_aws.shapes import Group
+
+# After so long a listing that does not show our write is believed: another writer may have set the former size again.
+_REMEMBERED_SECONDS = 60.0
+
+
+class _Size(msgspec.Struct, frozen=True):
+    """The size that we wrote last, and those that the group had before since listings began to lag."""
+
+    written: int
+    former: frozenset[int]
+    until: float
+
+
+class OwnWrites:
+    """What we wrote, by group. ``apply`` corrects a group that was read."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._sizes: dict[str, _Size] = {}
+        self._ended: dict[str, float] = {}
+
+    def note_size(self, name: str, before: int, written: int) -> None:
+        """Note that we changed the size of a group."""
+        held = self._sizes.get(name)
+        former = {before} | (held.former if held is not None else set())
+        self._sizes[name] = _Size(written, frozenset(former), self._clock.now() + _REMEMBERED_SECONDS)
+
+    def note_ended(self, instance_ids: frozenset[str]) -> None:
+        """Note that we terminated instances. No instance comes back."""
+        now = self._clock.now()
+        self._ended = {one: until for one, until in self._ended.items() if now < until}
+        self._ended |= dict.fromkeys(instance_ids, now + _REMEMBERED_SECONDS)
+
+    def apply(self, group: Group) -> Group:
+        """Return the group with our writes. A size that is neither ours nor a former one is another writer's."""
+        ended = frozenset(
+            one.instance_id for one in group.living if self._clock.now() < self._ended.get(one.instance_id, 0)
+        )
+        if ended:
+            group = with_ended(group, ended)
+        held = self._sizes.get(group.name)
+        if held is None:
+            return group
+        if group.desired_capacity in held.former - {held.written} and self._clock.now() < held.until:
+            return msgspec.structs.replace(group, desired_capacity=held.written)
+        del self._sizes[group.name]
+        return group
+
+
+def with_ended(group: Group, instance_ids: frozenset[str]) -> Group:
+    """Return the group as AWS will report it once these instances are being terminated, with its size unchanged."""
+    instances = tuple(
+        msgspec.structs.replace(one, lifecycle_state="Terminating") if one.instance_id in instance_ids else one
+        for one in group.instances
+    )
+    return msgspec.structs.replace(group, instances=instances)
