@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from awscloud import AwsCloud
+from nodewright.spec import FailureScope
 from nodewright_aws.buckets import vcpu_limit
 
 Attach = Callable[..., Any]
@@ -65,9 +66,40 @@ def test_a_pool_without_capacity_is_that_of_a_type_in_a_zone(cloud: AwsCloud, at
     stage.client.increase_size(name, 0, 1)
     cloud.fail(name)
     stage.later(5, name)
-    assert [one.bucket for one in stage.client.failed_instances(name)] == [
-        "capacity, on demand, m5.large in us-east-1b"
+    assert [(one.bucket, one.scope) for one in stage.client.failed_instances(name)] == [
+        ("capacity, on demand, m5.large in us-east-1b", FailureScope.ZONE)
     ]
+
+
+def test_a_subnet_without_addresses_concerns_the_groups_in_it(cloud: AwsCloud, attach: Attach) -> None:
+    zones = {"us-east-1a": "", "us-east-1b": ""}
+    for found in cloud.ec2.describe_subnets()["Subnets"]:
+        if found["AvailabilityZone"] in zones:
+            zones[found["AvailabilityZone"]] = found["SubnetId"]
+    one, other = zones.values()
+    names = [
+        cloud.add_group(AvailabilityZones=[], VPCZoneIdentifier=where) for where in (one, one, other, f"{one},{other}")
+    ]
+    stage = attach(*(f"0:10:{name}" for name in names))
+    buckets = {group.id: group.buckets for group in stage.client.node_groups()}
+    addresses = f"addresses in {one}"
+    assert [addresses in buckets[name] for name in names] == [True, True, False, False]
+    cloud.hold(names[0])
+    stage.client.increase_size(names[0], 0, 1)
+    cloud.fail(names[0], f"There are not enough free addresses in subnet '{one}' to satisfy the requested number.")
+    stage.later(5, names[0])
+    [failure] = stage.client.failed_instances(names[0])
+    assert (failure.bucket, failure.scope) == (addresses, FailureScope.ZONE)
+
+
+def test_a_lack_of_capacity_of_several_types_stays_one_of_the_group(cloud: AwsCloud, attach: Attach) -> None:
+    name = cloud.add_group(MixedInstancesPolicy=_policy(cloud, "m5.large", "c5.large", share=100))
+    cloud.hold(name)
+    stage = attach(f"0:10:{name}")
+    stage.client.increase_size(name, 0, 1)
+    cloud.fail(name)
+    stage.later(5, name)
+    assert [(one.bucket, one.scope) for one in stage.client.failed_instances(name)] == [("", FailureScope.GROUP)]
 
 
 def test_where_aws_may_choose_a_group_draws_on_no_one_pool(cloud: AwsCloud, attach: Attach) -> None:
@@ -96,7 +128,7 @@ def test_machines_of_a_capacity_reservation_draw_on_no_shared_pool_nor_limit(clo
     stage.client.increase_size(name, 0, 1)
     cloud.fail(name)
     stage.later(5, name)
-    assert [one.bucket for one in stage.client.failed_instances(name)] == [""]
+    assert [(one.bucket, one.scope) for one in stage.client.failed_instances(name)] == [("", FailureScope.GROUP)]
 
 
 def _of(cloud: AwsCloud, kind: str) -> dict[str, str]:

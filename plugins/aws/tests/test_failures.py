@@ -22,7 +22,7 @@ _FAST = Capability.FAST_FAILURE_DETECTION
         (
             "We currently do not have sufficient m5.large capacity in the Availability Zone you requested (us-east-1a).",
             ErrorClass.OUT_OF_RESOURCES,
-            FailureScope.GROUP,
+            FailureScope.ZONE,
             "InsufficientInstanceCapacity",
         ),
         (

@@ -1,14 +1,18 @@
 """On which quotas and pools of capacity the machines of a group draw.
 
 AWS limits the vCPUs that run by families of instance types (m5 and c5 share a limit, x2gd has another), on demand and
-spot apart. Machines of one type in one zone come from one pool of capacity, again on demand and spot apart.
+spot apart. Machines of one type in one zone come from one pool of capacity, again on demand and spot apart. Each takes an
+address of its subnet.
 Source: "Amazon EC2 instance type quotas" and "EC2 Spot" in AWS's documentation.
 """
 
 import re
 
+import msgspec
+
+from nodewright.spec import FailedInstance, FailureScope
 from nodewright_aws.catalogue import Launch
-from nodewright_aws.errors import OF_CAPACITY, OF_VCPUS
+from nodewright_aws.errors import OF_ADDRESSES, OF_CAPACITY, OF_VCPUS
 from nodewright_aws.prices import buys_spot
 from nodewright_aws.shapes import Group
 
@@ -37,14 +41,31 @@ def vcpu_limit(instance_type: str) -> str:
 
 def buckets_of(group: Group, launch: Launch) -> frozenset[str]:
     """Return what each new machine of the group draws on; less where AWS may choose among several, or has reserved it."""
-    return frozenset(filter(None, (_limit_of(group, launch), _pool_of(group, launch))))
+    return frozenset(filter(None, (_limit_of(group, launch), _pool_of(group, launch), _addresses_of(group))))
 
 
-def bucket_of_failure(group: Group, launch: Launch, code: str) -> str:
-    """Return which of them a failed launch with this code has used up; "": none of them."""
-    if code in OF_VCPUS:
-        return _limit_of(group, launch)
-    return _pool_of(group, launch) if code in OF_CAPACITY else ""
+def with_reach(failure: FailedInstance, group: Group, launch: Launch) -> FailedInstance:
+    """Return the failure with the bucket that it has used up, and with the scope for groups that do not list it.
+
+    In a group of one zone, a lack of capacity or of addresses is one of the zone. Where AWS chose among several types or
+    markets, no bucket narrows that down to what the other groups start, so it stays a failure of the group.
+    """
+    bucket = ""
+    if failure.code in OF_VCPUS:
+        bucket = _limit_of(group, launch)
+    elif failure.code in OF_CAPACITY:
+        bucket = _pool_of(group, launch)
+    elif failure.code == OF_ADDRESSES:
+        bucket = _addresses_of(group)
+    is_of_zone = failure.code in OF_CAPACITY or failure.code == OF_ADDRESSES
+    scope = FailureScope.ZONE if bucket and is_of_zone else failure.scope
+    return msgspec.structs.replace(failure, bucket=bucket, scope=scope)
+
+
+def _addresses_of(group: Group) -> str:
+    """Return the addresses that new machines take: those of the group's only subnet; "": it has several, or names none."""
+    subnets = [one.strip() for one in group.vpc_zone_identifier.split(",") if one.strip()]
+    return f"addresses in {subnets[0]}" if len(subnets) == 1 else ""
 
 
 def _limit_of(group: Group, launch: Launch) -> str:

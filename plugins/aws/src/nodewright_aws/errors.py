@@ -169,6 +169,7 @@ _LAUNCH_FAILURES: tuple[tuple[tuple[str, ...], str, ErrorClass, FailureScope], .
 # Codes of failed launches that tell which limit or pool of capacity is used up.
 OF_VCPUS = frozenset(("VcpuLimitExceeded", "MaxSpotInstanceCountExceeded"))
 OF_CAPACITY = frozenset(("InsufficientInstanceCapacity",))
+OF_ADDRESSES = "InsufficientFreeAddressesInSubnet"
 _SHORTAGES: Mapping[ErrorClass, type[Shortage]] = {
     ErrorClass.QUOTA: QuotaExceeded,
     ErrorClass.OUT_OF_RESOURCES: OutOfCapacity,

@@ -2,13 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
-import msgspec
-
 from nodewright import spec
 from nodewright.spec import Capability, hookimpl
 from nodewright.spec.cache import attempt
 from nodewright_aws.api import Api
-from nodewright_aws.buckets import bucket_of_failure, buckets_of
+from nodewright_aws.buckets import buckets_of, with_reach
 from nodewright_aws.catalogue import Catalogue, Launch
 from nodewright_aws.discovery import select
 from nodewright_aws.doctor import Doctor
@@ -127,8 +125,7 @@ class AwsProvider:
         launch = attempt(lambda: self._catalogue.launch(group_id))
         if isinstance(launch, spec.ProviderError):
             return (reported,)
-        bucket = bucket_of_failure(self._fleet.group(group_id), launch, reported.code)
-        return (msgspec.structs.replace(reported, bucket=bucket),)
+        return (with_reach(reported, self._fleet.group(group_id), launch),)
 
     @hookimpl
     def group_options(self, group_id: str, defaults: spec.GroupOptions) -> spec.GroupOptions:
