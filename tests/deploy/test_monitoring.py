@@ -38,10 +38,20 @@ ALERTS: list[dict[str, Any]] = yaml.safe_load((FILES / "alerts.yaml").read_text(
 
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: str(alert["alert"]))
-def test_an_alert_has_a_runbook(alert: dict[str, Any]) -> None:
-    anchor = alert["annotations"]["runbook"].removeprefix("docs/runbooks.md#")
+def test_an_alert_says_what_it_means_and_has_a_runbook(alert: dict[str, Any]) -> None:
+    told = alert["annotations"]
+    assert told.keys() == {"summary", "description", "runbook_url"}
+    assert told["summary"].endswith(".")
+    assert told["description"].endswith(".")
+    page, _, anchor = told["runbook_url"].partition("#")
+    headings = re.findall(r"^### (.+)$", (ROOT / page).read_text(), re.MULTILINE)
     assert anchor == alert["alert"].lower()
-    assert f"\n### {alert['alert']}\n" in (ROOT / "docs" / "runbooks.md").read_text()
+    assert alert["alert"] in headings
+
+
+def test_every_runbook_of_an_alert_is_of_an_alert_that_is_there() -> None:
+    table = (ROOT / "docs" / "runbooks.md").read_text().partition("## By alert")[2].partition("\n## ")[0]
+    assert re.findall(r"^### (.+)$", table, re.MULTILINE) == [alert["alert"] for alert in ALERTS]
 
 
 def find_events() -> set[str]:
@@ -71,6 +81,8 @@ def test_every_metric_of_ca_is_there_or_the_docs_say_why_not() -> None:
 
 def test_the_docs_list_every_metric_of_ours() -> None:
     own = {
-        name for name in NAMES if name.startswith("nodewright_") and not name.endswith(("_created", "_seconds_total"))
+        _PART.sub("", name)
+        for name in NAMES
+        if name.startswith("nodewright_") and not name.endswith(("_created", "_seconds_total"))
     }
     assert own <= {_PART.sub("", name) for name in _NAME.findall(DOCS)} | set(_NAME.findall(DOCS))

@@ -8,7 +8,7 @@ from typing import Any
 import promql_parser
 import pytest
 import yaml
-from tests.deploy.promql import Checker, Wrong, labels_in, read_series
+from tests.deploy.promql import Checker, Series, Wrong, labels_in, read_series
 
 from nodewright.adapters.metrics import Metrics
 from nodewright.model.settings import ServingSettings, Settings
@@ -16,13 +16,18 @@ from nodewright.model.settings import ServingSettings, Settings
 ROOT = Path(__file__).parents[2]
 FILES = ROOT / "deploy" / "chart" / "files"
 SERIES = read_series(Metrics(Settings(serving=ServingSettings(emit_per_nodegroup_metrics=True))).registry)
+RULES: list[dict[str, Any]] = yaml.safe_load((FILES / "rules.yaml").read_text())
+SERIES |= {rule["record"]: Series(frozenset(), grows=False) for rule in RULES}
 CHECKER = Checker(SERIES)
 ALERTS: list[dict[str, Any]] = yaml.safe_load((FILES / "alerts.yaml").read_text())
 DASHBOARD: dict[str, Any] = json.loads((FILES / "dashboard.json").read_text())
 VARIABLES: list[dict[str, Any]] = DASHBOARD["templating"]["list"]
+ROWS = [panel for panel in DASHBOARD["panels"] if panel["type"] == "row"]
+PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+PANELS += [panel for row in ROWS for panel in row["panels"]]
 QUERIES = [
     pytest.param(panel, target, id=f"{panel['title']} {target['refId']}")
-    for panel in DASHBOARD["panels"]
+    for panel in PANELS
     for target in panel["targets"]
 ]
 _WORDS = {
@@ -41,7 +46,7 @@ def fill(expr: str) -> str:
     """As Grafana does, with the variables that the dashboard has."""
     for variable in VARIABLES:
         expr = expr.replace(f"${variable['name']}", ".+")
-    return expr.replace("$__rate_interval", "2m")
+    return expr.replace("$__rate_interval", "2m").replace("$__range", "6h")
 
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: str(alert["alert"]))
@@ -72,6 +77,43 @@ def test_a_panel_can_be_drawn_and_its_legend_tells_labels_that_it_has(
     # A line for each set of labels, or the lines have the same name.
     assert labels_in(target["legendFormat"]) == CHECKER.labels(expr)
     check_values(expr)
+
+
+@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: str(panel["title"]))
+def test_a_panel_is_described_and_overlaps_no_other(panel: dict[str, Any]) -> None:
+    assert panel["description"].endswith((".", "99 %."))
+    place = panel["gridPos"]
+    assert place["x"] + place["w"] <= 24
+    for other in PANELS:
+        there = other["gridPos"]
+        beside = place["x"] + place["w"] <= there["x"] or there["x"] + there["w"] <= place["x"]
+        above = place["y"] + place["h"] <= there["y"] or there["y"] + there["h"] <= place["y"]
+        assert other["id"] == panel["id"] or beside or above
+
+
+def test_each_group_that_is_chosen_has_a_row() -> None:
+    [row] = [row for row in ROWS if row.get("repeat")]
+    assert row["repeat"] in {variable["name"] for variable in VARIABLES}
+    for panel in row["panels"]:
+        assert all('group=~"$group"' in target["expr"] for target in panel["targets"])
+    ids = [panel["id"] for panel in (*PANELS, *ROWS)]
+    assert len(set(ids)) == len(ids)
+
+
+@pytest.mark.parametrize("note", DASHBOARD["annotations"]["list"], ids=lambda note: str(note["name"]))
+def test_failures_and_moves_are_marked(note: dict[str, Any]) -> None:
+    expr = fill(note["expr"])
+    assert labels_in(note["titleFormat"] + note["textFormat"]) == CHECKER.labels(expr)
+    assert expr.endswith(" > 0")
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: str(rule["record"]))
+def test_a_rule_counts_what_is_above_a_bound_of_the_histogram(rule: dict[str, Any]) -> None:
+    assert not CHECKER.labels(rule["expr"])
+    page = Metrics(Settings()).page().decode()
+    [pattern] = re.findall(r'le=~"(.+?)"', rule["expr"])
+    bounds = re.findall(r'^nodewright_pod_decision_seconds_bucket{le="(.+?)"}', page, re.MULTILINE)
+    assert [bound for bound in bounds if re.fullmatch(pattern.replace("\\\\", "\\"), bound)] == ["60.0"]
 
 
 def test_variables_of_the_dashboard_have_values() -> None:

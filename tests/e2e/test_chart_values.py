@@ -294,3 +294,15 @@ def test_no_default_contradicts_what_is_said_of_a_resource(
     """A request above its limit is refused by the API server."""
     [container] = find_pod({"resources": given})["spec"]["containers"]
     assert container["resources"] == {"requests": requests, "limits": limits}
+
+
+@pytest.mark.parametrize("address", ["", "https://docs.example.com/runbooks/"])
+def test_alerts_name_their_runbook_where_people_read_it(farm_binary: Path, address: str) -> None:
+    assert farm_binary.exists()
+    rule = find("PrometheusRule", {"prometheusRule": {"enabled": True, "runbookUrl": address}})
+    rules = rule["spec"]["groups"][0]["rules"]
+    alerts = [one for one in rules if "alert" in one]
+    assert {one["alert"]: one["annotations"]["runbook_url"] for one in alerts} == {
+        one["alert"]: f"{address or 'docs/runbooks.md'}#{one['alert'].lower()}" for one in alerts
+    }
+    assert [one["record"] for one in rules if "record" in one]

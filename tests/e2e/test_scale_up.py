@@ -65,6 +65,10 @@ def test_from_nothing_to_three_nodes(clean: ControlPlane, shared: SharedCloud, s
     event = find_events(clean, "TriggeredScaleUp")[0]
     assert event["source"]["component"] == "cluster-autoscaler"
     assert event["involvedObject"]["uid"]
+    wait_until(
+        lambda: "nodewright_pod_running_seconds_count 9.0" in daemon.page("address", "/metrics"), "pods in the metrics"
+    )
+    assert "nodewright_pod_decision_seconds_count 9.0" in daemon.page("address", "/metrics")
     assert daemon.end() == 0
     assert "Traceback" not in json.dumps(daemon.lines())
 

@@ -111,6 +111,29 @@ def test_pods_that_wait_count_also_while_nothing_is_planned() -> None:
     assert (found["nodewright_pending_pods"], found["nodewright_longest_pending_seconds"]) == (0, 0)
 
 
+def test_groups_beyond_the_limit_are_added_up() -> None:
+    settings = Settings(serving=ServingSettings(emit_per_nodegroup_metrics=True, max_groups_in_metrics=1))
+    world, metrics = World(), Metrics(settings)
+    for name, size in (("a", 1), ("b", 2), ("c", 3)):
+        world.add_group(name, size, hourly_price=0.5)
+    metrics.observe(LoopReport(started=NOW, finished=NOW, state=world.state()))
+    found = read(metrics)
+    assert {name: value for name, value in found.items() if "_target_" in name} == {
+        "nodewright_group_target_size{group=cloud/a}": 1,
+        "nodewright_group_target_size{group=others}": 5,
+        "cluster_autoscaler_node_group_target_count{node_group=a}": 1,
+    }
+    assert found["nodewright_cost_per_hour{group=others}"] == 2.5
+    assert found["nodewright_group_ready_nodes{group=others}"] == 5
+
+
+def test_groups_that_are_gone_are_no_longer_on_the_page() -> None:
+    metrics = Metrics(Settings(serving=ServingSettings(emit_per_nodegroup_metrics=True)))
+    metrics.observe(make_report())
+    metrics.observe(LoopReport(started=NOW, finished=NOW, state=World().state()))
+    assert not [name for name in read(metrics) if "_target_" in name or "_healthiness" in name]
+
+
 def test_a_cluster_that_is_left_alone_is_not_safe() -> None:
     metrics = Metrics(Settings())
     metrics.observe(LoopReport(started=NOW, finished=NOW, state=World().state(), plan=Plan(halted="no ready nodes")))

@@ -50,14 +50,15 @@ class CacheOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Listeners:
-    """Functions that the thread of a watch calls when something happens that may start a loop.
+    """Functions that the thread of a watch calls when something happens that may start a loop, or that metrics count.
 
-    ``on_unschedulable``: the scheduler has just found no place for a pod. ``on_node``: a node came or changed; it is called
+    ``on_unschedulable``: the scheduler has just found no place for a pod. ``on_pod``: a pod came or changed. ``on_node``: a node came or changed; it is called
     with what was known of it (None: nothing), and with the node. ``on_forbidden``: a kind is taken to be absent because the
     API server refuses to list it; it is called with the kind and a sentence, and with "" when that is over.
     """
 
     on_unschedulable: Callable[[], None] = lambda: None
+    on_pod: Callable[[Pod], None] = lambda _: None
     on_node: Callable[[Node | None, Node], None] = lambda _, __: None
     on_forbidden: Callable[[str, str], None] = lambda _, __: None
 
@@ -175,6 +176,7 @@ class Caches:
 
     def _see_pod(self, _: Pod | None, pod: Pod) -> None:
         """Tell of a pod once each time that the scheduler finds no place for it: its other updates are no arrivals."""
+        self._listeners.on_pod(pod)
         now = self._wall.now()
         since = unschedulable_since(pod)
         if since is None or since + _FRESH_SECONDS < now or self._announced.get(pod.metadata.uid) == since:

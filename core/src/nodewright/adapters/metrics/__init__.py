@@ -2,5 +2,6 @@
 
 from nodewright.adapters.metrics.collectors import LeaseCounts, ProviderCalls, Sources
 from nodewright.adapters.metrics.metrics import Metrics
+from nodewright.adapters.metrics.waits import RunningWaits
 
-__all__ = ["LeaseCounts", "Metrics", "ProviderCalls", "Sources"]
+__all__ = ["LeaseCounts", "Metrics", "ProviderCalls", "RunningWaits", "Sources"]

@@ -2,17 +2,19 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from nodewright.adapters.metrics.waits import RunningWaits
 from nodewright.clusterstate.backoff import is_active, is_deferred
 from nodewright.clusterstate.readiness import STATUS_PREFIX, is_startup_taint
 from nodewright.clusterstate.state import ClusterState, GroupState
+from nodewright.model.group import GroupRef
 from nodewright.model.node import DELETION_CANDIDATE_TAINT, TO_BE_DELETED_TAINT
 from nodewright.model.plan import Plan
 from nodewright.model.settings import Settings, TemplateSettings
@@ -81,11 +83,27 @@ _CA, _OWN = "cluster_autoscaler", "nodewright"
 MADE = "autoprovisioned"
 
 
-class GroupMetrics:
-    """Of one engine; ``observe`` each loop. ``each``: every group has gauges of its own, too."""
+# The label of all groups together that have no series of their own.
+OTHERS = "others"
 
-    def __init__(self, registry: CollectorRegistry, *, each: bool) -> None:
+
+def name_groups(refs: Iterable[GroupRef], most: int) -> dict[GroupRef, str]:
+    """Return the label of each group: its name for the first ``most`` by name, OTHERS for those after them."""
+    return {
+        ref: name if at < most else OTHERS for at, (name, ref) in enumerate(sorted((str(ref), ref) for ref in refs))
+    }
+
+
+class GroupMetrics(Collector):
+    """Of one engine; ``observe`` each loop.
+
+    The first ``most`` groups by name have series of their own, the others are added up. ``with_cas``: each of the former also
+    has the gauges of cluster-autoscaler. It registers itself.
+    """
+
+    def __init__(self, registry: CollectorRegistry, most: int, *, with_cas: bool) -> None:
         self._registry = registry
+        self._most = most
         self._groups = self._gauge("node_groups_count", "Node groups by type.", "node_group_type")
         self._most_nodes = self._gauge("max_nodes_count", "Nodes that the cluster may have.")
         self._backed_off = self._gauge("groups_in_backoff", "Node groups that are not grown for now.", prefix=_OWN)
@@ -95,7 +113,10 @@ class GroupMetrics:
         self._unhealthy = self._gauge("unhealthy_groups", "Node groups that are not healthy.", prefix=_OWN)
         self._full = self._gauge("groups_at_max", "Node groups that may not grow any further.", prefix=_OWN)
         self._unknown = self._gauge("unknown_groups", "Node groups that could not be read.", prefix=_OWN)
-        self._each = _Each(registry) if each else None
+        self._cas = _GaugesOfCa(registry) if with_cas else None
+        # By name of the metric and label of the group.
+        self._each: Mapping[str, Mapping[str, float]] = {name: {} for name in _OF_EACH_GROUP}
+        registry.register(self)
 
     def observe(self, state: ClusterState, max_nodes_total: int) -> None:
         """Set the metrics of groups and nodes. ``max_nodes_total`` is as in the settings: 0 is no limit."""
@@ -110,14 +131,56 @@ class GroupMetrics:
         self._deferred.set(sum(is_deferred(group.deferral, state.now) for group in groups))
         self._unhealthy.set(sum(not group.healthy for group in groups))
         self._full.set(sum((group.seen.target or 0) >= group.seen.group.max_size > 0 for group in groups))
-        if self._each is not None:
-            self._each.observe(groups, state.now)
+        labels = name_groups(state.groups, self._most)
+        self._each = _add_up(groups, labels, state.now)
+        if self._cas is not None:
+            self._cas.observe([group for group in groups if labels[group.ref] != OTHERS], state.now)
+
+    def collect(self) -> Iterator[Metric]:
+        for name, text in _OF_EACH_GROUP.items():
+            family = GaugeMetricFamily(f"{_OWN}_group_{name}", text, labels=("group",))
+            for label, value in self._each[name].items():
+                family.add_metric((label,), value)
+            yield family
 
     def _gauge(self, name: str, text: str, *labels: str, prefix: str = _CA) -> Gauge:
         return Gauge(f"{prefix}_{name}", text, labels, registry=self._registry)
 
 
-class _Each:
+_OF_EACH_GROUP = {
+    "min_size": "Smallest size of a group, in machines.",
+    "max_size": "Largest size of a group, in machines.",
+    "target_size": "Target size of a group, in machines; absent while it cannot be read.",
+    "ready_nodes": "Ready nodes of a group.",
+    "upcoming_nodes": "Machines of a group that are on their way.",
+    "unhealthy": "1 while a group is not healthy.",
+    "in_backoff": "1 while a group is not grown, because it failed or its cloud is busy.",
+}
+
+
+def _add_up(
+    groups: Iterable[GroupState], labels: Mapping[GroupRef, str], now: float
+) -> Mapping[str, Mapping[str, float]]:
+    """Return the sum of each metric of _OF_EACH_GROUP for each label."""
+    sums: dict[str, dict[str, float]] = {name: {} for name in _OF_EACH_GROUP}
+    for group in groups:
+        seen, label = group.seen, labels[group.ref]
+        values = {
+            "min_size": seen.group.min_size,
+            "max_size": seen.group.max_size,
+            "target_size": seen.target,
+            "ready_nodes": len(group.readiness.ready),
+            "upcoming_nodes": group.upcoming,
+            "unhealthy": not group.healthy,
+            "in_backoff": is_active(group.backoff, now) or is_deferred(group.deferral, now),
+        }
+        for name, value in values.items():
+            if value is not None:
+                sums[name][label] = sums[name].get(label, 0.0) + value
+    return sums
+
+
+class _GaugesOfCa:
     """CA's gauges of every group by itself."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -131,6 +194,8 @@ class _Each:
         self._backoff = gauge("backoff_status", "1 while backed off.", "reason")
 
     def observe(self, groups: Sequence[GroupState], now: float) -> None:
+        for gauge in (self._minimum, self._maximum, self._target, self._healthy, self._backoff):
+            gauge.clear()  # groups that are gone
         for group in groups:
             name, seen = group.ref.group_id, group.seen
             self._minimum.labels(name).set(seen.group.min_size)
@@ -170,7 +235,7 @@ def _no_calls() -> tuple[ProviderCalls, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Sources:
-    """Functions that return the current counts.
+    """Functions that return the current counts; ``running`` counts how long pods took to run.
 
     ``kube_requests`` counts by verb, resource and HTTP status, ``hooks`` calls to plugins, ``cloud_calls`` the calls of
     plugins to their clouds, as far as plugins count them.
@@ -182,6 +247,7 @@ class Sources:
     cloud_calls: Callable[[], tuple[ProviderCalls, ...]] = _no_calls
     dropped_events: Callable[[], int] = int
     state_writes: Callable[[], int] = int
+    running: RunningWaits = field(default_factory=RunningWaits)
 
 
 class ClientMetrics(Collector):
@@ -247,9 +313,13 @@ BOUND_INTERVAL = 60.0
 
 
 class CostMetrics(Collector):
-    """Metrics of the costs that one engine sees: call ``observe`` in each loop. Unknown costs are absent. It registers itself."""
+    """Metrics of the costs that one engine sees: call ``observe`` in each loop. Unknown costs are absent. It registers itself.
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    The first ``most`` groups by name have series of their own, the others are added up.
+    """
+
+    def __init__(self, registry: CollectorRegistry, most: int) -> None:
+        self._most = most
         self._costs: Mapping[str, float] = {}
         self._bound: float | None = None
         self._bound_at = -math.inf
@@ -259,7 +329,11 @@ class CostMetrics(Collector):
         groups = [group.seen for group in state.groups.values()]
         machines = machines_now(groups)
         costs = hourly_cost(groups, machines).by_group
-        self._costs = {str(ref): cost for ref, cost in costs.items() if ref in machines}
+        labels, sums = name_groups(machines, self._most), dict[str, float]()
+        for ref, cost in costs.items():
+            if ref in machines:
+                sums[labels[ref]] = sums.get(labels[ref], 0.0) + cost
+        self._costs = sums
         if not 0 <= state.now - self._bound_at < BOUND_INTERVAL:
             self._bound, self._bound_at = cluster_bound(state, settings) if groups else None, state.now
 

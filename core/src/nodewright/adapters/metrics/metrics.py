@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_late
 
 from nodewright.actuation.cloud_writes import WriteOutcome
 from nodewright.adapters.metrics.collectors import MADE, ClientMetrics, CostMetrics, GroupMetrics, NodeMetrics, Sources
+from nodewright.adapters.metrics.waits import WaitMetrics
 from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.engine.report import LoopReport
 from nodewright.model.action import CreateNodeGroup, DeleteInstances, DeleteNodeGroup, Done, Failed, IncreaseSize
@@ -56,9 +57,13 @@ class Metrics:
         self._settings = settings
         self.registry = CollectorRegistry()
         self._node_metrics = NodeMetrics(self.registry)
-        self._group_metrics = GroupMetrics(self.registry, each=settings.serving.emit_per_nodegroup_metrics)
-        self._cost_metrics = CostMetrics(self.registry)
-        self._clients = ClientMetrics(self.registry, sources or Sources())
+        most = settings.serving.max_groups_in_metrics
+        self._group_metrics = GroupMetrics(self.registry, most, with_cas=settings.serving.emit_per_nodegroup_metrics)
+        self._cost_metrics = CostMetrics(self.registry, most)
+        self._wait_metrics = WaitMetrics(self.registry)
+        sources = sources or Sources()
+        self.registry.register(sources.running.histogram)
+        self._clients = ClientMetrics(self.registry, sources)
         self._make_counts()
         self._make_totals()
         self._make_own()
@@ -83,7 +88,7 @@ class Metrics:
         self._violations.inc(len(report.violations))
         if report.state is not None:
             self._observe_state(report.state)
-            self._observe_waits(report.state)
+            self._observe_waits(report, report.state)
             self._observe_notices(report.state)
             self._group_metrics.observe(report.state, self._settings.limits.max_nodes_total)
             self._cost_metrics.observe(report.state, self._settings)
@@ -262,14 +267,15 @@ class Metrics:
                 if notice.since == state.now:
                     self._notices.labels(notice.kind.value).inc()
 
-    def _observe_waits(self, state: ClusterState) -> None:
+    def _observe_waits(self, report: LoopReport, state: ClusterState) -> None:
         """Take them from the cluster, not from the plan: pods wait also while nothing is planned."""
         settings, unhelped = self._settings.pods, unhelped_namespaces(state.observation.snapshot, self._settings.policy)
 
         def waits_for_room(pod: Pod) -> bool:
             return is_pending(pod, settings) and not pod.is_daemonset_pod and pod.metadata.namespace not in unhelped
 
-        asked = map_alike(state.observation.pending, waits_for_room)
+        asked = list(map_alike(state.observation.pending, waits_for_room))
+        self._wait_metrics.observe(report, asked)
         waits = [state.now - (pod.created or state.now) for pod, waits in asked if waits]
         self._pending.set(len(waits))
         self._longest.set(max(0.0, max(waits, default=0.0)))

@@ -25,7 +25,7 @@ from nodewright.adapters.kube.node_cleanup import NodeCleaner
 from nodewright.adapters.kube.status_config_map import StatusMap
 from nodewright.adapters.kube.store import PAUSE_NAME, ConfigMapStore, read_pause_text
 from nodewright.adapters.logs import ConditionLog, JsonLog, LoggedEvents
-from nodewright.adapters.metrics import Metrics, Sources
+from nodewright.adapters.metrics import Metrics, RunningWaits, Sources
 from nodewright.adapters.provider import ProviderClient
 from nodewright.adapters.provider.client import NoticeWatch
 from nodewright.adapters.server_time import ServerTime
@@ -54,6 +54,7 @@ from nodewright.model.clock import Clock
 from nodewright.model.errors import ConfigError
 from nodewright.model.interruption import signals_newly
 from nodewright.model.node import Node
+from nodewright.model.pod import Pod
 from nodewright.model.settings import Settings
 from nodewright.model.write_fence import WriteFence
 
@@ -95,13 +96,15 @@ def build_daemon(source: SettingsSource, settings: Settings, options: DaemonOpti
     providers.
     """
     process = _build_process(source, settings, options, log)
-    cluster = _build_cluster(process, settings, options)
+    running = RunningWaits()
+    cluster = _build_cluster(process, settings, options, running)
     seeds = _Seeds(
         shadow=process.random.randrange(2**32) if options.shadow else 0, providers=process.random.randrange(2**32)
     )
     providers = _connect_providers(process, cluster, settings, options, seeds.providers)
     planning = DryRunPlanning() if options.only_looks else None
-    report = _build_report(process, cluster, settings, providers, shadow_seed=seeds.shadow if options.shadow else None)
+    shadow_seed = seeds.shadow if options.shadow else None
+    report = _build_report(process, cluster, settings, providers, running, shadow_seed=shadow_seed)
     kind = DryCluster if options.only_looks else KubeCluster
     ports = Ports(
         cluster=kind(cluster.guarded, cluster.caches, max_age=settings.cluster.max_cache_age),
@@ -154,7 +157,9 @@ def _build_process(source: SettingsSource, settings: Settings, options: DaemonOp
     )
 
 
-def _build_cluster(process: ProcessParts, settings: Settings, options: DaemonOptions) -> ClusterParts:
+def _build_cluster(
+    process: ProcessParts, settings: Settings, options: DaemonOptions, running: RunningWaits
+) -> ClusterParts:
     cluster, looks = settings.cluster, options.only_looks
     connection = connect(
         kubeconfig=cluster.kubeconfig, server=cluster.kubernetes, user_agent=cluster.user_agent, time=process.wall
@@ -166,7 +171,7 @@ def _build_cluster(process: ProcessParts, settings: Settings, options: DaemonOpt
     # The engine writes through this client. The lease and events are written without being the leader.
     guarded = GuardedApi(api, leader.remaining)
     new_nodes = NodesReadyAlarm(partial(_ring_for_new_nodes, process))
-    caches = _make_caches(process, api, settings, new_nodes, follows_status=options.shadow)
+    caches = _make_caches(process, api, settings, new_nodes, running, follows_status=options.shadow)
     maps = ConfigMaps(guarded, cluster.namespace)
     shows = cluster.write_status_configmap and not looks
     status = StatusMap(maps, cluster.status_config_map_name) if shows else None
@@ -214,7 +219,13 @@ def _ring_for_new_nodes(process: ProcessParts) -> None:
 
 
 def _make_caches(
-    process: ProcessParts, api: MeteredApi, settings: Settings, new_nodes: NodesReadyAlarm, *, follows_status: bool
+    process: ProcessParts,
+    api: MeteredApi,
+    settings: Settings,
+    new_nodes: NodesReadyAlarm,
+    running: RunningWaits,
+    *,
+    follows_status: bool,
 ) -> Caches:
     cluster = settings.cluster
     names = (CONFIG_MAP, PAUSE_NAME, *((cluster.status_config_map_name,) if follows_status else ()))
@@ -235,7 +246,12 @@ def _make_caches(
     def see_forbidden(kind: str, problem: str) -> None:
         process.conditions.see(f"kind {kind}", problem)
 
-    listeners = Listeners(on_unschedulable=see_unschedulable, on_node=see_node, on_forbidden=see_forbidden)
+    def see_pod(pod: Pod) -> None:
+        running.see(pod, process.wall.now())
+
+    listeners = Listeners(
+        on_unschedulable=see_unschedulable, on_pod=see_pod, on_node=see_node, on_forbidden=see_forbidden
+    )
     return Caches(api, process.boot, process.random, followed, listeners, wall=process.wall)
 
 
@@ -259,6 +275,7 @@ def _build_report(
     cluster: ClusterParts,
     settings: Settings,
     providers: tuple[ProviderClient, ...],
+    running: RunningWaits,
     *,
     shadow_seed: int | None,
 ) -> ReportParts:
@@ -270,6 +287,7 @@ def _build_report(
         cloud_calls=meter.cloud_calls,
         dropped_events=lambda: events.dropped if events is not None else 0,
         state_writes=lambda: cluster.store.writes,
+        running=running,
     )
     metrics = Metrics(settings, sources)
     health = HealthCheck(health_limits(settings), process.clock)

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from nodewright.model.settings_base import Duration, Help, Section
+from nodewright.model.settings_base import Count, Duration, Help, Section
 
 
 class ClusterSettings(Section, frozen=True, kw_only=True):
@@ -142,6 +142,15 @@ class ServingSettings(Section, frozen=True, kw_only=True):
     emit_per_nodegroup_metrics: Annotated[
         bool, Help("Add metrics for each node group. They are many in a cluster with many groups.")
     ] = False
+    max_groups_in_metrics: Annotated[
+        Count,
+        Help(
+            "How many node groups have series of their own in the metrics, the first by name. The others are added up as the group `others`.",
+            raised="Prometheus stores more series in a cluster with many groups.",
+            unit="node groups",
+            ca="",
+        ),
+    ] = 500
 
 
 class ProviderSettings(Section, frozen=True, kw_only=True):
