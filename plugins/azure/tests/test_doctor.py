@@ -102,10 +102,15 @@ def test_sizes_that_the_subscription_may_not_have(cloud: AzureCloud, attach: Att
     assert "may not use Standard_L8s_v3 in eastus: NotAvailableForSubscription" in wrong["size"].message
 
 
-def test_flexible_and_strange_sets(cloud: AzureCloud, attach: Attach) -> None:
-    flexible = cloud.add_set(properties={"orchestrationMode": "Flexible"})
-    wrong = bad(attach(f"0:10:{flexible}").client.diagnose())
-    assert "only when the provision time is over" in wrong["orchestrationMode"].message
+def test_a_flexible_set_in_order(cloud: AzureCloud, attach: Attach) -> None:
+    flexible = cloud.add_set(capacity=1, properties={"orchestrationMode": "Flexible"})
+    client = attach(f"0:10:{flexible}").client
+    assert bad(client.diagnose()) == {}
+    cloud.deny("Microsoft.Compute/virtualMachines/instanceView/read")
+    wrong = bad(client.diagnose())
+    assert (
+        "only when the provision time is over" in wrong["Microsoft.Compute/virtualMachines/instanceView/read"].message
+    )
 
 
 def test_nothing_is_changed_by_looking(cloud: AzureCloud, attach: Attach) -> None:

@@ -7,10 +7,9 @@ import pytest
 
 from azurecloud import AzureCloud
 from azurecloud.sets import BOOTSTRAP_FAILED, STOCK_OUT, Trouble
-from nodewright.spec import Capability, ErrorClass, FailureScope, ProviderError, QuotaExceeded
+from nodewright.spec import ErrorClass, FailureScope, ProviderError, QuotaExceeded
 
 Attach = Callable[..., Any]
-_FAST = Capability.FAST_FAILURE_DETECTION
 _QUOTA = "Operation could not be completed as it results in exceeding approved {} quota."
 
 
@@ -123,19 +122,88 @@ def test_failed_machines_may_go_below_the_minimum(cloud: AzureCloud, attach: Att
     assert cloud.capacity(name) == 1
 
 
-def test_flexible_sets_have_machines_and_no_fast_failures(cloud: AzureCloud, attach: Attach) -> None:
-    name = cloud.add_set(capacity=2, properties={"orchestrationMode": "Flexible"})
-    uniform = cloud.add_set(capacity=1)
-    stage = attach(f"0:10:{name}", f"0:10:{uniform}")
-    off = {group.id: group.switched_off for group in stage.client.node_groups()}
-    assert "power states" in off[name][_FAST]
-    assert off[uniform] == {}
+_FLEXIBLE = {"orchestrationMode": "Flexible"}
+
+
+def test_flexible_sets_have_machines(cloud: AzureCloud, attach: Attach) -> None:
+    name = cloud.add_set(capacity=2, properties=_FLEXIBLE)
+    stage = attach(f"0:10:{name}")
+    assert [group.switched_off for group in stage.client.node_groups()] == [{}]
     assert {one.id for one in stage.client.instances(name)} == cloud.machines(name)
-    assert stage.client.failed_instances(name) is None
+    assert stage.client.failed_instances(name) == ()
     [victim, _] = sorted(cloud.machines(name))
     assert stage.client.delete_instances(name, [victim], 2) == (victim,)
     stage.later(100, name)
     assert {one.id for one in stage.client.instances(name)} == cloud.machines(name)
+    assert cloud.calls["machineView"] == 0
+
+
+@pytest.mark.parametrize("trouble", [STOCK_OUT, Trouble("OSProvisioningTimedOut", "it took too long")])
+def test_a_machine_of_a_flexible_set_that_could_not_be_created(
+    cloud: AzureCloud, attach: Attach, trouble: Trouble
+) -> None:
+    name = cloud.add_set(capacity=1, properties=_FLEXIBLE)
+    stage = attach(f"0:10:{name}")
+    cloud.hold(name)
+    stage.client.increase_size(name, 1, 3)
+    cloud.fail(name, trouble)
+    stage.later(5, name)
+    [failure] = stage.client.failed_instances(name)
+    assert (failure.code, failure.message) == trouble
+    assert failure.instance_id is not None
+    assert "/virtualMachines/" in failure.instance_id
+    assert {one.id for one in stage.client.instances(name)} == cloud.machines(name)
+    assert stage.client.delete_instances(name, [failure.instance_id], 3) == (failure.instance_id,)
+    stage.later(5, name)
+    assert stage.client.failed_instances(name) == ()
+
+
+@pytest.mark.parametrize("leaves", ["missing", "nothing"])
+def test_what_the_operation_on_a_flexible_set_says_of_missing_machines(
+    cloud: AzureCloud, attach: Attach, leaves: str
+) -> None:
+    name = cloud.add_set(capacity=1, properties=_FLEXIBLE)
+    cloud.limit(name, 1, leaves, Trouble("ZonalAllocationFailed", "none left in this zone"))
+    stage = attach(f"0:10:{name}")
+    stage.client.increase_size(name, 1, 3)
+    stage.later(5, name)
+    [failure] = stage.client.failed_instances(name)
+    assert (failure.count, failure.instance_id) == (2, None)
+    assert (failure.code, failure.message) == ("ZonalAllocationFailed", "none left in this zone")
+    assert cloud.calls["operation"] == 1
+    target = stage.client.target_size(name)
+    stage.later(61, name)
+    assert stage.client.delete_instances(name, [failure.failure_id], target) == (failure.failure_id,)
+    assert cloud.capacity(name) == 1
+
+
+def test_without_the_permission_for_the_operation_a_failure_has_no_reason(cloud: AzureCloud, attach: Attach) -> None:
+    cloud.deny(
+        "Microsoft.Compute/locations/operations/read", "Microsoft.Compute/virtualMachineScaleSets/instanceView/read"
+    )
+    name = cloud.add_set(capacity=1, properties=_FLEXIBLE)
+    cloud.limit(name, 1, "missing")
+    stage = attach(f"0:10:{name}")
+    stage.client.increase_size(name, 1, 3)
+    stage.later(5, name)
+    assert [(one.count, one.code) for one in stage.client.failed_instances(name)] == [(2, "provisioning-state-failed")]
+
+
+@pytest.mark.parametrize("power", ["stopped", "deallocated", "running"])
+def test_a_machine_of_a_flexible_set_that_ran_is_no_failed_creation(
+    cloud: AzureCloud, attach: Attach, power: str
+) -> None:
+    name = cloud.add_set(capacity=2, properties=_FLEXIBLE)
+    stage = attach(f"0:10:{name}")
+    cloud.spoil(name, power, Trouble("OperationPreempted", "it went wrong"))
+    for _ in range(2):
+        stage.later(61, name)
+        assert stage.client.failed_instances(name) == ()
+        assert len(stage.client.instances(name)) == 2
+    assert cloud.calls["machineView"] == 0, "it was seen to run"
+    other = attach(f"0:10:{name}")
+    assert other.client.failed_instances(name) == ()
+    assert len(other.client.instances(name)) == 2
 
 
 def test_one_set_whose_machines_do_not_answer_harms_no_other(cloud: AzureCloud, attach: Attach) -> None:

@@ -157,3 +157,22 @@ def test_an_instance_mix_is_like_its_first_size_and_has_no_price(cloud: AzureClo
     assert listed[name].buckets == frozenset()
     assert client.increase_size(name, 0, 2) == 2
     assert cloud.arm.sets[name.lower()].body(stage.clock.now())["sku"]["name"] == "Mix"
+
+
+def test_each_zone_of_a_set_takes_part_in_its_turn(cloud: AzureCloud, attach: Attach) -> None:
+    """Azure adds machines to the zone with the fewest. With none at all, the zones take turns from minute to minute."""
+    name = cloud.add_set(capacity=0, zones=["1", "2", "3"])
+    stage = attach(f"0:10:{name}")
+    zone = "topology.kubernetes.io/zone"
+    empty = set()
+    for _ in range(3):
+        empty.add(stage.client.template_node(name).labels[zone])
+        stage.later(60)
+    assert empty == {"eastus-1", "eastus-2", "eastus-3"}
+    for size in range(4):
+        stage.client.increase_size(name, size, size + 1)
+        stage.later(5, name)
+        living = [vm.zone for vm in cloud.set(name).vms]
+        fewest = min(living.count(one) for one in "123")
+        told = stage.client.template_node(name).labels[zone].removeprefix("eastus-")
+        assert living.count(told) == fewest

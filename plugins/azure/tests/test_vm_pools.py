@@ -68,7 +68,24 @@ def test_reading_them_costs_one_call_for_pools_and_one_for_machines(cloud: Azure
 def test_what_does_not_hold_for_them_is_switched_off_with_the_reason(cloud: AzureCloud, attach_pools: Attach) -> None:
     cloud.add_pool("pool1", {"Standard_D2s_v3": 0})
     [one] = attach_pools(f"0:5:{_D2}").client.node_groups()
-    assert set(one.switched_off) == {Capability.FAST_FAILURE_DETECTION, Capability.FORCE_DELETE}
+    assert set(one.switched_off) == {Capability.FORCE_DELETE}
+
+
+@pytest.mark.parametrize("leaves", ["failed", "missing"])
+def test_what_could_not_be_created_is_told(cloud: AzureCloud, attach_pools: Attach, leaves: str) -> None:
+    cloud.add_pool("pool1", {"Standard_D2s_v3": 1, "Standard_D4s_v3": 1})
+    cloud.limit(_D2, 1, leaves)
+    stage = attach_pools(f"0:5:{_D2}", f"0:5:{_D4}")
+    stage.client.increase_size(_D2, 1, 3)
+    stage.later(5, _D2, _D4)
+    failures = stage.client.failed_instances(_D2)
+    assert sum(one.count for one in failures) == 2
+    assert {one.code for one in failures} == {STOCK_OUT.code}
+    assert stage.client.failed_instances(_D4) == ()
+    stage.later(61, _D2, _D4)
+    ids = [one.instance_id or one.failure_id for one in failures]
+    assert set(stage.client.delete_instances(_D2, ids, 3)) == set(ids)
+    assert cloud.capacity(_D2) == 1
 
 
 def test_the_template_is_told_by_the_pool(cloud: AzureCloud, attach_pools: Attach) -> None:
@@ -253,7 +270,6 @@ def test_doctor_asks_about_the_cluster_too(cloud: AzureCloud, attach_pools: Atta
     assert f"{_POOLS}/write" in {one.subject for one in findings} - set(bad(findings))
     lines = said(findings)
     assert f"no role in resource group {CLUSTER_GROUP} of cluster {CLUSTER} grants it" in lines
-    assert "VM pool: failed machines are noticed only when the provision time is over" in lines
     assert f'"{_POOLS}/deleteMachines/action"' in client.minimal_policy()
     assert f"/resourceGroups/{CLUSTER_GROUP}" in client.minimal_policy()
 

@@ -38,6 +38,19 @@ _ROUTES = (
     ),
     Route(
         "GET",
+        rf"{_COMPUTE}/virtualMachines/(?P<machine>[^/]+)/instanceView",
+        "Microsoft.Compute/virtualMachines/instanceView/read",
+        "_machine_view",
+        "VirtualMachineInstanceView",
+    ),
+    Route(
+        "GET",
+        rf"{_SUBSCRIPTION}/providers/Microsoft\.Compute/locations/[^/]+/operations/(?P<operation>[^/]+)",
+        "Microsoft.Compute/locations/operations/read",
+        "_tell_operation",
+    ),
+    Route(
+        "GET",
         rf"{_SUBSCRIPTION}/providers/Microsoft\.Compute/skus",
         "Microsoft.Compute/skus/read",
         "_list_skus",
@@ -70,6 +83,7 @@ class Arm:
         self.page = 100
         self.base = ""
         self._operations = itertools.count(1)
+        self._begun: dict[str, tuple[ScaleSet, ...]] = {}
         self.pools = Pools(now, self._operation)
         self._routes: list[tuple[Route, Any]] = [
             *((route, self) for route in _ROUTES),
@@ -90,14 +104,17 @@ class Arm:
             found = re.fullmatch(path, request.path, re.IGNORECASE)
             if found is None or method != request.method:
                 continue
-            self._find_place(**{key: value for key, value in found.groupdict().items() if key != "name"})
+            places = ("subscription", "group", "cluster")
+            self._find_place(**{key: value for key, value in found.groupdict().items() if key in places})
             if permission in self.denied:
                 message = f"The client does not have authorization to perform action '{permission}'."
                 raise Refused(403, "AuthorizationFailed", message)
             if gives or takes:
                 self.findings += check_request(method, request.path, request.query, request.body, takes)
             named = {"name": found["name"]} if "name" in found.groupdict() else {}
-            answer: Answer = getattr(player, play)(request, **{key: player.find(one) for key, one in named.items()})
+            plain = {key: found[key] for key in ("machine", "operation") if key in found.groupdict()}
+            found_named = {key: player.find(one) for key, one in named.items()}
+            answer: Answer = getattr(player, play)(request, **found_named, **plain)
             if gives:
                 self._check(answer.body, gives, f"{method} {request.path}")
             return answer
@@ -157,6 +174,32 @@ class Arm:
             status |= {"code": f"{status['code']}/{bad.code}", "message": bad.message}
         return Answer(200, {"statuses": [status]})
 
+    def _machine_view(self, request: Request, machine: str) -> Answer:
+        """What is told of one machine that stands alone."""
+        del request
+        now, pools = self._now(), self.pools.by_name.values()
+        for one in (*self.sets.values(), *(size for pool in pools for size in pool.sizes.values())):
+            for vm in one.existing(now):
+                if one.is_flexible and one.vm_id(vm).rpartition("/")[2].lower() == machine.lower():
+                    return Answer(200, {"statuses": vm.statuses(now)})
+        raise Refused(
+            404, "ResourceNotFound", f"The Resource 'Microsoft.Compute/virtualMachines/{machine}' was not found."
+        )
+
+    def _tell_operation(self, request: Request, operation: str) -> Answer:
+        """How an operation is going, as Azure tells it at the address of ``Azure-AsyncOperation``."""
+        del request
+        if operation not in self._begun:
+            raise Refused(404, "NotFound", f"The operation '{operation}' was not found.")
+        for one in self._begun[operation]:
+            state = one.body(self._now())["properties"]["provisioningState"]
+            if state == "Updating":
+                return Answer(200, {"name": operation, "status": "InProgress"})
+            if one.trouble is not None:
+                said = {"code": one.trouble.code, "message": one.trouble.message}
+                return Answer(200, {"name": operation, "status": "Failed", "error": said})
+        return Answer(200, {"name": operation, "status": "Succeeded"})
+
     def _list_skus(self, request: Request) -> Answer:
         place = re.fullmatch(r"location eq '([^']*)'", request.query.get("$filter", ""))
         found = [one for one in self.skus if place is None or place[1] in one["locations"]]
@@ -188,6 +231,7 @@ class Arm:
             "instanceId": vm.number,
             "type": f"{_SETS}/virtualMachines",
             "location": "eastus",
+            **({"zones": [vm.zone]} if vm.zone else {}),
             "properties": {
                 "vmId": vm.vm_id,
                 "provisioningState": vm.provisioning(at),
@@ -208,19 +252,20 @@ class Arm:
         name.resize(capacity)
         body = name.history[-1][1]
         body = {**body, "properties": {**body["properties"], "provisioningState": "Updating"}}
-        return Answer(200, body, self._operation())
+        return Answer(200, body, self._operation((name,)))
 
     def _delete(self, request: Request, name: ScaleSet) -> Answer:
         gone = name.delete(request.body["instanceIds"])
         if gone:
             message = f"The provided instanceId {gone[0]} is not an active Virtual Machine Scale Set VM instanceId."
             raise Refused(400, "InvalidParameter", message)
-        return Answer(202, None, self._operation())
+        return Answer(202, None, self._operation((name,)))
 
-    def _operation(self) -> dict[str, str]:
-        """Where the operation could be followed; the plugin does not."""
+    def _operation(self, about: tuple[ScaleSet, ...]) -> dict[str, str]:
+        """Where an operation on these sets can be followed."""
         place = f"{self.base}/subscriptions/{self.subscription}/providers/Microsoft.Compute/locations/eastus"
         number = f"{next(self._operations)}-{uuid4()}"
+        self._begun[number] = about
         return {
             "Azure-AsyncOperation": f"{place}/operations/{number}?api-version=2026-04-01",
             "Location": f"{place}/operationResults/{number}?api-version=2026-04-01",
@@ -234,6 +279,7 @@ def _flexible_machine(one: ScaleSet, vm: Vm, at: float) -> dict[str, Any]:
         "name": one.vm_id(vm).rpartition("/")[2],
         "type": "Microsoft.Compute/virtualMachines",
         "location": "eastus",
+        **({"zones": [vm.zone]} if vm.zone else {}),
         "properties": {
             "vmId": vm.vm_id,
             "provisioningState": vm.provisioning(at),

@@ -28,8 +28,8 @@ _SIZE_WRITES = ("update", "delete", "put", "deleteMachines")
 
 
 class AzureCloud:
-    """``calls`` counts what came in by operation: list, get, update, delete, machines, flexible, view, skus, token, prices; of VM
-    pools: pools, pool, put, deleteMachines.
+    """``calls`` counts what came in by operation: list, get, update, delete, machines, flexible, view, machineView, operation, skus, token,
+    prices; of VM pools: pools, pool, put, deleteMachines.
     """
 
     def __init__(self, authority: Authority, now: Callable[[], float]) -> None:
@@ -295,6 +295,10 @@ def _operation(request: Request) -> str:
     plain = {"skus": "skus", "instanceView": "view", "delete": "delete", "virtualMachineScaleSets": "list"}
     if last == "virtualMachines":
         return "machines" if "/virtualMachineScaleSets/" in request.path else "flexible"
+    if "/operations/" in request.path:
+        return "operation"
+    if last == "instanceView" and "/virtualMachines/" in request.path:
+        return "machineView"
     others = {"permissions", "locks", "autoscaleSettings", "deleteMachines"}
     if "/agentPools" in request.path and last not in others:
         return "pools" if last == "agentPools" else {"GET": "pool", "PUT": "put"}.get(request.method, request.method)

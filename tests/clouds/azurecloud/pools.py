@@ -78,7 +78,7 @@ class Pool:
 class Pools:
     """All of one cluster. ``operation`` gives the headers of an answer to what takes time."""
 
-    def __init__(self, now: Callable[[], float], operation: Callable[[], dict[str, str]]) -> None:
+    def __init__(self, now: Callable[[], float], operation: Callable[[tuple[ScaleSet, ...]], dict[str, str]]) -> None:
         self._now = now
         self._operation = operation
         self.by_name: dict[str, Pool] = {}
@@ -118,7 +118,9 @@ class Pools:
                 one.resize(profile["count"])
         body = name.body(self._now())
         return Answer(
-            200, {**body, "properties": {**body["properties"], "provisioningState": "Scaling"}}, self._operation()
+            200,
+            {**body, "properties": {**body["properties"], "provisioningState": "Scaling"}},
+            self._operation(tuple(name.sizes.values())),
         )
 
     def delete_machines(self, request: Request, name: Pool) -> Answer:
@@ -130,7 +132,7 @@ class Pools:
             left += one.delete(mine)
         if left:
             raise Refused(400, "BadRequest", f"Machine {left[0]} does not exist in agent pool {name.name}.")
-        return Answer(202, None, self._operation())
+        return Answer(202, None, self._operation(tuple(name.sizes.values())))
 
     def _demand_rest(self, pool: Pool) -> None:
         if pool.body(self._now())["properties"]["provisioningState"] == "Updating":

@@ -54,6 +54,7 @@ class Vm:
     gone_at: float = inf
     vm_id: str = field(default_factory=lambda: str(uuid4()))
     image: dict[str, Any] | None = None
+    zone: str = ""
 
     def exists(self, at: float) -> bool:
         return self.born <= at < self.gone_at
@@ -229,10 +230,16 @@ class ScaleSet:
 
     def _start(self) -> Vm:
         now = self._now()
-        vm = Vm(str(next(self._numbers)), now, now + self.boot_seconds, image=self.image)
+        vm = Vm(str(next(self._numbers)), now, now + self.boot_seconds, image=self.image, zone=self._next_zone())
         self.vms.append(vm)
         self._busy_until = max(self._busy_until, vm.ready_at)
         return vm
+
+    def _next_zone(self) -> str:
+        """Azure adds machines to the zones that need more for the set to be balanced."""
+        now = self._now()
+        zones: list[str] = self._body.get("zones") or [""]
+        return min(zones, key=lambda zone: sum(vm.zone == zone for vm in self.vms if vm.counts(now)))
 
     def _leave(self, vm: Vm) -> None:
         vm.deleted_at = self._now()

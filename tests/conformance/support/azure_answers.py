@@ -13,6 +13,7 @@ from nodewright_azure.api import Api
 from nodewright_azure.provider import AzureProvider
 from nodewright_azure.shapes import (
     AutoscaleSetting,
+    InstanceView,
     Lock,
     Machine,
     ResourceSku,
@@ -60,6 +61,9 @@ class AnsweredApi(Api):
         """The cases list the machines of one set, and do not say whose they are."""
         owned = [_belonging(one, self.sets[0].id) for one in self._given.get("virtualMachines", [])]
         return msgspec.convert(owned, list[Machine])
+
+    def machine_view(self, name: str) -> InstanceView:
+        raise NodeGroupNotFound(name)
 
     def problems(self, name: str) -> Sequence[Status]:
         del name

@@ -11,6 +11,7 @@ from nodewright_azure.account import Cluster
 from nodewright_azure.agent_pools import AgentPool, sizes_of, split_name
 from nodewright_azure.calls import Calls, convert
 from nodewright_azure.errors import INSTANCE_NOT_FOUND, POOLS, Stale
+from nodewright_azure.operations import Operations
 from nodewright_azure.session import Session
 from nodewright_azure.shapes import ScaleSet
 
@@ -21,10 +22,11 @@ _GONE = ("BadRequest", "InvalidParameter", "MachineNotFound", NodeGroupNotFound.
 class Aks:
     """Sizes of VM pools, in the form of scale sets. Thread-safe."""
 
-    def __init__(self, cluster: Cluster, session: Session, calls: Calls) -> None:
+    def __init__(self, cluster: Cluster, session: Session, calls: Calls, operations: Operations) -> None:
         self._cluster = cluster
         self._session = session
         self._calls = calls
+        self._operations = operations
 
     def sizes(self) -> Sequence[ScaleSet]:
         """Return all sizes: one call for each page of the cluster's agent pools."""
@@ -52,8 +54,9 @@ class Aks:
             unchanged = {"etag": found.etag, "match_condition": MatchConditions.IfNotModified}
 
         def start() -> Any:
-            begun = self._pools().begin_create_or_update(*self._which(one.name), pool, polling=False, **unchanged)
-            return begun.result()
+            followed = self._operations.following(one.name)
+            where = self._which(one.name)
+            return self._pools().begin_create_or_update(*where, pool, polling=False, **unchanged, **followed).result()
 
         return self._find(one.name, self._calls.call(f"{POOLS}.createOrUpdate", start, about=one.name, urgent=True))
 

@@ -6,6 +6,7 @@ from typing import Protocol
 from nodewright.spec import ApiCalls
 from nodewright_azure.shapes import (
     AutoscaleSetting,
+    InstanceView,
     Lock,
     Machine,
     ResourceSku,
@@ -42,8 +43,11 @@ class Api(Protocol):
     def loose_machines(self) -> Sequence[Machine]:
         """Return the machines of all flexible sets and VM pools of the resource group, without instance views."""
 
+    def machine_view(self, name: str) -> InstanceView:
+        """Return the instance view of a machine of a flexible set or a VM pool."""
+
     def problems(self, name: str) -> Sequence[Status]:
-        """Return the result of the last operation on the set."""
+        """Return how the last operation on the set ended: our own, if it is known, otherwise what the set tells."""
 
     def skus(self, location: str) -> Sequence[ResourceSku]:
         """Return every SKU of the location."""

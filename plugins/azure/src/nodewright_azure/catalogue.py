@@ -38,10 +38,10 @@ class Catalogue:
         asked = (one.region for one in sets if one.region and self._own_machine(one.size) is None)
         self._skus.load_missing(asked, self._list)
 
-    def template(self, scale_set: ScaleSet) -> NodeTemplate:
-        """Return the template; raise ProviderError that says what is wrong with the set."""
+    def template(self, scale_set: ScaleSet, zone: str = "") -> NodeTemplate:
+        """Return the template, in ``zone`` or the set's first one; raise ProviderError that says what is wrong with the set."""
         machine = self._own_machine(scale_set.size) or self._told_machine(scale_set)
-        return make_template(scale_set, machine, predict_labels=self._options.predict_labels)
+        return make_template(scale_set, machine, zone=zone, predict_labels=self._options.predict_labels)
 
     def buckets(self, scale_set: ScaleSet) -> frozenset[str]:
         """Return the quota of cores on which the machines of the set draw; none if it is not known, or for spot machines."""

@@ -159,13 +159,7 @@ def _examine_settings(name: str, one: ScaleSet) -> Iterator[Finding]:
     if one.properties.overprovision:
         message = "on: Azure starts more machines than requested, and deletes some after they have become nodes"
         yield _setting("overprovision", message, "set overprovision to false", name)
-    if one.is_flexible:
-        message = "Flexible: failed machines are noticed only when the provision time is over"
-        yield _setting("orchestrationMode", message, "use a uniform set if that matters", name)
-    elif one.pool is not None:
-        message = "VM pool: failed machines are noticed only when the provision time is over"
-        yield _setting("orchestrationMode", message, "none: AKS does not report them", name)
-    elif not one.is_uniform:
+    if not one.has_known_mode:
         mode = one.properties.orchestration_mode or "not reported"
         message = f"{mode}: only machines of Uniform and Flexible sets can be read"
         remedy = "create the set again"

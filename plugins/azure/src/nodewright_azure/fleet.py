@@ -12,13 +12,15 @@ from nodewright_azure.agent_pools import split_name
 from nodewright_azure.api import Api
 from nodewright_azure.discovery import Limits, Selection
 from nodewright_azure.failures import Ledger, update_ledger
-from nodewright_azure.machines import Unit, Why, find_failure, read_loose, read_uniform
+from nodewright_azure.machines import Unit, Why, find_failure, lacks_view, read_machines, with_view
 from nodewright_azure.options import Options
-from nodewright_azure.shapes import Machine, ScaleSet
+from nodewright_azure.shapes import InstanceView, Machine, ScaleSet
 
 # A listing may lag behind a write: for this long, a listed set with an etag that we know to be old is ignored.
 _LAG_SECONDS = 120.0
 _EARLIEST = 0.5
+# How long a zone is taken for the next one, among those with as few machines.
+_TURN_SECONDS = 60.0
 _AGAIN_SECONDS = 20.0
 
 
@@ -122,6 +124,19 @@ class Fleet:
         if machine_list.trouble is not None:
             raise _once_more(machine_list.trouble)
         return machine_list.units
+
+    def next_zone(self, group_id: str) -> str:
+        """Return the zone in which Azure starts the next machine; "": the set has none.
+
+        Azure adds machines to the zones that need more for the set to be balanced. Among zones with as few machines, which one
+        it is is not known: they take turns, so that pods which need one of them are helped some time.
+        """
+        held = self.held(group_id)
+        zones = held.scale_set.zones or ()
+        living = [unit.machine.zones for unit in held.machine_list.units if not unit.is_leaving]
+        counts = {zone: sum(zone in (one or ()) for one in living) for zone in zones}
+        fewest = [zone for zone in zones if counts[zone] == min(counts.values())]
+        return fewest[int(self._clock.now() // _TURN_SECONDS) % len(fewest)] if fewest else ""
 
     def limits(self, group_id: str) -> Limits:
         """Return minimum and maximum of a listed group."""
@@ -240,7 +255,7 @@ class Fleet:
     def _read_machines(self, wanted: Sequence[Held], asked_for: set[str]) -> None:
         for key, answer in self._ask_machines(wanted).items():
             self._update_machine_list(self._held[key], answer, strict=key in asked_for)
-        short = [self._held[held.scale_set.key] for held in wanted if held.scale_set.is_uniform]
+        short = [self._held[held.scale_set.key] for held in wanted if held.scale_set.has_known_mode]
         for held in short if self._options.watches_failures else ():
             ledger = update_ledger(held.scale_set, held.machine_list.units, held.ledger, partial(self._why, held))
             self._change(held.scale_set.key, ledger=ledger)
@@ -254,7 +269,8 @@ class Fleet:
         loose = [held.scale_set for held in wanted if held.scale_set.is_loose]
         every = attempt(self._api.loose_machines) if loose else ()
         for one in loose:
-            found[one.key] = every if isinstance(every, ProviderError) else [vm for vm in every if one.owns(vm)]
+            own = every if isinstance(every, ProviderError) else [vm for vm in every if one.owns(vm)]
+            found[one.key] = own if isinstance(own, ProviderError) else self._with_views(one.key, own)
         for held in wanted:
             mode = held.scale_set.properties.orchestration_mode
             strange = (
@@ -262,6 +278,19 @@ class Fleet:
             )
             found.setdefault(held.scale_set.key, ProviderError(strange, code="unknownOrchestrationMode"))
         return found
+
+    def _with_views(self, key: str, machines: Sequence[Machine]) -> list[Machine]:
+        """Return single machines; read the instance views of those whose creation may have failed, each once."""
+        if not self._options.watches_failures:
+            return list(machines)
+        before = {unit.machine.id: unit for unit in self._held[key].machine_list.units}
+        wanted = [one for one in machines if lacks_view(one, before.get(one.id))]
+        known = {one.id: before[one.id].machine.properties.instance_view for one in wanted if one.id in before}
+        unread = [one for one in wanted if known.get(one.id) is None]
+        answers = attempt_each(self._api.machine_view, [one.number for one in unread], self._options.parallel_calls)
+        views = {one.id: view for one, view in zip(unread, answers, strict=True) if isinstance(view, InstanceView)}
+        views |= {machine_id: view for machine_id, view in known.items() if view is not None}
+        return [with_view(one, views[one.id]) if one.id in views else one for one in machines]
 
     def _update_machine_list(self, held: Held, answer: Sequence[Machine] | ProviderError, *, strict: bool) -> None:
         """Store the machines. After a temporary error keep the last list for a while, unless ``strict``."""
@@ -276,11 +305,8 @@ class Fleet:
                 machine_list = msgspec.structs.replace(machine_list, trouble=held.machine_list.trouble)
         else:
             before = {unit.machine.id: unit for unit in held.machine_list.units}
-            uniform = held.scale_set.is_uniform
             known = held.machine_list.is_known
-            units = (
-                read_uniform(answer, before, self._options, new_ones_are_new=known) if uniform else read_loose(answer)
-            )
+            units = read_machines(answer, before, self._options, new_ones_are_new=known)
             lasts = self._options.machines_interval * self._random.uniform(_EARLIEST, 1.0)
             machine_list = MachineList(units=units, until=now + lasts, is_known=was_there)
         self._change(key, machine_list=machine_list)

@@ -7,7 +7,7 @@ import msgspec
 from nodewright.spec import InstanceState
 from nodewright_azure.errors import FAILED, is_of_creation
 from nodewright_azure.options import Options
-from nodewright_azure.shapes import Machine, Status
+from nodewright_azure.shapes import InstanceView, Machine, Status
 
 EXTENSION_FAILED = "VMExtensionProvisioningFailed"
 _BOOTSTRAP = "vmssCSE"
@@ -42,10 +42,10 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
         return self.state is InstanceState.RUNNING and self.machine.properties.provisioning_state == "Succeeded"
 
 
-def read_uniform(
+def read_machines(
     machines: Iterable[Machine], before: Mapping[str, Unit], options: Options, *, new_ones_are_new: bool
 ) -> tuple[Unit, ...]:
-    """Return the machines of a uniform set with their states.
+    """Return the machines of a set with their states.
 
     ``before`` are the machines as known before, by id: a machine that is being updated keeps its state. Azure reports
     ``Failed`` for any operation that failed, also long after the creation. A machine that was seen to run is no failed
@@ -55,9 +55,15 @@ def read_uniform(
     return tuple(_read_unit(machine, before.get(machine.id), options, new_ones_are_new) for machine in machines)
 
 
-def read_loose(machines: Iterable[Machine]) -> tuple[Unit, ...]:
-    """Return machines with their states. Their power states are not known, so none of them counts as failed."""
-    return tuple(Unit(machine=machine, state=_state(machine.properties.provisioning_state)) for machine in machines)
+def lacks_view(machine: Machine, before: Unit | None) -> bool:
+    """Return whether the instance view of a machine, which lists of single machines do not have, may tell a failure."""
+    is_bad = machine.properties.provisioning_state == "Failed" and machine.properties.instance_view is None
+    return is_bad and not _has_run(before, machine)
+
+
+def with_view(machine: Machine, view: InstanceView) -> Machine:
+    """Return the machine with its instance view."""
+    return msgspec.structs.replace(machine, properties=msgspec.structs.replace(machine.properties, instance_view=view))
 
 
 def find_failure(statuses: Sequence[Status] | None) -> Why | None:

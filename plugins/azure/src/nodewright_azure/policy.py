@@ -35,6 +35,12 @@ _READ_VIEW = Permission(
     level=FindingLevel.WARNING,
     capability=Capability.FAST_FAILURE_DETECTION,
 )
+_READ_MACHINE_VIEW = Permission(
+    action="Microsoft.Compute/virtualMachines/instanceView/read",
+    without="machines of flexible sets and VM pools that could not be created are noticed only when the provision time is over",
+    level=FindingLevel.WARNING,
+    capability=Capability.FAST_FAILURE_DETECTION,
+)
 READ_SKUS = Permission(
     action=SKUS,
     without="only sizes of the option instance_types are known; it must be granted on the subscription",
@@ -58,6 +64,7 @@ def in_group(options: Options, loose: Iterable[bool]) -> list[Permission]:
         needed += [_READ_VIEW] if options.watches_failures else []
     if True in kinds or not kinds:
         needed.append(_READ_FLEXIBLE)
+        needed += [_READ_MACHINE_VIEW] if options.watches_failures else []
     return [*needed, _WRITE, _DELETE]
 
 

@@ -44,8 +44,6 @@ _ALWAYS = frozenset(
         Capability.SIMILARITY,
     )
 )
-_FLEXIBLE = "Azure lists no power states for machines of a flexible scale set"
-_VM_POOL = "AKS does not report which machines of a VM pool could not be created"
 _UNFORCED = "AKS has no forced deletion for machines of a VM pool"
 
 
@@ -88,7 +86,7 @@ class AzureProvider:
 
     @hookimpl
     def template_node(self, group_id: str) -> spec.NodeTemplate:
-        return self._catalogue.template(self._fleet.held(group_id).scale_set)
+        return self._catalogue.template(self._fleet.held(group_id).scale_set, self._fleet.next_zone(group_id))
 
     @hookimpl
     def increase_size(self, group_id: str, expected_target: int, target: int) -> int:
@@ -172,8 +170,6 @@ class AzureProvider:
     def _listed(self, name: str) -> spec.NodeGroup:
         limits, one = self._fleet.limits(name), self._fleet.find(name)
         off = self._unpriced(name)
-        if one is not None and one.is_loose and self._options.watches_failures:
-            off[_FAST] = _FLEXIBLE if one.is_flexible else _VM_POOL
         if one is not None and one.pool is not None:
             off[_FORCE] = _UNFORCED
         made_from = one.made_from if one is not None else ""

@@ -1,6 +1,7 @@
 """azure-mgmt-compute behind the typed face; it is imported only when Azure is really asked.
 
-Operations that take time are started and not waited for: how they end shows in the sets and machines themselves.
+Operations that take time are started and not waited for: how they end shows in the sets and machines themselves. Why one
+failed is read afterwards.
 """
 
 from collections.abc import Sequence
@@ -8,16 +9,19 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from nodewright.spec import ApiCalls, Clock, ProviderError
+from nodewright.spec.cache import attempt
 from nodewright.spec.exchanges import Exchanges
 from nodewright.spec.meter import Meter
 from nodewright_azure.account import Account, Cluster
 from nodewright_azure.agent_pools import split_name
 from nodewright_azure.aks import Aks
 from nodewright_azure.calls import Calls, convert
+from nodewright_azure.operations import Operations
 from nodewright_azure.options import Options
 from nodewright_azure.session import Session
 from nodewright_azure.shapes import (
     AutoscaleSetting,
+    InstanceView,
     Lock,
     Machine,
     ResourceSku,
@@ -46,6 +50,7 @@ class Sdk:
         self._session = Session(account, options, exchanges)
         self._prices_endpoint = options.retail_prices_endpoint.rstrip("/")
         self._calls = Calls(self._meter, clock, self.place())
+        self._operations = Operations(self._calls)
         self._aks = self._make_aks(account.cluster, clock) if account.cluster is not None else None
 
     def __repr__(self) -> str:
@@ -53,7 +58,7 @@ class Sdk:
 
     def _make_aks(self, cluster: Cluster, clock: Clock) -> Aks:
         place = f"cluster {cluster.name} of resource group {cluster.resource_group}"
-        return Aks(cluster, self._session, Calls(self._meter, clock, place))
+        return Aks(cluster, self._session, Calls(self._meter, clock, place), self._operations)
 
     def made(self) -> Sequence[ApiCalls]:
         return self._meter.made()
@@ -89,7 +94,17 @@ class Sdk:
         pages = self._client().virtual_machines.list(self._account.resource_group)
         return self._calls.listed("virtualMachines.list", pages, Machine)
 
+    def machine_view(self, name: str) -> InstanceView:
+        group, machines = self._account.resource_group, self._client().virtual_machines
+        view = self._calls.call(
+            "virtualMachines.instanceView", lambda: machines.instance_view(group, name).as_dict(), about=name
+        )
+        return convert(view, InstanceView)
+
     def problems(self, name: str) -> Sequence[Status]:
+        told = attempt(lambda: self._operations.problem(name, self._client))
+        if told is not None and not isinstance(told, ProviderError):
+            return (told,)
         if self._serving(name) is not None:
             return ()
         group = self._account.resource_group
@@ -146,7 +161,10 @@ class Sdk:
 
         def start() -> Any:
             group = self._account.resource_group
-            return self._sets().begin_update(group, scale_set.name, body, polling=False, **unchanged).result().as_dict()
+            begun = self._sets().begin_update(
+                group, scale_set.name, body, polling=False, **unchanged, **self._operations.following(scale_set.name)
+            )
+            return begun.result().as_dict()
 
         return convert(self._calls.call(f"{_SETS}.update", start, about=scale_set.name, urgent=True), ScaleSet)
 

@@ -171,6 +171,11 @@ class ScaleSet(Shape, frozen=True, kw_only=True):
         return self.is_flexible or self.pool is not None
 
     @property
+    def has_known_mode(self) -> bool:
+        """Whether it is known how its machines are listed."""
+        return self.is_uniform or self.is_loose
+
+    @property
     def is_spot(self) -> bool:
         """Whether its machines are spot machines."""
         profile = self.properties.virtual_machine_profile
@@ -242,7 +247,7 @@ class HardwareProfile(Shape, frozen=True, kw_only=True):
 
 
 class MachineProperties(Shape, frozen=True, kw_only=True):
-    """``virtual_machine_scale_set`` exists for machines of flexible sets only, ``instance_view`` for uniform ones."""
+    """``virtual_machine_scale_set`` exists for machines of flexible sets only; lists have ``instance_view`` for uniform ones."""
 
     provisioning_state: str | None = None
     vm_id: str | None = None
@@ -257,6 +262,7 @@ class Machine(Shape, frozen=True, kw_only=True):
 
     id: str
     name: str = ""
+    zones: tuple[str, ...] | None = None
     instance_id: str | None = None
     tags: dict[str, str | None] | None = None
     properties: MachineProperties = MachineProperties()
@@ -313,6 +319,18 @@ class ResourceSku(Shape, frozen=True, kw_only=True):
     family: str = ""
     capabilities: tuple[Named, ...] = ()
     restrictions: tuple[SkuRestriction, ...] = ()
+
+
+class OperationError(Shape, frozen=True, kw_only=True):
+    code: str = ""
+    message: str = ""
+
+
+class Operation(Shape, frozen=True, kw_only=True):
+    """How an operation is going; ``error`` is there if it failed."""
+
+    status: str = ""
+    error: OperationError | None = None
 
 
 class RolePermissions(Shape, frozen=True, kw_only=True):

@@ -31,8 +31,10 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     architecture: str = "amd64"
 
 
-def make_template(scale_set: ScaleSet, machine: Machine, *, predict_labels: bool) -> NodeTemplate:
-    """Return the template node, in the set's first zone; raise ProviderError for a set without location or size."""
+def make_template(scale_set: ScaleSet, machine: Machine, *, zone: str = "", predict_labels: bool) -> NodeTemplate:
+    """Return the template node, in ``zone`` or the set's first one; raise ProviderError for a set without location or size."""
+    if zone:
+        scale_set = msgspec.structs.replace(scale_set, zones=(zone,))
     if not scale_set.size:
         raise ProviderError(f"{scale_set.name} has no size of machines", code="noSku")
     if not scale_set.location:

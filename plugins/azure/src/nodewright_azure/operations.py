@@ -1,0 +1,50 @@
+"""Operations that we started: Azure tells at an address of each of them why it failed.
+
+A set, and a machine of it that stays, tell that themselves, but not those of flexible sets without a machine, nor VM pools.
+"""
+
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+from nodewright_azure.calls import Calls, convert
+from nodewright_azure.shapes import Operation, Status
+
+_HEADER = "Azure-AsyncOperation"
+
+
+class Operations:
+    """The address of the last operation on each group."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self._addresses: dict[str, str] = {}
+
+    def following(self, name: str) -> dict[str, Any]:
+        """Return the argument of a call of the SDK that remembers the operation which the call starts."""
+
+        def note(response: Any) -> None:
+            parts = urlsplit(response.http_response.headers.get(_HEADER) or "")
+            self._addresses.pop(name.lower(), None)
+            if parts.path:  # the host is that of the client: our token goes nowhere else
+                self._addresses[name.lower()] = f"{parts.path}?{parts.query}"
+
+        return {"raw_response_hook": note}
+
+    def problem(self, name: str, client: Callable[[], Any]) -> Status | None:
+        """Return why our last operation on the group failed; None: it did not, or is not known."""
+        from azure.core.rest import HttpRequest  # noqa: PLC0415 - the SDK is heavy, and this module is imported at once
+
+        address = self._addresses.get(name.lower())
+        if address is None:
+            return None
+
+        def send() -> Any:
+            answer = client().send_request(HttpRequest("GET", address))
+            answer.raise_for_status()
+            return answer.json()
+
+        told = convert(self._calls.call("operations.get", send, about=name), Operation)
+        if told.status != "Failed" or told.error is None or not told.error.code:
+            return None
+        return Status(code=f"ProvisioningState/failed/{told.error.code}", message=told.error.message)
