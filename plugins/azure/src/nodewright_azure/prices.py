@@ -72,13 +72,14 @@ class Prices:
         listed = self._listed.get(_Offer(scale_set.region, size, spot, scale_set.is_windows))
         if listed is not None:
             return listed
-        bundled = None if spot or scale_set.is_windows else list_prices.list_price(size)
+        bundled = None if spot or scale_set.is_windows else list_prices.list_price(scale_set.region, size)
         if bundled is None:
             what = "spot price" if spot else "price"
             why = f": {self._list.problem}" if self._list.problem else ""
             raise ProviderError(f"the {what} of {scale_set.size or 'its size'} is not known{why}", code="noPrice")
-        source = f"Azure price list of {list_prices.LOCATION}, bundled"
-        return Price(per_hour=bundled, source=source, as_of=list_prices.AS_OF)
+        per_hour, location = bundled
+        source = f"Azure price list of {location}, bundled"
+        return Price(per_hour=per_hour, source=source, as_of=list_prices.AS_OF)
 
     def problems(self) -> Iterator[Finding]:
         """Yield why prices could not be read."""
