@@ -171,7 +171,9 @@ def check_moves(facts: Facts) -> Findings:
     for loop in facts.loops:
         if not loop.moved:
             continue
-        if facts.pending(loop) and _some_may_grow(facts, loop) and not facts.is_misled(loop.at):
+        room = _room_for_growth(facts, loop)
+        helped = facts.pending_alone(loop) or any(need <= room for need in facts.needs(loop).values())
+        if helped and room and not facts.is_misled(loop.at):
             yield f"{loop.at:g} s: asks for {loop.moved} to give up {loop.given_up}, and {facts.pending(loop)} pods wait"
         before = sum(prices[group_of(machine)] for machine in loop.given_up)
         after = sum(prices[group] * count for group, count in loop.moved.items())
@@ -184,14 +186,15 @@ def check_moves(facts: Facts) -> Findings:
             tried[machine] = loop.at
 
 
-def _some_may_grow(facts: Facts, loop: Loop) -> bool:
-    """Return whether a group may grow for pods, by its size and by what the engine tells of its backoff.
+def _room_for_growth(facts: Facts, loop: Loop) -> int:
+    """Return for how many pods groups may grow at most, by their sizes and by what the engine tells of their backoffs.
 
     Where machines are smaller than told, the engine learns for which pods a group is of no use.
     """
-    return not facts.cloud.get("small_machines") and any(
-        seen.target < seen.most and group not in loop.backed_off for group, seen in loop.seen.items()
-    )
+    if facts.cloud.get("small_machines"):
+        return 0
+    open_groups = {group: seen for group, seen in loop.seen.items() if group not in loop.backed_off}
+    return sum(max(0, one.most - one.target) * facts.groups[group].most_slots for group, one in open_groups.items())
 
 
 def check_left_behind(facts: Facts) -> Findings:

@@ -90,6 +90,35 @@ def test_a_group_that_delivers_a_part_is_relieved_of_it_and_the_next_one_is_aske
     assert {ref.group_id for state in story.states() for ref in state.memory.backoffs} == {"pool"}
 
 
+NO_ATOMIC = (Capability.ATOMIC_RESIZE.value,)
+# What becomes of an increase, and when it is known that not all of its machines will come.
+_PARTLY: dict[str, tuple[float, dict[str, Any]]] = {
+    "the cloud accepts two": (
+        ASKED + LOOP,
+        {"faults": [{"kind": "partial", "hook": "increase_size", "group": "pool", "at_most": 2}]},
+    ),
+    "the cloud reports failures": (ASKED + LOOP, {"stock_outs": [{"group": "pool", "remaining": 2}]}),
+    "the cloud takes one back": (100.0, {"interference": [{"do": "take_back", "group": "pool", "start": 100}]}),
+}
+
+
+@pytest.mark.parametrize("trouble", _PARTLY)
+@pytest.mark.parametrize("least", [6, 4])
+def test_what_comes_only_partly_is_withdrawn_once_that_is_known(trouble: str, least: int) -> None:
+    """Of two groups one delivers its part; all of it goes, and the next group is asked for the whole gang in that loop."""
+    known_at, cloud = _PARTLY[trouble]
+    slow = {**POOL, "register_delay": 300}
+    twin = {**slow, "name": "twin", "max_size": 3, "price_per_hour": 0.05, "labels": {"kind": "other"}}
+    story = make(slow, twin, OTHER, least=least, switched_off=NO_ATOMIC, **cloud)
+    assert story.result.final.running == 6
+    asked = grown(story)
+    assert {group for at, group, *_ in asked if at == ASKED} == {"pool", "twin"}
+    assert [one for one in asked if one[0] > ASKED] == [(known_at, "other", 0, 3)]
+    assert story.writes("delete", "withdraw")[0][0] <= known_at + LOOP
+    assert story.machines("twin") == story.cloud.group("twin").target == 0
+    assert not story.states()[-1].memory.provisioning.reservations
+
+
 def test_of_two_groups_the_one_that_delivered_loses_its_machines_and_no_trust() -> None:
     some = {**POOL, "max_size": 4}
     late = {**POOL, "name": "late", "max_size": 4, "request_delay": "100h", "price_per_hour": 0.2}

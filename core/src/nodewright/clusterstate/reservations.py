@@ -219,7 +219,8 @@ class _Settlement:
         for machine in living:
             if machine not in known:
                 _hand_over(parts, machine)
-        unborn = sum(failure.count for failure in group.failed or () if failure.instance_id is None)
+        listed = {one.id for one in group.instances}
+        unborn = sum(one.count for one in group.failed or () if one.instance_id not in listed)
         coming = max(0, (group.target or 0) - len(there) - unborn)
         ordinary = self._count_ordinary(group, parts.values(), living)
         for name, part in parts.items():
