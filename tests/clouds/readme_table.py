@@ -23,4 +23,6 @@ def _shown(default: object) -> str:
         return format_duration(default)
     if isinstance(default, bool):
         return str(default).lower()
+    if isinstance(default, msgspec.Struct):
+        return ""  # shown in a section of its own
     return str(default) if default and default is not msgspec.NODEFAULT else ""

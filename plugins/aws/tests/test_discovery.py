@@ -113,7 +113,8 @@ def test_malformed_flags_are_refused(nodes: tuple[str, ...], discoveries: tuple[
         ({"refresh_interval": -1}, "at least 0"),
         ({"parallel_calls": 0}, "parallel_calls: must be at least 1, not the number 0"),
         ({"endpoints": {"s3": "x"}}, "endpoints: there is no service s3"),
-        ({"use_static_instance_list": True}, "needs rows in instance_types"),
+        ({"eks_nodes": {"apply": "sometimes"}}, r"eks_nodes\.apply"),
+        ({"eks_nodes": {"vm_memory_overhead": 1}}, r"eks_nodes\.vm_memory_overhead"),
         ({"instance_types": {"m5.large": {"cpu": 2}}}, "memory_mib"),
     ],
 )

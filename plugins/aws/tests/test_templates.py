@@ -131,18 +131,75 @@ def test_launch_data_is_kept_for_a_while(cloud: AwsCloud, attach: Attach) -> Non
     assert cloud.calls["DescribeInstanceTypes"] == 2
 
 
-def test_a_missing_permission_costs_templates_and_nothing_else(cloud: AwsCloud, attach: Attach) -> None:
+def test_without_the_permission_the_bundled_table_describes_instance_types(cloud: AwsCloud, attach: Attach) -> None:
+    kinds = ("m5.large", "g5.xlarge", "m6g.large", "zz.huge")
+    names = [cloud.add_group(LaunchTemplate=_of(cloud, kind)) for kind in kinds]
+    described = attach(*(f"0:10:{name}" for name in names[:3])).client
     cloud.deny("DescribeInstanceTypes", "DescribeLaunchConfigurations")
-    name = cloud.add_group(size=1)
-    stage = attach(f"0:10:{name}")
-    assert stage.client.target_size(name) == 1
-    other = cloud.add_group()
-    stage = attach(f"0:10:{name}", f"0:10:{other}")
-    for group in (name, other):
-        with pytest.raises(AccessDenied, match="DescribeInstanceTypes: UnauthorizedOperation") as denied:
-            stage.client.template_node(group)
-        assert denied.value.group_id == group
-    assert stage.client.increase_size(name, 1, 2) == 1
+    client = attach(*(f"0:10:{name}" for name in names)).client
+    for name in names[:3]:
+        assert client.template_node(name) == described.template_node(name)
+    with pytest.raises(AccessDenied, match="DescribeInstanceTypes: UnauthorizedOperation") as denied:
+        client.template_node(names[3])
+    assert denied.value.group_id == names[3]
+    [said] = [one for one in client.diagnose() if one.subject == "ec2:DescribeInstanceTypes"]
+    assert "bundled table" in said.message
+    assert client.increase_size(names[0], 0, 1) == 1
+
+
+def test_a_static_list_asks_nothing(cloud: AwsCloud, attach: Attach) -> None:
+    name = cloud.add_group()
+    client = attach(f"0:10:{name}", use_static_instance_list=True).client
+    assert client.template_node(name).allocatable["memory"] == Quantity.of("8Gi")
+    assert "DescribeInstanceTypes" not in cloud.calls
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "pods"),
+    [
+        ("m5.large", {}, 29),
+        ("t3.micro", {}, 4),
+        ("m5.24xlarge", {}, 250),
+        ("m5.4xlarge", {}, 110),
+        ("m5.large", {"custom_networking": True}, 20),
+        ("m5.large", {"prefix_delegation": True}, 110),
+        ("t3.micro", {"prefix_delegation": True}, 34),
+        ("t3.micro", {"prefix_delegation": True, "custom_networking": True}, 18),
+        ("m5.large", {"max_pods": 58}, 58),
+        ("m5.large", {"apply": "never"}, 110),
+    ],
+)
+def test_how_many_pods_a_node_of_eks_has(
+    cloud: AwsCloud, attach: Attach, kind: str, options: dict[str, Any], pods: int
+) -> None:
+    name = cloud.add_group(LaunchTemplate=_of(cloud, kind), tags=_managed(cloud, "AL2023_x86_64_STANDARD"))
+    template = attach(f"0:10:{name}", eks_nodes=options).client.template_node(name)
+    assert template.allocatable["pods"] == template.capacity["pods"] == Quantity.of(pods)
+
+
+def test_what_the_kubelet_of_eks_leaves_for_pods(cloud: AwsCloud, attach: Attach) -> None:
+    tags = _managed(cloud, "BOTTLEROCKET_x86_64")
+    name = cloud.add_group(tags=tags)
+    told = cloud.add_group(tags={**tags, f"{_PREFIX}/resources/memory": "7Gi"})
+    client = attach(f"0:10:{name}", f"0:10:{told}").client
+    template = client.template_node(name)
+    memory = 8192 * 2**20 - int(8192 * 2**20 * 0.075)
+    assert template.capacity["memory"] == Quantity.of(memory)
+    assert template.allocatable["memory"] == Quantity.of(memory - (255 + 11 * 29 + 100) * 2**20)
+    assert (template.capacity["cpu"], template.allocatable["cpu"]) == (Quantity.of(2), Quantity.of("1930m"))
+    assert client.template_node(told).allocatable["memory"] == Quantity.of("7Gi")
+
+
+@pytest.mark.parametrize("image", ["CUSTOM", "WINDOWS_CORE_2022_x86_64", ""])
+def test_whose_nodes_are_not_set_up_by_eks_have_their_whole_machine(
+    cloud: AwsCloud, attach: Attach, image: str
+) -> None:
+    name = cloud.add_group(tags=_managed(cloud, image) if image else {})
+    template = attach(f"0:10:{name}").client.template_node(name)
+    assert template.allocatable["memory"] == Quantity.of("8Gi")
+    assert template.allocatable["pods"] == Quantity.of(110)
+    always = attach(f"0:10:{name}", eks_nodes={"apply": "always"}).client.template_node(name)
+    assert always.allocatable["pods"] == Quantity.of(29)
 
 
 def test_a_throttled_template_comes_later_and_stays_once_it_is_known(cloud: AwsCloud, attach: Attach) -> None:
@@ -158,3 +215,17 @@ def test_a_throttled_template_comes_later_and_stays_once_it_is_known(cloud: AwsC
     cloud.refuse_once("DescribeLaunchTemplateVersions", "InternalError", "oops", 500)
     stage.later(1201)
     assert stage.client.template_node(name) == known
+
+
+def _of(cloud: AwsCloud, kind: str) -> dict[str, str]:
+    return {"LaunchTemplateName": cloud.add_template(kind), "Version": "$Latest"}
+
+
+def _managed(cloud: AwsCloud, image: str) -> dict[str, str]:
+    """Make a managed node group, and return the tags of its Auto Scaling group."""
+    cluster, role = f"c{uuid4().hex[:8]}", "arn:aws:iam::123456789012:role/eks"
+    cloud.eks.create_cluster(name=cluster, roleArn=role, resourcesVpcConfig={"subnetIds": ["subnet-1"]})
+    cloud.eks.create_nodegroup(
+        clusterName=cluster, nodegroupName="ng", subnets=["subnet-1"], nodeRole=role, amiType=image
+    )
+    return {"eks:cluster-name": cluster, "eks:nodegroup-name": "ng"}

@@ -159,11 +159,11 @@ _NO_GROUP = {"AutoScalingGroupName": "none", "MinSize": 0, "MaxSize": 0, "Desire
 
 
 def make_provider(api: AnsweredApi, *nodes: str, discoveries: Sequence[str] = ()) -> AwsProvider:
-    """The plugin as it is, before an account that answers from the case."""
+    """The plugin as it is, before an account that answers from the case. As in cluster-autoscaler, nodes have whole machines."""
     context = ProviderContext(
         clock=FakeClock(),
         random=Random(0),
-        options={"refresh_interval": 0},
+        options={"refresh_interval": 0, "eks_nodes": {"apply": "never"}},
         node_group_specs=nodes,
         auto_discovery_specs=tuple(discoveries),
     )

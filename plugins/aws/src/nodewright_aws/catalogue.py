@@ -10,8 +10,9 @@ from random import Random
 import msgspec
 
 from nodewright.spec import Clock, NodeTemplate, ProviderError
-from nodewright.spec.cache import ResultCache, attempt
+from nodewright.spec.cache import ResultCache, attempt, copy_error
 from nodewright_aws.api import Api
+from nodewright_aws.bundled_types import bundled_type
 from nodewright_aws.options import Options
 from nodewright_aws.shapes import (
     EksNodegroup,
@@ -30,6 +31,8 @@ from nodewright_aws.shapes import (
     VCpuInfo,
 )
 from nodewright_aws.template import Machine, make_template, managed_by
+
+_UNKNOWN = "unknownType"
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,14 +99,26 @@ class Catalogue:
         return self._models.get(name)
 
     def kind(self, name: str) -> InstanceTypeInfo:
-        """Return the instance type; raise ProviderError if AWS does not know it."""
-        return self._own_types.get(name) or self._types.get(name)
+        """Return the instance type: the option's row, or as AWS describes it; where it does not, from the bundled table.
+
+        Raise ProviderError if AWS does not have the type in the region, or no table has it.
+        """
+        own = self._own_types.get(name)
+        if own is not None:
+            return own
+        found = attempt(lambda: self._types.get(name))
+        if not isinstance(found, ProviderError):
+            return found
+        bundled = bundled_type(name) if found.code != _UNKNOWN or self._options.use_static_instance_list else None
+        if bundled is None:
+            raise copy_error(found)
+        return bundled
 
     def template(self, group: Group) -> NodeTemplate:
         """Return the template; raise ProviderError that says what is wrong with the group."""
         launch = self._launches.get(group.name)
         machine = Machine(kind=self.kind(launch.type_name), requirements=launch.requirements)
-        return make_template(group, machine, self._nodegroup(group), self._api.region())
+        return make_template(group, machine, self._nodegroup(group), self._api.region(), self._options.eks_nodes)
 
     def launch(self, group_name: str) -> Launch:
         """Return what the group starts; raise ProviderError if it is not known."""
@@ -141,7 +156,7 @@ class Catalogue:
         return {found.instance_type: found for found in self._api.instance_types(names)}
 
     def _unknown(self, name: str) -> ProviderError:
-        return ProviderError(f"{self._api.region()} has no known instance type {name}", code="unknownType")
+        return ProviderError(f"{self._api.region()} has no known instance type {name}", code=_UNKNOWN)
 
     def _configured(self, groups: Iterable[Group]) -> dict[str, LaunchConfiguration]:
         """Return the launch configurations, read in bulk."""

@@ -100,7 +100,7 @@ class Maker:
             price = attempt(lambda name=name: self._prices.of_type(name))  # type: ignore[misc]  # mypy cannot type a lambda with a default
             yield MachineType(
                 name=name,
-                template=make_template(like, Machine(kind=kind), None, region),
+                template=make_template(like, Machine(kind=kind), None, region, self._options.eks_nodes),
                 price=price if isinstance(price, Price) else None,
                 id_prefix=prefix,
                 takes_labels=making.labels_from_tags,

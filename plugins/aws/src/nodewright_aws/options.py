@@ -1,6 +1,6 @@
 """The options of provider aws. Unknown keys are refused."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -24,6 +24,21 @@ class StaticType(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     memory_mib: Positive
     gpu: Annotated[int, Meta(ge=0)] = 0
     architecture: str = "x86_64"
+
+
+class EksNodes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``eks_nodes``: what nodes of Amazon EKS have of their machines.
+
+    ``apply``: to which groups; "auto": managed node groups of EKS. ``max_pods``: the kubelet's setting, if users set it; 0:
+    it follows from the network interfaces. ``custom_networking``: pods get no address of the first interface.
+    ``vm_memory_overhead``: the part of the memory that hypervisor and kernel take.
+    """
+
+    apply: Literal["auto", "always", "never"] = "auto"
+    max_pods: Annotated[int, Meta(ge=0, le=1000)] = 0
+    prefix_delegation: bool = False
+    custom_networking: bool = False
+    vm_memory_overhead: Annotated[float, Meta(ge=0, lt=1)] = 0.075
 
 
 class Making(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -58,6 +73,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     detect_failures: bool = True
     instance_types: dict[str, StaticType] = {}
     use_static_instance_list: bool = False
+    eks_nodes: EksNodes = EksNodes()
     prices_per_hour: dict[str, PerHour] = {}
     refresh_prices: bool = True
     price_list_interval: Seconds = Seconds(86400)
@@ -74,8 +90,6 @@ def load_options(context: ProviderContext) -> Options:
     unknown = sorted(set(options.endpoints) - set(SERVICES))
     if unknown:
         raise ConfigError(f"{source}: endpoints: there is no service {unknown[0]}; there are {', '.join(SERVICES)}")
-    if options.use_static_instance_list and not options.instance_types:
-        raise ConfigError(f"{source}: use_static_instance_list needs rows in instance_types")
     if options.autoprovisioning is not None:
         _check_making(options.autoprovisioning, options.cluster, source)
     return options

@@ -38,7 +38,11 @@ _PERMISSIONS = (
         level=FindingLevel.WARNING,
     ),
     Permission(action="ec2:DescribeLaunchTemplateVersions", without="groups with launch templates have no template"),
-    Permission(action="ec2:DescribeInstanceTypes", without="only types of the option instance_types are known"),
+    Permission(
+        action="ec2:DescribeInstanceTypes",
+        without="instance types are those of the option instance_types and of the bundled table",
+        level=FindingLevel.WARNING,
+    ),
     Permission(
         action="ec2:DescribeImages",
         without="groups with instance requirements have no template",

@@ -324,6 +324,26 @@ class GpuInfo(Shape, frozen=True, kw_only=True):
     gpus: tuple[Gpu, ...] = ()
 
 
+class NetworkCard(Shape, frozen=True, kw_only=True):
+    network_card_index: int = 0
+    maximum_network_interfaces: int = 0
+
+
+class NetworkInfo(Shape, frozen=True, kw_only=True):
+    """How many network interfaces a machine can have, and how many addresses each of them."""
+
+    default_network_card_index: int = 0
+    ipv4_addresses_per_interface: int = 0
+    network_cards: tuple[NetworkCard, ...] = ()
+
+    @property
+    def interfaces(self) -> int:
+        """The most interfaces on the default network card, the only one whose addresses pods get; 0: not known."""
+        default = self.default_network_card_index
+        cards = (one for one in self.network_cards if one.network_card_index == default)
+        return next((one.maximum_network_interfaces for one in cards), 0)
+
+
 class InstanceTypeInfo(Shape, frozen=True, kw_only=True):
     """One entry of DescribeInstanceTypes."""
 
@@ -332,6 +352,7 @@ class InstanceTypeInfo(Shape, frozen=True, kw_only=True):
     memory_info: MemoryInfo
     processor_info: ProcessorInfo = ProcessorInfo()
     gpu_info: GpuInfo = GpuInfo()
+    network_info: NetworkInfo = NetworkInfo()
 
 
 class EksShape(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -5,6 +5,9 @@ from collections.abc import Mapping
 import msgspec
 
 from nodewright.spec import NodeTemplate, ProviderError, Quantity, Taint
+from nodewright_aws.eks_nodes import allocatable as allocatable_on_eks
+from nodewright_aws.eks_nodes import applies_to, max_pods, usable_memory
+from nodewright_aws.options import EksNodes
 from nodewright_aws.shapes import EksNodegroup, Group, InstanceRequirements, InstanceTypeInfo
 from nodewright_aws.tags import labels_of, resources_of, tag_texts, taints_of
 
@@ -31,19 +34,27 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     requirements: InstanceRequirements | None = None
 
 
-def make_template(group: Group, machine: Machine, nodegroup: EksNodegroup | None, region: str) -> NodeTemplate:
-    """Return the template node; raise ProviderError for a group without a zone."""
+def make_template(
+    group: Group, machine: Machine, nodegroup: EksNodegroup | None, region: str, eks: EksNodes
+) -> NodeTemplate:
+    """Return the template node; raise ProviderError for a group without a zone.
+
+    What tags say of resources is both the capacity and what is allocatable.
+    """
     if not group.availability_zones:
         raise ProviderError(f"group {group.name} has no availability zone", code="noZone")
     labels = _generic_labels(machine.kind, group.availability_zones[0], region) | labels_of(group.tags)
     taints = list(taints_of(group.tags))
-    capacity = _capacity(machine) | resources_of(tag_texts(group.tags))
+    capacity, allocatable = _resources(machine, nodegroup, eks)
+    tagged = resources_of(tag_texts(group.tags))
     managed = _managed_taints(nodegroup) if nodegroup is not None else None
     if nodegroup is not None and managed is not None:
         labels |= _managed_labels(nodegroup)
         taints += managed
-        capacity |= resources_of(nodegroup.tags)
-    return NodeTemplate(allocatable=capacity, capacity=capacity, labels=labels, taints=tuple(taints))
+        tagged |= resources_of(nodegroup.tags)
+    return NodeTemplate(
+        allocatable=allocatable | tagged, capacity=capacity | tagged, labels=labels, taints=tuple(taints)
+    )
 
 
 def managed_by(group: Group) -> tuple[str, str] | None:
@@ -65,19 +76,27 @@ def _generic_labels(kind: InstanceTypeInfo, zone: str, region: str) -> dict[str,
     }
 
 
-def _capacity(machine: Machine) -> dict[str, Quantity]:
+def _resources(
+    machine: Machine, nodegroup: EksNodegroup | None, eks: EksNodes
+) -> tuple[dict[str, Quantity], dict[str, Quantity]]:
+    """Return capacity and allocatable resources. As in CA the whole machine is both, unless the nodes are set up as by EKS."""
     kind, wanted = machine.kind, machine.requirements or InstanceRequirements()
-    cpus, memory_mib = wanted.v_cpu_count.min, wanted.memory_mib.min
+    cpus = kind.v_cpu_info.default_v_cpus if wanted.v_cpu_count.min is None else wanted.v_cpu_count.min
+    memory = (kind.memory_info.size_in_mib if wanted.memory_mib.min is None else wanted.memory_mib.min) << 20
     gpus = sum(gpu.count for gpu in kind.gpu_info.gpus)
     asks_for_gpus = "nvidia" in wanted.accelerator_manufacturers and "gpu" in wanted.accelerator_types
     if asks_for_gpus and wanted.accelerator_count.min is not None:
         gpus = wanted.accelerator_count.min
-    return {
-        "cpu": Quantity.of(kind.v_cpu_info.default_v_cpus if cpus is None else cpus),
-        "memory": Quantity.of((kind.memory_info.size_in_mib if memory_mib is None else memory_mib) << 20),
-        "pods": Quantity.of(_PODS),
+    of_eks = applies_to(nodegroup, eks)
+    pods = (max_pods(kind.network_info, cpus, eks) if of_eks else None) or _PODS
+    memory = usable_memory(memory, eks) if of_eks else memory
+    capacity = {
+        "cpu": Quantity.of(cpus),
+        "memory": Quantity.of(memory),
+        "pods": Quantity.of(pods),
         GPU_RESOURCE: Quantity.of(gpus),
     }
+    return capacity, allocatable_on_eks(capacity, cpus, memory, pods) if of_eks else capacity
 
 
 def _managed_labels(nodegroup: EksNodegroup) -> Mapping[str, str]:
