@@ -53,7 +53,7 @@ class DaemonProcess:
         self._providers = {"shared": {"options": {"address": str(cloud)}, "call-timeout": "5s"}}
         self.write_settings(settings or {})
         self._log = folder / "log.jsonl"
-        usual = ["--scan-interval=1s", "--address=127.0.0.1:0", "--debug-address=127.0.0.1:0"]
+        usual = ["--v=4", "--scan-interval=1s", "--address=127.0.0.1:0", "--debug-address=127.0.0.1:0"]
         command = [sys.executable, "-m", "nodewright", "run", "--config", str(config)]
         command += ["--kubeconfig", str(kubeconfig)] if kubeconfig is not None else []
         path = os.pathsep.join([str(PLUGIN), os.environ.get("PYTHONPATH", "")])

@@ -65,6 +65,11 @@ def test_from_nothing_to_three_nodes(clean: ControlPlane, shared: SharedCloud, s
     event = find_events(clean, "TriggeredScaleUp")[0]
     assert event["source"]["component"] == "cluster-autoscaler"
     assert event["involvedObject"]["uid"]
+    # One id leads from a pod to the call of the cloud.
+    [told] = {line["loop"] for line in daemon.lines() if line.get("event") == "TriggeredScaleUp"}
+    assert {
+        line["write"]["loop"] for line in daemon.says("cloud write") if line["write"]["action"] == "IncreaseSize"
+    } == {told}
     wait_until(
         lambda: "nodewright_pod_running_seconds_count 9.0" in daemon.page("address", "/metrics"), "pods in the metrics"
     )

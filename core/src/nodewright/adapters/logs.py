@@ -1,5 +1,6 @@
-"""The daemon's log: one JSON object per line."""
+"""The daemon's log: the standard library's logging, with JSON objects or text for people, one a line."""
 
+import logging
 import threading
 import traceback
 from typing import Any, BinaryIO
@@ -10,38 +11,45 @@ from nodewright.actuation import AuditRecord, Event, EventSink
 from nodewright.model.clock import Clock
 from nodewright.model.duration import format_moment
 from nodewright.model.group import GroupRef
+from nodewright.model.printable import printable
 
-INFO, WARNING, ERROR = "info", "warning", "error"
+DEBUG, INFO, WARNING, ERROR = "debug", "info", "warning", "error"
+_NUMBERS = {DEBUG: logging.DEBUG, INFO: logging.INFO, WARNING: logging.WARNING, ERROR: logging.ERROR}
 _MOST_TEXT = 4000
 
 
-class JsonLog:
+class DaemonLog:
     """Implements AuditSink: every cloud write is a line, with the id of the loop that asked for it. For any thread.
 
-    Write errors are ignored: there is no other place to report them.
+    ``loop`` is the id of the loop that runs; events and writes of one decision have the same. Lines below ``level`` are left
+    out. ``is_text``: lines are for people, else JSON. Write errors are ignored: there is no other place to report them.
     """
 
-    def __init__(self, stream: BinaryIO, clock: Clock) -> None:
+    def __init__(self, stream: BinaryIO, clock: Clock, level: str = INFO, *, is_text: bool = False) -> None:
         self.loop = ""
-        self._stream = stream
         self._clock = clock
-        self._lock = threading.Lock()
+        self._handler = _Handler(stream, self, is_text=is_text)
+        self._logger = logging.Logger("nodewright")  # noqa: LOG001 - each daemon has its own
+        self._logger.addHandler(self._handler)
+        self.use(level)
+
+    def use(self, level: str) -> None:
+        """Leave out lines below ``level`` from now on."""
+        self._handler.setLevel(_NUMBERS[level])
 
     def say(self, message: str, *, level: str = INFO, **fields: Any) -> None:
-        line: dict[str, Any] = {
-            "time": format_moment(self._clock.now()),
-            "level": level,
-            "message": message[:_MOST_TEXT],
-        }
-        if self.loop:
-            line["loop"] = self.loop
-        encoded = msgspec.json.encode(line | {name: _name_groups(value) for name, value in fields.items()}) + b"\n"
-        try:
-            with self._lock:
-                self._stream.write(encoded)
-                self._stream.flush()
-        except (OSError, ValueError):
-            return
+        if _NUMBERS[level] >= self._handler.level:
+            self._logger.log(_NUMBERS[level], "%s", message[:_MOST_TEXT], extra={"fields": fields})
+
+    def take_libraries(self) -> None:
+        """Write also the warnings of libraries and plugins, which use the standard library's logging."""
+        root = logging.getLogger()
+        root.addHandler(self._handler)
+        root.setLevel(logging.WARNING)
+
+    def moment(self) -> str:
+        """Return the time of day, as lines show it."""
+        return format_moment(self._clock.now())
 
     def record(self, record: AuditRecord) -> None:
         self.say("cloud write", write=record)
@@ -51,6 +59,50 @@ class JsonLog:
         name = ended.thread.name if ended.thread is not None else "of no name"
         where = "".join(traceback.format_tb(ended.exc_traceback))
         self.say(f"thread {name} ended: {ended.exc_type.__name__}: {ended.exc_value}", level=ERROR, where=where)
+
+
+class _Handler(logging.Handler):
+    def __init__(self, stream: BinaryIO, log: DaemonLog, *, is_text: bool) -> None:
+        super().__init__()
+        self._stream = stream
+        self._log = log
+        self._write = _as_text if is_text else _as_json
+
+    def emit(self, record: logging.LogRecord) -> None:
+        fields: dict[str, Any] = getattr(record, "fields", {"logger": record.name})
+        if record.exc_info and record.exc_info[0] is not None:
+            fields = {**fields, "where": "".join(traceback.format_exception(*record.exc_info))}
+        line: dict[str, Any] = {
+            "time": self._log.moment(),
+            "level": record.levelname.lower(),
+            "message": record.getMessage()[:_MOST_TEXT],
+        }
+        if self._log.loop:
+            line["loop"] = self._log.loop
+        try:
+            self._stream.write(
+                self._write(line | {name: _name_groups(value) for name, value in fields.items()}) + b"\n"
+            )
+            self._stream.flush()
+        except (OSError, ValueError):
+            return
+
+
+def _as_json(line: dict[str, Any]) -> bytes:
+    return msgspec.json.encode(line)
+
+
+def _as_text(line: dict[str, Any]) -> bytes:
+    """Return a line for people: fields without a value are left out, line breaks and control characters escaped."""
+    fields = {name: value for name, value in line.items() if value not in (None, "", [], {})}
+    time, level, message = (str(fields.pop(name, "")) for name in ("time", "level", "message"))
+    shown = [
+        f"{name}={value if isinstance(value, str) and ' ' not in value else msgspec.json.encode(value).decode()}"
+        for name, value in fields.items()
+    ]
+    return printable("  ".join([f"{time} {level.upper():<7} {message}", *shown]), 4 * _MOST_TEXT).encode(
+        errors="replace"
+    )
 
 
 def _name_groups(value: Any) -> Any:
@@ -75,7 +127,7 @@ def _name_groups(value: Any) -> Any:
 class ConditionLog:
     """Says what is wrong when it begins, not again as long as it lasts. For any thread, one for each ``what``."""
 
-    def __init__(self, log: JsonLog) -> None:
+    def __init__(self, log: DaemonLog) -> None:
         self._log = log
         self._wrong: set[str] = set()
 
@@ -91,7 +143,7 @@ class ConditionLog:
 class LoggedEvents:
     """Implements EventSink: says each event before it goes on to ``beyond``, where there is one."""
 
-    def __init__(self, log: JsonLog, beyond: EventSink | None) -> None:
+    def __init__(self, log: DaemonLog, beyond: EventSink | None) -> None:
         self._log = log
         self._beyond = beyond
 

@@ -128,7 +128,7 @@ def address(server: ApiServer, has_dates: bool) -> Iterator[str]:
 
 
 @contextmanager
-def running(folder: Path, address: str, wall: WallClock, log: Log) -> Iterator[None]:
+def running(folder: Path, address: str, wall: WallClock, log: Log, level: str = "debug") -> Iterator[None]:
     """The daemon, from its first loop on."""
     here = {"name": "here", "cluster": {"server": address}}
     kubeconfig = {
@@ -141,6 +141,7 @@ def running(folder: Path, address: str, wall: WallClock, log: Log) -> Iterator[N
         "kubeconfig": str(folder / "kubeconfig"),
         "leader-elect": False,
         "scan-interval": "1s",
+        "log-level": level,
         "address": "127.0.0.1:0",
         "debug-address": "127.0.0.1:0",
         "write-status-configmap": False,
@@ -200,3 +201,21 @@ def test_a_daemon_whose_machine_has_a_wrong_clock_starts_with_the_api_servers_ti
     [told] = [line["message"] for line in log.lines() if line["message"].startswith("the clock: ")]
     apart = "ahead of the API server's, whose" if ahead > 0 else "behind the API server's, whose"
     assert (apart if has_dates else "have no Date header: this machine's clock is used, unchecked") in told
+
+
+def test_a_loop_that_does_nothing_is_only_a_line_for_debugging(address: str, tmp_path: Path) -> None:
+    """The first one shows that the daemon works. Jumps of the clock tell when further loops begin."""
+    wall, log = WallClock(), Log()
+
+    def find_jumps() -> list[dict[str, Any]]:
+        return [line for line in log.lines() if line.get("event") == "WallClockJumped"]
+
+    with running(tmp_path, address, wall, log, "info"):
+        for ahead in (DAY, 0.0, DAY):
+            known = len(find_jumps())
+            wall.ahead = ahead
+            with log.changed:
+                while len(find_jumps()) == known:
+                    assert log.changed.wait(PATIENCE)
+    assert len({line["loop"] for line in find_jumps()}) == 3
+    assert [line["level"] for line in log.lines() if line["message"] == "loop"] == ["info"]

@@ -8,7 +8,7 @@ import msgspec
 
 from nodewright import spec
 from nodewright.adapters.clocks import VirtualClock
-from nodewright.adapters.logs import ConditionLog, JsonLog
+from nodewright.adapters.logs import ConditionLog, DaemonLog
 from nodewright.adapters.provider import InlineRunner, connect_provider
 from nodewright.cli.daemon.app import log_unlisted, log_unreadable
 from nodewright.model.group import GroupRef, NodeGroup
@@ -35,7 +35,7 @@ def seen(provider: str = "", **groups: str) -> Observation:
 
 def test_a_price_that_cannot_be_used_is_told_once() -> None:
     stream = io.BytesIO()
-    lasting = ConditionLog(JsonLog(stream, VirtualClock(1_800_000_000.0)))
+    lasting = ConditionLog(DaemonLog(stream, VirtualClock(1_800_000_000.0)))
     observation = seen()
     priced = replace(observation.groups[A], price_problem="it is in EUR")
     for groups in (observation.groups, {A: priced}, {A: priced}):
@@ -46,7 +46,7 @@ def test_a_price_that_cannot_be_used_is_told_once() -> None:
 
 def test_each_is_told_once_and_a_provider_speaks_for_its_groups() -> None:
     stream = io.BytesIO()
-    lasting = ConditionLog(JsonLog(stream, VirtualClock(1_800_000_000.0)))
+    lasting = ConditionLog(DaemonLog(stream, VirtualClock(1_800_000_000.0)))
     course = (seen(), seen(b="gone"), seen(b="gone"), seen("no answer", a="no answer", b="no answer"), seen(b="gone"))
     for observation in course:
         log_unreadable(lasting, observation)
@@ -58,7 +58,7 @@ def test_groups_of_nodes_that_are_not_listed_are_told_once() -> None:
     clock = VirtualClock(1_800_000_000.0)
     context = spec.ProviderContext(clock=clock, random=Random(1), options={"groups": [{"name": "a", "max_size": 3}]})
     stream = io.BytesIO()
-    lasting = ConditionLog(JsonLog(stream, clock))
+    lasting = ConditionLog(DaemonLog(stream, clock))
     client = connect_provider("fake", FakeProvider(context), clock=clock, runner=InlineRunner(clock))
     client.demand_limits(("0:3:a", "0:5:other", "1:2:third"))
     client.refresh()

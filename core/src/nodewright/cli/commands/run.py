@@ -28,8 +28,8 @@ LOOP_FAILED, LEADERSHIP_LOST = 3, 4
 def command(source: SettingsSource, dry_run: bool, shadow: bool, once: bool, seed: int | None) -> int:
     """Scale the node groups of the cluster that --kubeconfig names, or of the cluster of this pod, until a signal comes.
 
-    The daemon reports its decisions and their reasons as JSON on stderr, in metrics, in events and in the status
-    ConfigMap. After SIGTERM, SIGINT or SIGHUP it finishes the present action, releases the lease and exits.
+    The daemon reports its decisions and their reasons on stderr (as JSON where that is no terminal), in metrics, in events
+    and in the status ConfigMap. After SIGTERM, SIGINT or SIGHUP it finishes the present action, releases the lease and exits.
 
     Exit codes: 0 stopped by a signal, or with --once the loop succeeded; 2 bad input or an unusable plugin;
     3 with --once, the loop failed; 4 another process has become the leader.
@@ -38,6 +38,7 @@ def command(source: SettingsSource, dry_run: bool, shadow: bool, once: bool, see
     check_daemon(loaded.settings)
     options = DaemonOptions(dry_run=dry_run, shadow=shadow, once=once, seed=seed)
     engine = build_daemon(source, loaded.settings, options, sys.stderr.buffer)
+    engine.log.take_libraries()
     for note in loaded.idle:
         engine.log.say(note, level="warning")
     threading.excepthook = engine.log.thread_ended

@@ -1,6 +1,7 @@
 """The daemon while it runs, and whether it leads; build.py makes its parts."""
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +19,7 @@ from nodewright.adapters.kube.lease import Leadership
 from nodewright.adapters.kube.node_cleanup import NodeCleaner
 from nodewright.adapters.kube.status_config_map import StatusMap
 from nodewright.adapters.kube.store import ConfigMapStore
-from nodewright.adapters.logs import ConditionLog, JsonLog
+from nodewright.adapters.logs import ConditionLog, DaemonLog
 from nodewright.adapters.metrics import LeaseCounts, Metrics, ProviderCalls
 from nodewright.adapters.provider import ProviderClient
 from nodewright.adapters.provider.client import NoticeWatch
@@ -46,7 +47,7 @@ class LeaderState:
     Without ``leadership`` (no leader election) it always leads. With ``only_looks`` (dry run) it never writes.
     """
 
-    def __init__(self, leadership: Leadership | None, log: JsonLog, *, only_looks: bool) -> None:
+    def __init__(self, leadership: Leadership | None, log: DaemonLog, *, only_looks: bool) -> None:
         self._leadership, self._log, self._only_looks = leadership, log, only_looks
         self._has_begun = self._is_over = False
 
@@ -154,7 +155,7 @@ class ProcessParts:
     show; logs show the ``machine``'s.
     """
 
-    log: JsonLog
+    log: DaemonLog
     conditions: ConditionLog
     machine: Clock
     wall: ServerTime
@@ -256,6 +257,9 @@ class DaemonApp:
         self._engine = engine
         self._autoscaler: Autoscaler | None = None
         self._stopping = False
+        # What the log has told: the problem of the last loop, without its numbers (None: no loop yet); what was withheld last.
+        self._told_problem: str | None = None
+        self._told_withheld: tuple[object, ...] = ()
 
     def __enter__(self) -> Self:
         self._start_servers()
@@ -366,6 +370,7 @@ class DaemonApp:
             return
         autoscaler.use(change.settings)
         self._report.metrics.use(change.settings)
+        self.log.use(change.settings.logging.level)
         self.log.say("settings were read again", applied=change.applied)
         if change.waiting:
             self.log.say("some settings change only at a restart", level="warning", settings=change.waiting)
@@ -392,7 +397,7 @@ class DaemonApp:
             self._process.conditions.see("disruption", self._process.disruption.problem)
         self.log.say(
             report.problem or "loop",
-            level="warning" if report.problem else "info",
+            level=self._level_of(report),
             seconds=round(report.finished - report.started, 3),
             nodes=int(report.state.observation.snapshot.alive.sum()) if report.state is not None else None,
             pending=len(report.state.observation.pending) if report.state is not None else None,
@@ -404,6 +409,13 @@ class DaemonApp:
             self._log_withheld(self._engine.dry_run, report)
         self._report.debug_server.publish(report, self._process.reloader.settings, self._pause())
 
+    def _level_of(self, report: LoopReport) -> str:
+        """Return the level of a loop's line: what repeats the last one, and a loop that did nothing, is only for debugging."""
+        before, self._told_problem = self._told_problem, re.sub(r"\d+", "", report.problem)
+        if report.problem:
+            return "debug" if self._told_problem == before else "warning"
+        return "info" if before != "" or report.outcomes or report.begun else "debug"
+
     def _find_unpriceable(self, seen: Observation) -> str:
         """Return a sentence about prices for unknown groups; empty: there are none, or not all groups could be listed."""
         if any(provider.problem for provider in seen.providers.values()):
@@ -413,7 +425,8 @@ class DaemonApp:
     def _log_withheld(self, planning: DryRunPlanning, report: LoopReport) -> None:
         plan, withheld = planning.take_withheld()
         for action in withheld:
-            self.log.say("would be done", action=action)
+            self.log.say("would be done", level="debug" if action in self._told_withheld else "info", action=action)
+        self._told_withheld = tuple(withheld)
         if self._report.shadow is not None:
             self._report.shadow.take(report, plan, self._process.reloader.settings)
 
@@ -424,7 +437,7 @@ class DaemonApp:
             return None
 
     def _wait_synced(self) -> bool:
-        waited = 0
+        waited, told = 0, None
         while not self._cluster.caches.wait_synced(1.0) and not self._stopping:
             waited += 1
             if waited % _SYNC_SECONDS:
@@ -432,7 +445,10 @@ class DaemonApp:
             if self._engine.once:
                 self.log.say(self._cluster.caches.describe_missing(), level="error")
                 return False
-            self.log.say("waiting for the API server", level="warning", missing=self._cluster.caches.missing())
+            missing = self._cluster.caches.missing()
+            level = "debug" if missing == told else "warning"
+            self.log.say("waiting for the API server", level=level, missing=missing)
+            told = missing
         return not self._stopping
 
 

@@ -24,7 +24,7 @@ from nodewright.adapters.kube.lease import Leadership, LeaseOptions
 from nodewright.adapters.kube.node_cleanup import NodeCleaner
 from nodewright.adapters.kube.status_config_map import StatusMap
 from nodewright.adapters.kube.store import PAUSE_NAME, ConfigMapStore, read_pause_text
-from nodewright.adapters.logs import ConditionLog, JsonLog, LoggedEvents
+from nodewright.adapters.logs import ConditionLog, DaemonLog, LoggedEvents
 from nodewright.adapters.metrics import Metrics, RunningWaits, Sources
 from nodewright.adapters.provider import ProviderClient
 from nodewright.adapters.provider.client import NoticeWatch
@@ -136,15 +136,16 @@ def _build_process(source: SettingsSource, settings: Settings, options: DaemonOp
     # Logs show the machine's time of day, events and the lease the API server's. Decisions and waiting use the steady clock.
     machine, boot = options.wall, BootClock()
     wall = ServerTime(machine, boot.now)
-    json_log = JsonLog(log, machine)
+    is_text = settings.logging.logging_format == "text" or (settings.logging.logging_format == "auto" and log.isatty())
+    daemon_log = DaemonLog(log, machine, settings.logging.level, is_text=is_text)
     reloader = watch_settings(source, settings)
     prices = PricesFile(lambda: reloader.settings.scale_up)
     prices.check()
     disruption = DisruptionFile(lambda: reloader.settings.safety)
     disruption.check()
     return ProcessParts(
-        log=json_log,
-        conditions=ConditionLog(json_log),
+        log=daemon_log,
+        conditions=ConditionLog(daemon_log),
         machine=machine,
         wall=wall,
         boot=boot,

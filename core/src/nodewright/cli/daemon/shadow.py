@@ -7,7 +7,7 @@ import msgspec
 
 from nodewright.adapters.kube.caches import Caches
 from nodewright.adapters.kube.status_config_map import Transitions, make_document
-from nodewright.adapters.logs import JsonLog
+from nodewright.adapters.logs import DaemonLog
 from nodewright.adapters.metrics import Metrics
 from nodewright.adapters.shadow import Comparison, ComparisonVerdict, HealthShadow, Shadow
 from nodewright.adapters.web import Page, Pages, Query
@@ -30,7 +30,7 @@ _MESSAGES = {
 class ShadowReporter:
     """``status_name`` is the other autoscaler's status ConfigMap, which ``caches`` watch."""
 
-    def __init__(self, caches: Caches, status_name: str, log: JsonLog, metrics: Metrics, seed: int) -> None:
+    def __init__(self, caches: Caches, status_name: str, log: DaemonLog, metrics: Metrics, seed: int) -> None:
         self._caches = caches
         self._status_name = status_name
         self._log = log

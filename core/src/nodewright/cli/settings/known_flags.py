@@ -127,9 +127,8 @@ _TUNING = (
     _idle("node-removal-latency-tracking-enabled", bool, False, "the metric is always there"),
 )
 
-_LOG = "the log is JSON lines on stderr, all of it"
+_LOG = "the log goes to stderr; --v, --log-level and --logging-format say what of it, and how"
 _LOGGING = (
-    _idle("v", int, 0, _LOG),
     _idle("vmodule", str, "", _LOG),
     _idle("scheduler-verbosity", int, 0, _LOG),
     _idle("add-dir-header", bool, False, _LOG),
@@ -139,7 +138,6 @@ _LOGGING = (
     _idle("log-file", str, "", _LOG),
     _idle("log-file-max-size", Count, 1800, _LOG),
     _idle("log-flush-frequency", Duration, 5.0, _LOG),
-    _idle("logging-format", str, "text", _LOG),
     _idle("log-json-info-buffer-size", str, "0", _LOG),
     _idle("log-json-split-stream", bool, False, _LOG),
     _idle("log-text-info-buffer-size", str, "0", _LOG),

@@ -23,7 +23,13 @@ from nodewright.model.policy import (
     make_policy,
 )
 from nodewright.model.settings.failures import ORDINARY_PROVISION_SECONDS, FailureSettings, Hedging
-from nodewright.model.settings.process import ClusterSettings, LeaderSettings, ProviderSettings, ServingSettings
+from nodewright.model.settings.process import (
+    ClusterSettings,
+    LeaderSettings,
+    LoggingSettings,
+    ProviderSettings,
+    ServingSettings,
+)
 from nodewright.model.settings.scale_down import (
     ConsolidationPolicy,
     ConsolidationSettings,
@@ -58,6 +64,7 @@ __all__ = [
     "InterruptionSettings",
     "LeaderSettings",
     "LimitSettings",
+    "LoggingSettings",
     "LoopSettings",
     "PodSettings",
     "Profile",
@@ -132,6 +139,7 @@ class Settings(Section, frozen=True, kw_only=True):
     cluster: ClusterSettings = ClusterSettings()
     leader: LeaderSettings = LeaderSettings()
     serving: ServingSettings = ServingSettings()
+    logging: LoggingSettings = LoggingSettings()
     providers: Annotated[
         dict[str, ProviderSettings],
         Help("The clouds. The name of each is that of its plugin, as nodewright providers lists them.", ca=""),

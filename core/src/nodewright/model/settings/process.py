@@ -1,8 +1,11 @@
 """Settings of the process that runs: the cluster, the lease, the pages, the clouds. No decision depends on them."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from nodewright.model.settings_base import Count, Duration, Help, Section
+
+# The verbosity of cluster-autoscaler from which on it logs each loop.
+_DEBUG_FROM = 4
 
 
 class ClusterSettings(Section, frozen=True, kw_only=True):
@@ -151,6 +154,35 @@ class ServingSettings(Section, frozen=True, kw_only=True):
             ca="",
         ),
     ] = 500
+
+
+class LoggingSettings(Section, frozen=True, kw_only=True):
+    """Settings of the daemon's log on stderr."""
+
+    v: Annotated[
+        int,
+        Help(
+            "How much is logged, as cluster-autoscaler counts it. From 4 on it is as --log-level=debug.",
+            raised="From 4 on, each loop is logged, also one that does nothing.",
+            unit="level",
+        ),
+    ] = 0
+    log_level: Annotated[
+        Literal["", "debug", "info", "warning", "error"],
+        Help("The least level of lines that are logged. Empty: info, or debug from --v=4 on.", ca=""),
+    ] = ""
+    logging_format: Annotated[
+        Literal["auto", "text", "json"],
+        Help(
+            "The form of the log: text for people, or one JSON object a line. auto: text on a terminal, JSON elsewhere.",
+            ca="",
+        ),
+    ] = "auto"
+
+    @property
+    def level(self) -> str:
+        """Return the least level of lines that are logged."""
+        return self.log_level or ("debug" if self.v >= _DEBUG_FROM else "info")
 
 
 class ProviderSettings(Section, frozen=True, kw_only=True):

@@ -1,7 +1,9 @@
-"""The daemon writes one JSON object per line, even if the stream breaks."""
+"""The daemon writes one JSON object or one line of text for each message, from a level on, even if the stream breaks."""
 
 import io
+import logging
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -9,7 +11,7 @@ import pytest
 
 from nodewright.actuation import Event
 from nodewright.adapters.clocks import VirtualClock
-from nodewright.adapters.logs import ConditionLog, JsonLog, LoggedEvents
+from nodewright.adapters.logs import ConditionLog, DaemonLog, LoggedEvents
 from nodewright.model.action import IncreaseSize
 from nodewright.model.group import GroupRef
 
@@ -20,15 +22,15 @@ def stream() -> io.BytesIO:
 
 
 @pytest.fixture
-def log(stream: io.BytesIO) -> JsonLog:
-    return JsonLog(stream, VirtualClock(1_800_000_000.0))
+def log(stream: io.BytesIO) -> DaemonLog:
+    return DaemonLog(stream, VirtualClock(1_800_000_000.0))
 
 
 def lines(stream: io.BytesIO) -> list[dict[str, Any]]:
     return [msgspec.json.decode(line) for line in stream.getvalue().splitlines()]
 
 
-def test_a_line_says_when_how_bad_and_in_which_loop(log: JsonLog, stream: io.BytesIO) -> None:
+def test_a_line_says_when_how_bad_and_in_which_loop(log: DaemonLog, stream: io.BytesIO) -> None:
     log.say("starting", ports={"address": 1})
     log.loop = "7"
     log.say("two\nlines", level="error")
@@ -38,7 +40,46 @@ def test_a_line_says_when_how_bad_and_in_which_loop(log: JsonLog, stream: io.Byt
     ]
 
 
-def test_node_groups_are_named_as_everywhere_else(log: JsonLog, stream: io.BytesIO) -> None:
+def test_lines_below_the_level_are_left_out(log: DaemonLog, stream: io.BytesIO) -> None:
+    for level in ("info", "warning", "debug"):
+        log.use(level)
+        for said in ("debug", "info", "warning"):
+            log.say(said, level=said)
+    assert [line["level"] for line in lines(stream)] == ["info", "warning", "warning", "debug", "info", "warning"]
+
+
+def test_text_for_people_is_one_line_without_control_characters(stream: io.BytesIO) -> None:
+    log = DaemonLog(stream, VirtualClock(1_800_000_000.0), is_text=True)
+    log.loop = "7"
+    log.say("two\nlines\x1b[2J", level="warning", nodes=3, pending=None, object="a/b", why="no group", sizes={"a": 1})
+    assert stream.getvalue().decode() == (
+        '2027-01-15T08:00:00Z WARNING two\\nlines\\x1b[2J  loop=7  nodes=3  object=a/b  why="no group"  sizes={"a":1}\n'
+    )
+
+
+@pytest.fixture
+def root() -> Iterator[logging.Logger]:
+    root = logging.getLogger()
+    before, level = list(root.handlers), root.level
+    yield root
+    root.handlers, root.level = before, level
+
+
+@pytest.mark.usefixtures("root")
+def test_warnings_of_libraries_are_lines_too(log: DaemonLog, stream: io.BytesIO) -> None:
+    log.take_libraries()
+    library = logging.getLogger("a_plugin.session")
+    library.info("a detail")
+    try:
+        int("x")
+    except ValueError:
+        library.exception("no token for %s", "eu-west-1")
+    (line,) = lines(stream)
+    assert line.items() >= {"level": "error", "message": "no token for eu-west-1", "logger": "a_plugin.session"}.items()
+    assert "ValueError" in line["where"]
+
+
+def test_node_groups_are_named_as_everywhere_else(log: DaemonLog, stream: io.BytesIO) -> None:
     increase = IncreaseSize(group=GroupRef("fake", "general"), expected_target=1, target=2, reason="2 pods")
     log.say("would be done", action=increase, beside=[GroupRef("fake", "a")], sizes={GroupRef("fake", "b"): 3})
     (line,) = lines(stream)
@@ -47,12 +88,12 @@ def test_node_groups_are_named_as_everywhere_else(log: JsonLog, stream: io.Bytes
     assert (line["beside"], line["sizes"]) == (["fake/a"], {"fake/b": 3})
 
 
-def test_a_stream_that_is_gone_is_no_reason_to_stop(log: JsonLog, stream: io.BytesIO) -> None:
+def test_a_stream_that_is_gone_is_no_reason_to_stop(log: DaemonLog, stream: io.BytesIO) -> None:
     stream.close()
     log.say("nobody reads this")
 
 
-def test_an_event_is_said_and_passed_on(log: JsonLog, stream: io.BytesIO) -> None:
+def test_an_event_is_said_and_passed_on(log: DaemonLog, stream: io.BytesIO) -> None:
     passed: list[Event] = []
 
     class Sink:
@@ -67,7 +108,7 @@ def test_an_event_is_said_and_passed_on(log: JsonLog, stream: io.BytesIO) -> Non
     assert [line.items() >= told.items() for line in lines(stream)] == [True, True]
 
 
-def test_what_lasts_is_said_when_it_begins(log: JsonLog, stream: io.BytesIO) -> None:
+def test_what_lasts_is_said_when_it_begins(log: DaemonLog, stream: io.BytesIO) -> None:
     lasting = ConditionLog(log)
     for problem in ("", "forbidden", "forbidden, again", "", "forbidden"):
         lasting.see("events", problem)
@@ -76,7 +117,7 @@ def test_what_lasts_is_said_when_it_begins(log: JsonLog, stream: io.BytesIO) -> 
     assert said == [(text, "warning") for text in ("events: forbidden", "events: forbidden", "the lease: no answer")]
 
 
-def test_a_thread_that_breaks_off_is_a_line_too(log: JsonLog, stream: io.BytesIO) -> None:
+def test_a_thread_that_breaks_off_is_a_line_too(log: DaemonLog, stream: io.BytesIO) -> None:
     try:
         int("half a page")
     except ValueError as error:
@@ -85,5 +126,5 @@ def test_a_thread_that_breaks_off_is_a_line_too(log: JsonLog, stream: io.BytesIO
         log.thread_ended(threading.ExceptHookArgs((ValueError, error, None, None)))
     named, nameless = lines(stream)
     assert (named["level"], named["message"]) == ("error", f"thread watch-Pod ended: ValueError: {problem}")
-    assert "test_json_log.py" in named["where"]
+    assert "test_daemon_log.py" in named["where"]
     assert (nameless["message"], nameless["where"]) == (f"thread of no name ended: ValueError: {problem}", "")
