@@ -22,6 +22,7 @@ from botocore.config import Config
 from awscloud.listing import group_in, moment, rewrite_groups, with_groups, without_instances, write_activities
 from awscloud.pricing import refuse_json, write_price_list, write_spot_prices
 from awscloud.proxy import Answer, LostAnswer, Proxy, Request, refuse
+from awscloud.reservations import Reservation, write_reservations
 from mishaps import Mishap, Mishaps
 
 REGION = "us-east-1"
@@ -53,6 +54,7 @@ class AwsCloud:
         # What the price list has by instance type, as text; spot prices by instance type and zone.
         self.list_prices: dict[str, str] = {}
         self.spot_prices: dict[tuple[str, str], str] = {}
+        self.reservations: dict[str, Reservation] = {}
         self.mishaps: Mishaps[Answer] = Mishaps()
         self._lock = threading.RLock()
         self.calls: Counter[str] = Counter()
@@ -118,6 +120,16 @@ class AwsCloud:
         wanted = {"MinSize": 0, "MaxSize": 10, "AvailabilityZones": ["us-east-1a"], **settings}
         self._asg.create_auto_scaling_group(AutoScalingGroupName=name, DesiredCapacity=size, Tags=own, **wanted)
         return name
+
+    def reserve(self, machines: int, size: int = 0, **told: Any) -> tuple[str, str]:
+        """A group whose machines start in a capacity reservation alone, for so many; answers its name and the reservation's id."""
+        reservation = f"cr-{uuid4().hex[:17]}"
+        target = {"CapacityReservationTarget": {"CapacityReservationId": reservation}}
+        template = self.add_template(CapacityReservationSpecification=target)
+        name = self.add_group(size=size, LaunchTemplate={"LaunchTemplateName": template, "Version": "$Latest"})
+        self.reservations[reservation] = Reservation(name, machines, **told)
+        self.limit(name, machines)
+        return name, reservation
 
     def remove_group(self, name: str) -> None:
         """The group disappears, if it is there, with all its machines."""
@@ -267,6 +279,8 @@ class AwsCloud:
             return write_price_list(request.body, self.list_prices)
         if request.action == "DescribeSpotPriceHistory":
             return write_spot_prices(request.form, self.spot_prices)
+        if request.action == "DescribeCapacityReservations":
+            return write_reservations(request.form, self.reservations, lambda name: len(self.machines(name)))
         if request.service != "autoscaling":
             return self.proxy.forward(request)
         play = {

@@ -13,6 +13,7 @@ from nodewright_aws.api import Api, TagFilter
 from nodewright_aws.provider import AwsProvider
 from nodewright_aws.shapes import (
     Activity,
+    CapacityReservation,
     EksNodegroup,
     Group,
     Image,
@@ -140,6 +141,9 @@ class AnsweredApi(Api):
 
     def hide_message(self, url: str, receipt: str, seconds: int) -> None:
         raise NotImplementedError(url, receipt, seconds)
+
+    def capacity_reservation(self, reservation_id: str) -> CapacityReservation:
+        raise _untold("DescribeCapacityReservations", reservation_id)
 
     def scheduled_events(self) -> Sequence[ScheduledEvent]:
         return ()

@@ -6,6 +6,7 @@ from typing import Protocol
 from nodewright.spec import ApiCalls
 from nodewright_aws.shapes import (
     Activity,
+    CapacityReservation,
     EksNodegroup,
     Group,
     Image,
@@ -85,6 +86,9 @@ class Api(Protocol):
 
     def nodegroup(self, cluster: str, name: str) -> EksNodegroup:
         """Return a managed node group of EKS; raise ProviderError if it does not exist."""
+
+    def capacity_reservation(self, reservation_id: str) -> CapacityReservation:
+        """Return the capacity reservation; raise ProviderError if it does not exist or is not shared with us."""
 
     # Prices
 

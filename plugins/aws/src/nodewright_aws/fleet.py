@@ -73,23 +73,23 @@ class Fleet:
         self._replace([name])
         return self.group(name)
 
-    def listed(self, name: str, also_off: Mapping[Capability, str], **known: Any) -> NodeGroup:
+    def listed(self, name: str, also_off: Mapping[Capability, str], most: int | None = None, **known: Any) -> NodeGroup:
         """Return the group with its limits: those of the flag for an explicit group, its own otherwise.
 
-        ``known`` are further fields of it.
+        ``most`` lowers the maximum, not below the minimum; None: it does not. ``known`` are further fields of the group.
         """
         spec, group = self._selection.named.get(name), self._groups.get(name)
         off = dict(also_off)
         if self._denied is not None and self._options.detect_failures:
             off[_FAST] = self._denied
         if spec is not None:
-            limits = spec.min_size, spec.max_size
-            return NodeGroup(id=name, min_size=limits[0], max_size=limits[1], switched_off=off, **known)
+            maximum = _lowered(spec.max_size, spec.min_size, most)
+            return NodeGroup(id=name, min_size=spec.min_size, max_size=maximum, switched_off=off, **known)
         assert group is not None
         return NodeGroup(
             id=name,
             min_size=min(group.min_size, group.max_size),
-            max_size=group.max_size,
+            max_size=_lowered(group.max_size, group.min_size, most),
             switched_off=off,
             autoprovisioned=self._made_of(group),
             **known,
@@ -178,3 +178,7 @@ class Fleet:
             self._denied = f"no permission autoscaling:DescribeScalingActivities ({answer})"
         elif not isinstance(answer, ProviderError):
             self._denied = None
+
+
+def _lowered(maximum: int, minimum: int, most: int | None) -> int:
+    return maximum if most is None else min(maximum, max(minimum, most))

@@ -54,6 +54,11 @@ _PERMISSIONS = (
         level=FindingLevel.WARNING,
     ),
     Permission(
+        action="ec2:DescribeCapacityReservations",
+        without="the free room of capacity reservations is not known, and launches beyond it fail",
+        level=FindingLevel.WARNING,
+    ),
+    Permission(
         action="eks:DescribeNodegroup",
         without="labels and taints of EKS node groups are known from tags alone",
         level=FindingLevel.WARNING,

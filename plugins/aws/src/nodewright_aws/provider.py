@@ -16,6 +16,7 @@ from nodewright_aws.making import Maker
 from nodewright_aws.options import load_options
 from nodewright_aws.policy import minimal_policy
 from nodewright_aws.prices import Prices
+from nodewright_aws.reservations import Reservations
 from nodewright_aws.sdk import Sdk
 from nodewright_aws.shapes import Group, GroupInstance
 from nodewright_aws.tags import options_of
@@ -55,6 +56,7 @@ class AwsProvider:
         self._catalogue = Catalogue(self._api, self._options, context.clock, context.random)
         self._writer = Writer(self._api, self._fleet)
         self._prices = Prices(self._api, self._options, context.clock)
+        self._reservations = Reservations(self._api, self._options, context.clock)
         self._notices = Notices(self._api, self._options, context.clock, reads_queue=not context.dry_run)
         self._notices_error: spec.ProviderError | None = None
         self._maker = Maker(self._api, self._fleet, self._catalogue, self._prices, self._options, self._selection)
@@ -77,6 +79,7 @@ class AwsProvider:
         making = self._options.autoprovisioning
         if making is not None:
             self._catalogue.load_model(making.like, making.instance_types)
+        self._reservations.refresh(self._launched())
         self._prices.load_missing(self._launched(), making.instance_types if making is not None else ())
         if self._options.interruption_queue:
             # Without notices the groups are still read and written.
@@ -213,7 +216,8 @@ class AwsProvider:
         off = {_PRICING: str(price)} if isinstance(price, spec.ProviderError) else {}
         launch = attempt(lambda: self._catalogue.launch(name))
         buckets = buckets_of(group, launch) if isinstance(launch, Launch) else frozenset()
-        return self._fleet.listed(name, off, made_from=self._catalogue.made_from(group), buckets=buckets)
+        most = self._reservations.most(group)
+        return self._fleet.listed(name, off, most, made_from=self._catalogue.made_from(group), buckets=buckets)
 
     def _launched(self) -> Iterator[tuple[Group, Launch]]:
         """Yield the groups of which it is known what they start."""

@@ -15,6 +15,7 @@ from nodewright_aws.discovery import make_filters
 from nodewright_aws.options import Options
 from nodewright_aws.shapes import (
     Activity,
+    CapacityReservation,
     EksNodegroup,
     Group,
     Image,
@@ -177,6 +178,11 @@ class Sdk:
     def nodegroup(self, cluster: str, name: str) -> EksNodegroup:
         answer = self._calls.call("eks", "DescribeNodegroup", clusterName=cluster, nodegroupName=name)
         return convert(answer["nodegroup"], EksNodegroup)
+
+    def capacity_reservation(self, reservation_id: str) -> CapacityReservation:
+        answer = self._calls.call("ec2", "DescribeCapacityReservations", CapacityReservationIds=[reservation_id])
+        [found] = convert(answer["CapacityReservations"], list[CapacityReservation])
+        return found
 
     # Prices
 

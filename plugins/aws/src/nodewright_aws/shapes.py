@@ -249,6 +249,16 @@ class ReservationChoice(Shape, frozen=True, kw_only=True):
     capacity_reservation_target: ReservationTarget = ReservationTarget()
 
 
+class CapacityReservation(Shape, frozen=True, kw_only=True):
+    """A capacity reservation. ``available_instance_count``: how many machines may still start in it."""
+
+    capacity_reservation_id: str
+    state: str = ""
+    available_instance_count: int = 0
+    reservation_type: str = "default"
+    end_date: datetime | None = None
+
+
 class LaunchTemplateData(Shape, frozen=True, kw_only=True):
     """The machines of a version of a launch template. Requirements are kept as received. ``version`` is added by us."""
 
