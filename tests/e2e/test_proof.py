@@ -20,7 +20,7 @@ from nodewright_fake import CloudOptions, GroupConfig, StockOut
 
 ZONE = "topology.kubernetes.io/zone"
 # What docs/commands.md tells people to dump.
-KINDS = "nodes,pods,daemonsets,rs,rc,statefulsets,jobs,pdb,pvc,pv,storageclasses,csinodes,csidrivers,volumeattachments,namespaces"
+KINDS = "nodes,pods,daemonsets,rs,rc,statefulsets,jobs,pdb,pvc,pv,storageclasses,csinodes,csidrivers,csistoragecapacities,volumeattachments,namespaces"
 
 
 @pytest.fixture

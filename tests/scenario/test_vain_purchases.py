@@ -1,14 +1,22 @@
 """Machines that do not take the pods they were bought for are not bought for them again and again (docs/adr/0027)."""
 
+from functools import partial
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 from tests.scenario.story import LOOP, MINUTE, SOON, Story
 
-from nodewright.model.node import Taint
+from nodewright.model.cluster import CsiDriver, PersistentVolumeClaim, PersistentVolumeClaimSpec, StorageClass
+from nodewright.model.meta import ObjectMeta
+from nodewright.model.node import CsiAllocatable, CsiNode, CsiNodeDriver, CsiNodeSpec, Taint
+from nodewright.model.pod import ClaimSource, Volume
 from nodewright.model.quantity import Quantity
+from nodewright.snapshot.context import Context
+from nodewright_simulator.controllers import DeploymentController
 from nodewright_simulator.journal import What
+from nodewright_simulator.scenario import PodShape
+from nodewright_simulator.workloads import pod_of
 
 HOUR, DAY = 60 * MINUTE, 24 * 60 * MINUTE
 A = {"name": "a", "price_per_hour": 0.1, "cpu": 2}
@@ -124,3 +132,57 @@ def test_cluster_autoscaler_buys_on() -> None:
     story.simulation.engine.restart(3 * HOUR, down_seconds=60)
     assert len(story.asked("a")) > 1
     assert story.events(TOLD) == []
+
+
+def add_volumes(story: Story, limit: int | None) -> None:
+    """A pod with two claims that wait for it, and nodes of group a whose driver attaches ``limit`` volumes."""
+    driver = CsiNodeDriver(name="csi", allocatable=CsiAllocatable(count=limit))
+    nodes = [ObjectMeta(name=f"a-{number}") for number in range(40)]
+    claims = [
+        PersistentVolumeClaim(
+            metadata=ObjectMeta(name=name, namespace="default"), spec=PersistentVolumeClaimSpec(storage_class_name="s")
+        )
+        for name in ("c", "d")
+    ]
+    kind = StorageClass(metadata=ObjectMeta(name="s"), provisioner="csi", volume_binding_mode="WaitForFirstConsumer")
+    story.simulation.cluster.live.context = Context(
+        claims={one.key: one for one in claims},
+        storage_classes={"s": kind},
+        csi_nodes={meta.name: CsiNode(metadata=meta, spec=CsiNodeSpec(drivers=(driver,))) for meta in nodes},
+        csi_drivers={"csi": CsiDriver(metadata=ObjectMeta(name="csi"))},
+    )
+
+
+def stateful(story: Story, at: float) -> None:
+    """A pod that uses both claims."""
+    pod = pod_of("db", PodShape(cpu="1", memory="1Gi"))
+    volumes = tuple(Volume(name=name, persistent_volume_claim=ClaimSource(claim_name=name)) for name in ("c", "d"))
+    pod = replace(pod, spec=replace(pod.spec, volumes=volumes))
+    workers = DeploymentController(story.simulation.cluster, "db", pod)
+    story.simulation.agenda.at(at, partial(workers.scale, 1))
+
+
+def test_a_machine_that_attaches_too_few_volumes_is_not_bought_again() -> None:
+    """The next template has the limit of the node that came, also when this one is gone."""
+    story = Story(A, settings=SOON, minutes=5 * 60)
+    add_volumes(story, 1)
+    stateful(story, 5 * MINUTE)
+    assert len(story.asked("a")) == len(story.events(TOLD)) == 1
+    assert story.machines("a") == 0
+    (last,) = story.loops[-1][1].scale_up.unhelped
+    assert [str(reason) for reason in last.reasons.values()] == ["node(s) exceed max volume count"]
+
+
+def test_a_driver_that_attaches_more_by_now_ends_the_pause_of_its_pods() -> None:
+    story = Story(A, settings={"scale-down-enabled": False}, minutes=60)
+    add_volumes(story, 1)
+    stateful(story, 5 * MINUTE)
+
+    def update() -> None:
+        add_volumes(story, 2)
+        live = story.simulation.cluster.live
+        story.simulation.cluster.change_node(live.node(live.row("a-0")))  # so that the scheduler tries again
+
+    story.at(20 * MINUTE, update)
+    assert len(story.asked("a")) == 1
+    assert started(story) == {"default/db-0": pytest.approx(20 * MINUTE, abs=2 * LOOP)}

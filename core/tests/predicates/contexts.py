@@ -14,6 +14,7 @@ from nodewright.model.cluster import (
     ClaimReference,
     CsiDriver,
     CsiDriverSpec,
+    CsiStorageCapacity,
     CsiVolume,
     PersistentVolume,
     PersistentVolumeClaim,
@@ -130,6 +131,18 @@ _VOLUMES = _pools(_make_volume, VOLUMES)
 _CLASSES = _pools(_make_class, CLASSES)
 _CSI_NODES = _pools(_make_csi_node, NODES)
 _SOME = st.booleans()
+_SIZES = st.sampled_from([None, Quantity.of("1"), Quantity.of("10Gi"), Quantity.of("1Ti")])
+_ZONE = LabelSelector(match_labels={"topology.kubernetes.io/zone": "a"})
+_CAPACITIES = st.lists(
+    st.builds(
+        CsiStorageCapacity,
+        node_topology=st.sampled_from([None, LabelSelector(), _ZONE]),
+        storage_class_name=st.sampled_from(CLASSES),
+        capacity=_SIZES,
+        maximum_volume_size=_SIZES,
+    ),
+    max_size=3,
+).map(tuple)
 
 
 @st.composite
@@ -151,4 +164,5 @@ def contexts(draw: st.DrawFn, labels: st.SearchStrategy[dict[str, str]], *, volu
         storage_classes=chosen(_CLASSES),
         csi_nodes=chosen(_CSI_NODES),
         csi_drivers={"csi": driver} if draw(_SOME) else {},
+        storage_capacities=draw(_CAPACITIES),
     )

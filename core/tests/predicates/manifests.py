@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from nodewright.model.cluster import (
     ClaimReference,
     CsiDriver,
+    CsiStorageCapacity,
     CsiVolume,
     PersistentVolume,
     PersistentVolumeClaim,
@@ -153,6 +154,7 @@ def volume_context(*objects: Object) -> Context:
             storage_classes=having(StorageClass),
             csi_nodes=having(CsiNode),
             csi_drivers=having(CsiDriver),
+            csi_storage_capacities=having(CsiStorageCapacity),
             volume_attachments=having(VolumeAttachment),
         )
     )

@@ -22,9 +22,11 @@ from nodewright.model.cluster import (
     AttachmentSource,
     CsiDriver,
     CsiDriverSpec,
+    PersistentVolume,
     VolumeAttachment,
     VolumeAttachmentSpec,
 )
+from nodewright.model.decode import convert_object
 from nodewright.model.meta import Object, ObjectMeta
 from nodewright.model.node import CsiAllocatable, CsiNode, CsiNodeDriver, CsiNodeSpec
 from nodewright.predicates import explain, feasible
@@ -75,6 +77,29 @@ def test_in_tree_disks_count_where_the_node_has_migrated_them() -> None:
     assert refusals(_limited(1, driver="ebs.csi.aws.com"), pod(**inline)) == {}
     migrated = _limited(1, driver="ebs.csi.aws.com", migrated="kubernetes.io/aws-ebs")
     assert refusals(migrated, pod(**inline)) == {"n": REASON}
+
+
+_IN_TREE = {
+    "kubernetes.io/aws-ebs": ("ebs.csi.aws.com", {"awsElasticBlockStore": {"volumeID": "aws://z/vol"}}),
+    "kubernetes.io/gce-pd": ("pd.csi.storage.gke.io", {"gcePersistentDisk": {"pdName": "disk"}}),
+    "kubernetes.io/azure-disk": ("disk.csi.azure.com", {"azureDisk": {"diskURI": "/subscriptions/x"}}),
+    "kubernetes.io/azure-file": ("file.csi.azure.com", {"azureFile": {"secretName": "s", "shareName": "f"}}),
+    "kubernetes.io/cinder": ("cinder.csi.openstack.org", {"cinder": {"volumeID": "v"}}),
+    "kubernetes.io/vsphere-volume": ("csi.vsphere.vmware.com", {"vsphereVolume": {"volumePath": "[d] v"}}),
+    "kubernetes.io/portworx-volume": ("pxd.portworx.com", {"portworxVolume": {"volumeID": "v"}}),
+}
+
+
+@pytest.mark.parametrize("plugin", _IN_TREE)
+def test_bound_volumes_of_in_tree_plugins_count_for_the_driver_that_stands_in(plugin: str) -> None:
+    driver, source = _IN_TREE[plugin]
+    meta = {"name": "old", "labels": {"topology.kubernetes.io/zone": "z"}}
+    old = convert_object(PersistentVolume, {"kind": "PersistentVolume", "metadata": meta, "spec": source})
+    claims = (claim("old", volume="old"), old)
+    asked = pod(**_claiming("old"))
+    assert refusals(_limited(0, *claims, driver=driver, migrated=plugin), asked) == {"n": REASON}
+    assert refusals(_limited(1, *claims, driver=driver, migrated=plugin), asked) == {}
+    assert refusals(_limited(0, *claims, driver=driver), asked) == {}
 
 
 def test_copies_of_a_template_have_no_limit() -> None:

@@ -20,13 +20,15 @@ from hypothesis import given
 from nodewright.model.cluster import (
     CsiDriver,
     CsiDriverSpec,
+    CsiStorageCapacity,
     PersistentVolumeClaim,
     TopologyRequirement,
     TopologyTerm,
     VolumeNodeAffinity,
 )
-from nodewright.model.meta import Object, ObjectMeta, Requirement
+from nodewright.model.meta import LabelSelector, Object, ObjectMeta, Requirement
 from nodewright.model.pod import NodeSelector, NodeSelectorTerm
+from nodewright.model.quantity import Quantity
 from nodewright.predicates.volume_binding import BIND_REASON, IMMEDIATE_REASON, PREDICATE, SPACE_REASON
 from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.snapshot import Snapshot
@@ -125,6 +127,43 @@ def test_127_a_driver_that_publishes_its_space_has_none_here() -> None:
     assert refusals(snapshot, pod(**_claiming()))["a"] == f"VolumeBinding: {SPACE_REASON}"
     unsized = claim("c", storage_class="wait", size=None)
     assert refusals(_zones(unsized, storage_class("wait"), driver), pod(**_claiming())) == {}
+
+
+def _capacity(zone: str | None, size: str | None, most: str | None = None, of: str = "wait") -> CsiStorageCapacity:
+    selector = LabelSelector(match_labels={ZONE: zone} if zone else {}) if zone is not None else None
+    sizes = {name: Quantity.of(one) for name, one in (("capacity", size), ("maximum_volume_size", most)) if one}
+    meta = ObjectMeta(name=f"{zone}-{size}-{most}-{of}", namespace="driver")
+    return CsiStorageCapacity(metadata=meta, node_topology=selector, storage_class_name=of, **sizes)
+
+
+SPACE = f"VolumeBinding: {SPACE_REASON}"
+
+
+@pytest.mark.parametrize(
+    ("capacity", "full"),
+    [
+        (_capacity("a", "5Gi"), {"b", "out"}),
+        (_capacity("", "5Gi"), set()),
+        (_capacity(None, "5Gi"), {"a", "b", "out"}),
+        (_capacity("a", "4Gi"), {"a", "b", "out"}),
+        (_capacity("a", "1Ti", "4Gi"), {"a", "b", "out"}),
+        (_capacity("a", "1Gi", "5Gi"), {"b", "out"}),
+        (_capacity("a", None), {"a", "b", "out"}),
+        (_capacity("a", "5Gi", of="other"), {"a", "b", "out"}),
+    ],
+)
+def test_a_claim_goes_where_its_driver_reports_enough_space(capacity: CsiStorageCapacity, full: set[str]) -> None:
+    driver = CsiDriver(metadata=ObjectMeta(name="csi"), spec=CsiDriverSpec(storage_capacity=True))
+    snapshot = _zones(claim("c", storage_class="wait", size=5 * 2**30), storage_class("wait"), driver, capacity)
+    assert refusals(snapshot, pod(**_claiming())) == dict.fromkeys(full, SPACE)
+
+
+def test_space_and_allowed_topologies_must_agree() -> None:
+    driver = CsiDriver(metadata=ObjectMeta(name="csi"), spec=CsiDriverSpec(storage_capacity=True))
+    term = TopologyTerm(match_label_expressions=(TopologyRequirement(key=ZONE, values=("a",)),))
+    made = storage_class("wait", allowed_topologies=(term,))
+    snapshot = _zones(claim("c", storage_class="wait"), made, driver, _capacity("b", "1Ti"))
+    assert refusals(snapshot, pod(**_claiming())) == {"a": SPACE, "b": BIND, "out": BIND}
 
 
 def test_the_smallest_volume_that_is_large_enough_is_taken() -> None:

@@ -1,7 +1,10 @@
 """The other Kubernetes objects that decisions read: volumes, budgets, workloads, namespaces, priorities."""
 
+from msgspec import field
+
 from nodewright.model.meta import Int32, Kube, LabelSelector, Object, ObjectMeta, Resources
-from nodewright.model.pod import NodeSelector, PodSpec, ResourceRequirements
+from nodewright.model.pod import ElasticBlockStore, GcePersistentDisk, NodeSelector, PodSpec, ResourceRequirements
+from nodewright.model.quantity import Quantity
 
 
 class NamespaceStatus(Kube, frozen=True, kw_only=True):
@@ -159,6 +162,26 @@ class CsiVolume(Kube, frozen=True, kw_only=True):
     volume_handle: str = ""
 
 
+class AzureDisk(Kube, frozen=True, kw_only=True):
+    disk_uri: str = field(name="diskURI", default="")
+
+
+class AzureFile(Kube, frozen=True, kw_only=True):
+    secret_name: str = ""
+    secret_namespace: str | None = None
+    share_name: str = ""
+
+
+class VolumeById(Kube, frozen=True, kw_only=True):
+    """A volume of the in-tree plugins of Cinder and Portworx."""
+
+    volume_id: str = field(name="volumeID", default="")
+
+
+class VsphereVolume(Kube, frozen=True, kw_only=True):
+    volume_path: str = ""
+
+
 class VolumeNodeAffinity(Kube, frozen=True, kw_only=True):
     required: NodeSelector | None = None
 
@@ -172,6 +195,13 @@ class PersistentVolumeSpec(Kube, frozen=True, kw_only=True):
     claim_ref: ClaimReference | None = None
     node_affinity: VolumeNodeAffinity | None = None
     csi: CsiVolume | None = None
+    aws_elastic_block_store: ElasticBlockStore | None = None
+    azure_disk: AzureDisk | None = None
+    azure_file: AzureFile | None = None
+    cinder: VolumeById | None = None
+    gce_persistent_disk: GcePersistentDisk | None = None
+    portworx_volume: VolumeById | None = None
+    vsphere_volume: VsphereVolume | None = None
 
 
 class VolumePhase(Kube, frozen=True, kw_only=True):
@@ -205,6 +235,15 @@ class CsiDriverSpec(Kube, frozen=True, kw_only=True):
 
 class CsiDriver(Object, frozen=True, kw_only=True):
     spec: CsiDriverSpec = CsiDriverSpec()
+
+
+class CsiStorageCapacity(Object, frozen=True, kw_only=True):
+    """The room that a CSI driver has for volumes of a storage class on the nodes of ``node_topology`` (None: on none)."""
+
+    node_topology: LabelSelector | None = None
+    storage_class_name: str = ""
+    capacity: Quantity | None = None
+    maximum_volume_size: Quantity | None = None
 
 
 class AttachmentSource(Kube, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.cluster import (
     ConfigMap,
     CsiDriver,
+    CsiStorageCapacity,
     DaemonSet,
     Deployment,
     Job,
@@ -62,6 +63,7 @@ class ClusterObjects(msgspec.Struct, frozen=True, kw_only=True):
     storage_classes: tuple[StorageClass, ...] = ()
     csi_nodes: tuple[CsiNode, ...] = ()
     csi_drivers: tuple[CsiDriver, ...] = ()
+    csi_storage_capacities: tuple[CsiStorageCapacity, ...] = ()
     volume_attachments: tuple[VolumeAttachment, ...] = ()
     namespaces: tuple[Namespace, ...] = ()
     priority_classes: tuple[PriorityClass, ...] = ()
@@ -122,6 +124,7 @@ KINDS = {
         Kind("StorageClass", "storage.k8s.io", StorageClass, "storage_classes", namespaced=False),
         Kind("CSINode", "storage.k8s.io", CsiNode, "csi_nodes", namespaced=False),
         Kind("CSIDriver", "storage.k8s.io", CsiDriver, "csi_drivers", namespaced=False),
+        Kind("CSIStorageCapacity", "storage.k8s.io", CsiStorageCapacity, "csi_storage_capacities", namespaced=True),
         Kind("VolumeAttachment", "storage.k8s.io", VolumeAttachment, "volume_attachments", namespaced=False),
         Kind("Namespace", "", Namespace, "namespaces", namespaced=False),
         Kind("PriorityClass", "scheduling.k8s.io", PriorityClass, "priority_classes", namespaced=False),

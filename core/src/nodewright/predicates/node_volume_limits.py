@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nodewright.model.cluster import PersistentVolumeClaim
-from nodewright.model.node import CsiNode
-from nodewright.model.pod import Volume
+from nodewright.model.cluster import PersistentVolume, PersistentVolumeClaim
+from nodewright.model.node import ZONE_LABEL, CsiNode
+from nodewright.model.pod import ElasticBlockStore, Volume
 from nodewright.predicates.predicate import Predicate, Texts, whole
 from nodewright.predicates.volumes import claims_of, class_of_claim, per_context
 from nodewright.snapshot.column import Ids, Ints, Mask
@@ -23,6 +23,7 @@ REASON = "node(s) exceed max volume count"
 MISSING_REASON = "CSI driver is not installed on the node"
 _MIGRATED_ANNOTATION = "storage.alpha.kubernetes.io/migrated-plugins"
 _UNLIMITED = int(np.iinfo(np.int64).max)
+_OLD_ZONE_LABEL = "failure-domain.beta.kubernetes.io/zone"
 # Less than any limit: the node has no such driver. Or: the row is a real node, whose limit its CSINode tells.
 _MISSING, _OF_NODE = -(2**40), -(2**41)
 _GCE, _EBS = "kubernetes.io/gce-pd", "kubernetes.io/aws-ebs"
@@ -58,7 +59,9 @@ def _of_claim(key: str, claim: PersistentVolumeClaim, context: Context) -> _Atta
     volume = context.volumes.get(claim.spec.volume_name)
     if volume is not None:
         csi = volume.spec.csi
-        return _Attachment(csi.driver, csi.volume_handle, "") if csi and csi.driver and csi.volume_handle else None
+        if csi is None:
+            return _of_in_tree(volume)
+        return _Attachment(csi.driver, csi.volume_handle, "") if csi.driver and csi.volume_handle else None
     storage_class = class_of_claim(claim, context)
     if storage_class is None or not storage_class.provisioner:
         return None
@@ -67,13 +70,37 @@ def _of_claim(key: str, claim: PersistentVolumeClaim, context: Context) -> _Atta
     return _Attachment(_DRIVERS.get(provisioner, provisioner), f"claim {key}", provisioner if migrates else "")
 
 
+def _of_in_tree(volume: PersistentVolume) -> _Attachment | None:
+    """Return what the CSI driver attaches for a volume of an in-tree plugin; None for plugins that no driver stands in for."""
+    spec = volume.spec
+    handles = {
+        _GCE: spec.gce_persistent_disk and _gce_handle(volume, spec.gce_persistent_disk.pd_name),
+        _EBS: spec.aws_elastic_block_store and _ebs_handle(spec.aws_elastic_block_store),
+        "kubernetes.io/cinder": spec.cinder and spec.cinder.volume_id,
+        "kubernetes.io/azure-disk": spec.azure_disk and spec.azure_disk.disk_uri,
+        "kubernetes.io/azure-file": spec.azure_file and f"{spec.azure_file.secret_name}#{spec.azure_file.share_name}",
+        "kubernetes.io/vsphere-volume": spec.vsphere_volume and spec.vsphere_volume.volume_path,
+        "kubernetes.io/portworx-volume": spec.portworx_volume and spec.portworx_volume.volume_id,
+    }
+    return next((_Attachment(_DRIVERS[plugin], handle, plugin) for plugin, handle in handles.items() if handle), None)
+
+
+def _gce_handle(volume: PersistentVolume, disk: str) -> str:
+    labels = volume.metadata.labels
+    zone = labels.get(ZONE_LABEL) or labels.get(_OLD_ZONE_LABEL) or "UNSPECIFIED"
+    return f"projects/UNSPECIFIED/zones/{zone}/disks/{disk}"
+
+
+def _ebs_handle(volume: ElasticBlockStore) -> str:
+    return volume.volume_id.rpartition("/")[2]
+
+
 def _of_inline(volume: Volume) -> _Attachment | None:
     if volume.gce_persistent_disk is not None:
         disk = f"projects/UNSPECIFIED/zones/UNSPECIFIED/disks/{volume.gce_persistent_disk.pd_name}"
         return _Attachment(_DRIVERS[_GCE], disk, _GCE)
     if volume.aws_elastic_block_store is not None:
-        handle = volume.aws_elastic_block_store.volume_id.rpartition("/")[2]
-        return _Attachment(_DRIVERS[_EBS], handle, _EBS)
+        return _Attachment(_DRIVERS[_EBS], _ebs_handle(volume.aws_elastic_block_store), _EBS)
     return None
 
 

@@ -127,16 +127,29 @@ def _serve_mask(snapshot: Snapshot, unbound_claims: tuple[_UnboundClaim, ...], w
 def _provision_mask(snapshot: Snapshot, claim: PersistentVolumeClaim, window: slice) -> Mask:
     storage_class = class_of_claim(claim, snapshot.context)
     nowhere = np.zeros(window.stop - window.start, dtype=np.bool_)
-    if storage_class is None or not _is_provisioned(storage_class) or _lacks_space(claim, snapshot.context):
+    if storage_class is None or not _is_provisioned(storage_class):
         return nowhere
+    enough = _enough_space_mask(snapshot, claim, window)
     if not storage_class.allowed_topologies:
-        return ~nowhere
+        return ~nowhere if enough is None else enough
     for term in storage_class.allowed_topologies:
         selector = _parse_topology(term)
         if selector is not None:
             masks = [requirement_mask(snapshot, window, requirement) for requirement in selector.requirements]
             nowhere |= np.logical_and.reduce(masks)
-    return nowhere
+    return nowhere if enough is None else nowhere & enough
+
+
+def _enough_space_mask(snapshot: Snapshot, claim: PersistentVolumeClaim, window: slice) -> Mask | None:
+    """Return the rows on which the driver has room for a claim; None: it does not say."""
+    topologies = _topologies_with_space(claim, snapshot.context)
+    if topologies is None:
+        return None
+    found: Mask = np.zeros(window.stop - window.start, dtype=np.bool_)
+    for selector in topologies:
+        masks = [requirement_mask(snapshot, window, requirement) for requirement in selector.requirements]
+        found |= np.logical_and.reduce(masks) if masks else True
+    return found
 
 
 def _is_provisioned(storage_class: StorageClass) -> bool:
@@ -151,12 +164,23 @@ def _parse_topology(term: TopologyTerm) -> Selector | None:
     return Selector(valid) if valid and len(valid) == len(parsed) else None
 
 
-def _lacks_space(claim: PersistentVolumeClaim, context: Context) -> bool:
-    """Return True if the driver reports its free space: nodewright does not read it, and assumes too little."""
-    storage_class = class_of_claim(claim, context)
+def _topologies_with_space(claim: PersistentVolumeClaim, context: Context) -> list[Selector] | None:
+    """Return the nodes on which the driver has room for a claim, by CSIStorageCapacities; None: the driver reports none."""
+    storage_class, size = class_of_claim(claim, context), claim.spec.resources.requests.get(_STORAGE)
     driver = context.csi_drivers.get(storage_class.provisioner) if storage_class else None
-    asks = "storage" in claim.spec.resources.requests
-    return asks and driver is not None and driver.spec.storage_capacity
+    if storage_class is None or size is None or driver is None or not driver.spec.storage_capacity:
+        return None
+    key = (_topologies_with_space, storage_class.name, size)
+    known: list[Selector] | None = context.memo.get(key)
+    if known is not None:
+        return known
+    found = context.memo[key] = list[Selector]()
+    for held in context.storage_capacities:
+        most = held.capacity if held.maximum_volume_size is None else held.maximum_volume_size
+        if held.storage_class_name == storage_class.name and most is not None and not most < size:
+            selector = parse_selector(held.node_topology) if held.node_topology is not None else None
+            found += [selector] if selector is not None else []
+    return found
 
 
 def _explain(snapshot: Snapshot, pod: PodClass, row: int) -> Texts | None:
@@ -198,7 +222,8 @@ def _fault_of_provisioning(
         selectors = [_parse_topology(term) for term in storage_class.allowed_topologies]
         if selectors and not any(selector is not None and selector.matches(labels) for selector in selectors):
             return BIND_REASON
-        if _lacks_space(claim, context):
+        topologies = _topologies_with_space(claim, context)
+        if topologies is not None and not any(one.matches(labels) for one in topologies):
             return SPACE_REASON
     return None
 

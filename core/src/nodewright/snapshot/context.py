@@ -9,6 +9,7 @@ from typing import Any
 
 from nodewright.model.cluster import (
     CsiDriver,
+    CsiStorageCapacity,
     DaemonSet,
     Job,
     PersistentVolume,
@@ -48,6 +49,7 @@ class Context:
     storage_classes: Mapping[str, StorageClass] = field(default_factory=dict)
     csi_nodes: Mapping[str, CsiNode] = field(default_factory=dict)
     csi_drivers: Mapping[str, CsiDriver] = field(default_factory=dict)
+    storage_capacities: tuple[CsiStorageCapacity, ...] = ()
     volume_attachments: tuple[VolumeAttachment, ...] = ()
     resource_slices: tuple[ResourceSlice, ...] = ()
     device_classes: Mapping[str, DeviceClass] = field(default_factory=dict)
@@ -67,6 +69,7 @@ class Context:
             storage_classes={s.name: s for s in objects.storage_classes},
             csi_nodes={n.name: n for n in objects.csi_nodes},
             csi_drivers={d.name: d for d in objects.csi_drivers},
+            storage_capacities=objects.csi_storage_capacities,
             volume_attachments=objects.volume_attachments,
             resource_slices=objects.resource_slices,
             device_classes={c.name: c for c in objects.device_classes},

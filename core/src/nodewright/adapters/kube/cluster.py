@@ -127,6 +127,7 @@ _CONTEXT = {
     "StorageClass": "storage_classes",
     "CSINode": "csi_nodes",
     "CSIDriver": "csi_drivers",
+    "CSIStorageCapacity": "csi_storage_capacities",
     "VolumeAttachment": "volume_attachments",
     "ResourceSlice": "resource_slices",
     "DeviceClass": "device_classes",

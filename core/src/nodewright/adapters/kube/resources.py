@@ -24,6 +24,7 @@ _LIMITING_KINDS = frozenset({"CapacityQuota", "ProvisioningClass"})
 _PLURALS = {
     "PodDisruptionBudget": "poddisruptionbudgets",
     "StorageClass": "storageclasses",
+    "CSIStorageCapacity": "csistoragecapacities",
     "DeviceClass": "deviceclasses",
     "PriorityClass": "priorityclasses",
     "ProvisioningClass": "provisioningclasses",
@@ -44,7 +45,8 @@ class Resource(Generic[T]):
         # A cluster need not know the kind: it comes with a CustomResourceDefinition, or with a newer Kubernetes.
         self.may_be_absent = known.api_group in (API_GROUP, DEVICE_API_GROUP) or kind in POD_GROUP_KINDS
         # An older ClusterRole does not name the kind. Without the kinds that limit purchases, too much would be bought.
-        self.may_be_forbidden = kind == "VolumeAttachment" or (self.may_be_absent and kind not in _LIMITING_KINDS)
+        is_newer = kind in ("VolumeAttachment", "CSIStorageCapacity")
+        self.may_be_forbidden = is_newer or (self.may_be_absent and kind not in _LIMITING_KINDS)
         self.api_group = known.api_group
         self._type: type[Any] = known.type
         self._object: msgspec.json.Decoder[Any] = msgspec.json.Decoder(known.type, dec_hook=decode_amount)

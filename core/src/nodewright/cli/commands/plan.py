@@ -41,7 +41,7 @@ def command(
     """Show what nodewright would do to the cluster in DUMP, and a reason for every pod. Write nothing.
 
     DUMP is the output of kubectl get
-    nodes,pods,daemonsets,rs,rc,statefulsets,jobs,pdb,pvc,pv,storageclasses,csinodes,csidrivers,volumeattachments,namespaces -A -o json
+    nodes,pods,daemonsets,rs,rc,statefulsets,jobs,pdb,pvc,pv,storageclasses,csinodes,csidrivers,csistoragecapacities,volumeattachments,namespaces -A -o json
     (or -o yaml); - reads it from stdin. The node groups come from --groups, from --group-by or from a provider
     (--cloud-provider, or providers: in --config). With --add, --remove-node or --group the plan is for the changed
     cluster, and a table shows the difference to the cluster as it is.

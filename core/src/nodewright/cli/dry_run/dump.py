@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from nodewright.observe import ProviderReads
 
 _HOW = (
-    "make a dump with: kubectl get nodes,pods,daemonsets,rs,rc,statefulsets,jobs,pdb,pvc,pv,storageclasses,csinodes,csidrivers,volumeattachments,"
+    "make a dump with: kubectl get nodes,pods,daemonsets,rs,rc,statefulsets,jobs,pdb,pvc,pv,storageclasses,csinodes,csidrivers,csistoragecapacities,volumeattachments,"
     "namespaces -A -o json"
 )
 

@@ -24,7 +24,7 @@ from nodewright.planner.context import PlanningContext
 from nodewright.planner.scale_up.pending_pods import Bought, ByClass, unplaced
 from nodewright.planner.scale_up.planned_nodes import planned_places
 from nodewright.planner.scale_up.templates import place_daemons, sanitized
-from nodewright.predicates import NODE_FILTERS, explain
+from nodewright.predicates import NODE_FILTERS, explain, node_volume_limits
 from nodewright.snapshot.pod_class import PodClass, kind_of, map_alike
 from nodewright.snapshot.snapshot import Snapshot
 
@@ -218,7 +218,19 @@ def _find_rejection(
     template_nodes.add_nodes([sanitized(node, node.name, templates)])
     place_daemons(template_nodes, Template(node, sample.pods), [len(template_nodes) - 1])
     rejection = explain(template_nodes, pod_class, len(template_nodes) - 1)
-    return rejection if rejection is not None and rejection.predicate in NODE_FILTERS else None
+    if rejection is not None and rejection.predicate in NODE_FILTERS:
+        return rejection
+    context = state.observation.snapshot.context
+    csi_node = context.csi_nodes.get(node.name)
+    if csi_node is None or not pod_class.spec.volumes:
+        return None
+    # Under another name, so that volumes which are attached to the node do not count.
+    alike = changed(sanitized(node, f"{node.name}-alike", templates), csi_node=csi_node)
+    with_volumes = state.observation.snapshot.sibling()
+    with_volumes.context = context
+    with_volumes.add_nodes([alike])
+    reasons = node_volume_limits.PREDICATE.explain(with_volumes, pod_class, 0)
+    return Rejection(predicate=node_volume_limits.PREDICATE.name, reasons=reasons) if reasons is not None else None
 
 
 def _is_final(rejection: Rejection) -> bool:
