@@ -8,7 +8,12 @@ from uuid import uuid4
 import pytest
 
 from awscloud import AwsCloud
-from nodewright.spec import AccessDenied, ProviderError, Quantity
+from nodewright.spec import AccessDenied, GroupOptions, ProviderError, Quantity
+from nodewright_aws.bundled_types import bundled_type
+from nodewright_aws.calls import convert
+from nodewright_aws.options import EksNodes
+from nodewright_aws.shapes import EksNodegroup, Group
+from nodewright_aws.template import Machine, make_template
 
 Attach = Callable[..., Any]
 _PREFIX = "k8s.io/cluster-autoscaler/node-template"
@@ -95,6 +100,28 @@ def test_a_managed_node_group_of_eks(cloud: AwsCloud, attach: Attach) -> None:
     assert template.labels["team"] == "eks"
     assert template.labels["eks.amazonaws.com/capacityType"] == "SPOT"
     assert ("a", "b", "NoExecute") in [(one.key, one.value, one.effect) for one in template.taints]
+
+
+def test_what_eks_leaves_empty_is_no_label(cloud: AwsCloud) -> None:
+    """As in cluster-autoscaler: a label with an empty value would be one that no node has."""
+    nodegroup = EksNodegroup(nodegroup_name="ng", cluster_name="c", version="", ami_type="", capacity_type="SPOT")
+    name = cloud.add_group()
+    group = convert(cloud.group(name) | {"Tags": []}, Group)
+    kind = bundled_type("m5.large")
+    assert kind is not None
+    labels = make_template(group, Machine(kind=kind), nodegroup, "us-east-1", EksNodes()).labels
+    assert labels["eks.amazonaws.com/capacityType"] == "SPOT"
+    assert not {"k8sVersion", "amiType", "diskSize"} & set(labels)
+
+
+def test_an_option_of_a_group_begins_its_tag(cloud: AwsCloud, attach: Attach) -> None:
+    option = f"{_PREFIX}/autoscaling-options/scaledownunneededtime"
+    name = cloud.add_group(tags={option: "5m"})
+    other = cloud.add_group(tags={f"mine/{option}": "5m"})
+    client = attach(f"0:10:{name}", f"0:10:{other}").client
+    defaults = GroupOptions(scale_down_unneeded_seconds=600.0)
+    assert client.group_options(name, defaults).scale_down_unneeded_seconds == 300.0
+    assert client.group_options(other, defaults) == defaults
 
 
 def test_one_group_without_a_known_machine_harms_no_other(cloud: AwsCloud, attach: Attach) -> None:

@@ -64,7 +64,7 @@ def resources_of(tags: Mapping[str, str]) -> dict[str, Quantity]:
 
 def options_of(tags: Iterable[Tag], defaults: GroupOptions) -> GroupOptions:
     """Return the defaults, overlaid with ``…/autoscaling-options/<name>``."""
-    named = ((after(_OPTION, tag.key), tag.value) for tag in tags)
+    named = ((after(_OPTION, tag.key), tag.value) for tag in tags if tag.key.startswith(_OPTION))
     said = {name: value for name, value in named if name}
     said.pop("maxnodeprovisiontime", None)  # no option of AWS in CA
     return overlay_options(defaults, said)

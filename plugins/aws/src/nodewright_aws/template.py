@@ -100,7 +100,7 @@ def _resources(
 
 
 def _managed_labels(nodegroup: EksNodegroup) -> Mapping[str, str]:
-    """Return the node group's labels; those that EKS sets itself replace labels of users."""
+    """Return the node group's labels; those that EKS sets itself, where it tells them, replace labels of users."""
     own = {
         "diskSize": str(nodegroup.disk_size) if nodegroup.disk_size is not None else None,
         "amiType": nodegroup.ami_type,
@@ -108,7 +108,7 @@ def _managed_labels(nodegroup: EksNodegroup) -> Mapping[str, str]:
         "k8sVersion": nodegroup.version,
         "eks.amazonaws.com/nodegroup": nodegroup.nodegroup_name,
     }
-    return nodegroup.labels | {key: value for key, value in own.items() if value is not None}
+    return nodegroup.labels | {key: value for key, value in own.items() if value}
 
 
 def _managed_taints(nodegroup: EksNodegroup) -> list[Taint] | None:

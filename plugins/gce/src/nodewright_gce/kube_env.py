@@ -33,7 +33,16 @@ _NEEDED = frozenset(
     )
 )
 _RESERVED_ARGUMENT = re.compile(r"--kube-reserved=([^ ]+)")
-_LOADER: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+_BASE: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+
+
+class _Loader(_BASE):  # type: ignore[misc]  # the SDK has no type for it
+    """Makes strings, lists and maps only. As Go reads it into a map of strings, null is an empty text."""
+
+
+_NULL = "tag:yaml.org,2002:null"
+_Loader.add_implicit_resolver(_NULL, re.compile(r"(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""])
+_Loader.add_constructor(_NULL, lambda *_: "")
 
 
 class KubeEnv(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,7 +135,7 @@ def _trim(content: Any) -> None:
 
 def _trim_env(text: object) -> str:
     try:
-        whole = yaml.load(str(text), _LOADER)  # noqa: S506 - the base loader makes strings, lists and maps only
+        whole = yaml.load(str(text), _Loader)  # noqa: S506 - it makes strings, lists and maps only
     except yaml.YAMLError:
         return "not: [YAML"  # it stays what it is: unreadable
     if not isinstance(whole, dict):
@@ -143,7 +152,7 @@ def parse_kube_env(text: str) -> KubeEnv:
     if not text:
         return KubeEnv()
     try:
-        whole = yaml.load(text, _LOADER)  # noqa: S506 - the base loader makes strings, lists and maps only
+        whole = yaml.load(text, _Loader)  # noqa: S506 - it makes strings, lists and maps only
     except yaml.YAMLError:
         raise ValueError("its kube-env is not YAML") from None
     if whole is None or whole == "":
