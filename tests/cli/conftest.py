@@ -3,10 +3,11 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from tests.cli.forks import SECONDS, Forks
 
 Finished = subprocess.CompletedProcess[str]
 Command = Callable[..., Finished]
@@ -24,11 +25,34 @@ def site(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def forks() -> Iterator[Forks]:
+    with Forks(_KEPT) as forks:
+        yield forks
+
+
 @pytest.fixture
-def command(tmp_path: Path, site: Path) -> Command:
-    """``command("plan", "-", stdin=…)`` in an empty directory; no run hangs forever."""
-    home = tmp_path / "home"
-    home.mkdir()
+def home(tmp_path: Path) -> Path:
+    """The empty directory in which commands run."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def command(forks: Forks, tmp_path: Path, home: Path, site: Path) -> Command:
+    """``command("plan", "-", stdin=…)`` in an empty directory, forked from a process that has imported everything."""
+
+    def call(*args: object, stdin: str = "", env: Mapping[str, str] | None = None, cwd: Path = home) -> Finished:
+        whole = {**_KEPT, "PYTHONPATH": str(site), **(env or {})}
+        return forks.run([str(arg) for arg in args], stdin=stdin, env=whole, cwd=cwd, folder=tmp_path)
+
+    return call
+
+
+@pytest.fixture
+def new_process(home: Path, site: Path) -> Command:
+    """As ``command``, in a new interpreter; no run hangs forever."""
 
     def call(*args: object, stdin: str = "", env: Mapping[str, str] | None = None, cwd: Path = home) -> Finished:
         return subprocess.run(
@@ -37,7 +61,7 @@ def command(tmp_path: Path, site: Path) -> Command:
             capture_output=True,
             text=True,
             encoding="utf-8",
-            timeout=120,
+            timeout=SECONDS,
             check=False,
             cwd=cwd,
             env={**_KEPT, "PYTHONPATH": str(site), **(env or {})},

@@ -42,7 +42,7 @@ class Provider:
 
     @spec.hookimpl
     def template_node(self, group_id):
-        raise spec.ProviderUnavailable("the cloud is down")
+        raise spec.AccessDenied("no permission to read it")
 
     @spec.hookimpl
     def increase_size(self, group_id, expected_target, target):

@@ -34,8 +34,8 @@ def test_a_table_into_a_closed_pipe_is_no_error() -> None:
         assert process.wait(30) == 141
 
 
-def test_without_a_terminal_there_is_no_colour(command: Command) -> None:
-    assert "\x1b" not in command(*PLAN).stdout
+def test_without_a_terminal_there_is_no_colour(new_process: Command) -> None:
+    assert "\x1b" not in new_process(*PLAN).stdout
 
 
 @pytest.mark.parametrize("columns", ["40", "80", "140"])
@@ -44,10 +44,10 @@ def test_tables_keep_to_the_width(command: Command, columns: str) -> None:
     assert max(len(line) for line in said.splitlines()) <= int(columns)
 
 
-def test_a_yaml_dump_on_stdin(command: Command) -> None:
+def test_a_yaml_dump_on_stdin(new_process: Command) -> None:
     node = "kind: Node\napiVersion: v1\nmetadata: {name: n, labels: {pool: a}}\n"
     pod = "kind: Pod\napiVersion: v1\nmetadata: {name: p}\nstatus: {phase: Pending}\n"
-    ended = command("plan", "-", "--group-by", "pool", stdin=f"{node}---\n{pod}")
+    ended = new_process("plan", "-", "--group-by", "pool", stdin=f"{node}---\n{pod}")
     assert ended.returncode == 0
     assert "stdin, as of 1970-01-01T00:00:00Z: 1 node, 1 pending pod" in ended.stdout
 
@@ -86,8 +86,8 @@ def test_shell_completion_knows_the_values_of_settings(command: Command, words: 
     assert command(env=env).stdout.split() == [f"plain,{value}" for value in offered]
 
 
-def test_an_ascii_terminal_gets_ascii(command: Command) -> None:
-    ended = command(*PLAN, env={"PYTHONIOENCODING": "ascii"})
+def test_an_ascii_terminal_gets_ascii(new_process: Command) -> None:
+    ended = new_process(*PLAN, env={"PYTHONIOENCODING": "ascii"})
     assert ended.returncode == 0
     assert "3 -> 5" in ended.stdout
     assert ended.stdout.isascii()
@@ -102,5 +102,5 @@ def test_a_full_disk_is_one_sentence(words: tuple[str | Path, ...]) -> None:
     assert ended.stderr == "nodewright: cannot write the output: No space left on device\n"
 
 
-def test_completion_script(command: Command) -> None:
-    assert "_nodewright_completion" in command(env={"_NODEWRIGHT_COMPLETE": "bash_source"}).stdout
+def test_completion_script(new_process: Command) -> None:
+    assert "_nodewright_completion" in new_process(env={"_NODEWRIGHT_COMPLETE": "bash_source"}).stdout
