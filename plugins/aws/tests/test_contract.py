@@ -106,6 +106,7 @@ class AwsWorld(CloudWorld[AwsCloud]):
 
     def close(self) -> None:
         self.cloud.mishaps.forget()
+        self.cloud.clear()
 
 
 class TestAws(ProviderContract):

@@ -23,6 +23,8 @@ from nodewright_externalgrpc.server import Servicer, make_server
 from nodewright_fake import FakeProvider
 
 _DAY = dt.timedelta(days=1)
+# Seconds of real time until the plugin gives a call up. A lost answer costs a test so long; no other call takes it.
+_GRPC_TIMEOUT = 2.0
 
 
 class Authority:
@@ -75,7 +77,8 @@ class ServedWorld(FakeCloudWorld):
         files = Files("server: ", **authority.issue("server"), insecure=False)
         self._server, port = make_server(Servicer(self.served), "127.0.0.1:0", server_credentials(files))
         self._server.start()
-        whole = {"address": f"127.0.0.1:{port}", "parallel_calls": 1, **authority.issue("client"), **options}
+        own = {"address": f"127.0.0.1:{port}", "parallel_calls": 1, "grpc_timeout": _GRPC_TIMEOUT}
+        whole = {**own, **authority.issue("client"), **options}
         self._context = ProviderContext(clock=self.clock, random=Random(1), options=whole)
         self.reconnect()
 
