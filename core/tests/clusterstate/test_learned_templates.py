@@ -1,19 +1,23 @@
 """What real nodes teach about a group's template (docs/adr/0035-learned-templates.md)."""
 
 import zlib
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
 from msgspec import structs
 
 from nodewright.adapters.store.codec import decode_memory, encode_memory
-from nodewright.clusterstate.learned_templates import DAY, find_differences
+from nodewright.clusterstate.learned_templates import DAY, describe, find_differences
 from nodewright.clusterstate.memory import Correction, LearnedTemplate, Memory, ShownNode
+from nodewright.model.cluster import DaemonSet, DaemonSetSpec, PodTemplateSpec
 from nodewright.model.group import GroupRef
+from nodewright.model.meta import ObjectMeta
 from nodewright.model.node import Node
 from nodewright.model.settings import LoopSettings, Settings, TemplateSettings
 from nodewright.planner.scale_up.templates import make_templates
-from nodewright.testkit.builders import build_node, build_taint
+from nodewright.snapshot.requests import exact_requests
+from nodewright.testkit.builders import build_node, build_pod, build_taint
 from nodewright.testkit.world import World, ref
 
 
@@ -150,3 +154,61 @@ def test_a_thousand_groups_that_differ_fit_into_the_saved_state() -> None:
 
     memory = Memory(learned={GroupRef("cloud", f"pool-{n:04}"): learned(n) for n in range(1000)})
     assert len(zlib.compress(encode_memory(memory))) < 256 * 1024
+
+
+def daemons_of(cpu: str, template_version: str = "1") -> DaemonSet:
+    """A DaemonSet whose pods request so much by its template."""
+    meta = ObjectMeta(
+        name="agent",
+        namespace="default",
+        uid="uid-DaemonSet-agent",
+        annotations={"deprecated.daemonset.template.generation": template_version},
+    )
+    return DaemonSet(metadata=meta, spec=DaemonSetSpec(template=PodTemplateSpec(spec=build_pod("x", cpu=cpu).spec)))
+
+
+def overhead(world: World) -> dict[str, int]:
+    """What the pods of the group's next node request together, in millicores and bytes."""
+    found = make_templates(world.state(), TemplateSettings())[ref("g")]
+    total = Counter[str]()
+    for pod in found.pods:
+        total.update({name: nano // 10**6 for name, nano in exact_requests(pod, placed=True).items()})
+    return {"cpu": total["cpu"], "memory": total["memory"] // 1000}
+
+
+def test_the_overhead_of_daemon_sets_is_that_of_real_nodes() -> None:
+    """A webhook adds to the pods of one DaemonSet, and the pods of another owner have no DaemonSet of Kubernetes."""
+    world = world_of(build_node("t", cpu="4", memory="16Gi"), cpu="4", memory="16Gi")
+    world.daemon_sets = [daemons_of("100m")]
+    world.running = [
+        build_pod("agent-1", cpu="350m", memory="164Mi", node_name="g-0", owner=("DaemonSet", "agent")),
+        build_pod("other-1", cpu="50m", memory="36Mi", node_name="g-0", owner=("DaemonSet", "kruise")),
+        build_pod("web", cpu="1", node_name="g-0"),
+    ]
+    learned = look(world)
+    assert learned.daemon_extra == {"cpu": "300m", "memory": "104857600"}
+    assert list(describe(learned)) == ["DaemonSet pods request cpu 300m, memory 0.1Gi more than their DaemonSets say"]
+    real = overhead(world)
+    empty(world)
+    world.running = []
+    assert overhead(world) == real == {"cpu": 400, "memory": 200 * 2**20}
+
+
+def test_a_pod_that_a_rolling_update_is_still_to_replace_tells_nothing_of_its_daemon_set() -> None:
+    world = world_of(build_node("t", cpu="4"), cpu="4")
+    world.daemon_sets = [daemons_of("100m", "2")]
+    old = {"labels": {"pod-template-generation": "1"}, "owner": ("DaemonSet", "agent"), "node_name": "g-0"}
+    world.running = [build_pod("agent-1", cpu="350m", **old)]
+    assert look(world).daemon_extra == {}
+    world.running = [build_pod("agent-1", cpu="350m", **{**old, "labels": {"pod-template-generation": "2"}})]
+    assert look(world).daemon_extra == {"cpu": "250m"}
+
+
+def test_pods_that_the_kubelet_makes_itself_are_part_of_the_overhead() -> None:
+    world = world_of(build_node("t", cpu="4"), cpu="4")
+    mirror = {"kubernetes.io/config.mirror": "hash"}
+    world.running = [build_pod("proxy", cpu="100m", node_name="g-0", annotations=mirror)]
+    assert look(world).static_pods == {"cpu": "100m", "memory": "104857600"}
+    empty(world)
+    world.running = []
+    assert overhead(world)["cpu"] == 100

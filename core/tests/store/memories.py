@@ -193,6 +193,8 @@ _learned = st.builds(
     device_seconds=seconds,
     slices=st.just(()) | st.just((ResourceSliceSpec(driver="d", devices=(Device(name="0"),)),)),
     csi_drivers=st.just(()) | st.just((CsiNodeDriver(name="csi", allocatable=CsiAllocatable(count=3)),)),
+    static_pods=st.dictionaries(names, _amounts, max_size=1),
+    daemon_extra=st.dictionaries(names, _amounts, max_size=1),
     told=st.lists(names, max_size=2).map(tuple),
 )
 _templates = st.builds(

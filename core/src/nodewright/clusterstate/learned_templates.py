@@ -26,6 +26,7 @@ from nodewright.model.duration import format_duration
 from nodewright.model.group import DEPRECATED_LABELS, GroupRef
 from nodewright.model.meta import Resources
 from nodewright.model.node import HOSTNAME_LABEL, CsiNodeDriver, Node, Taint
+from nodewright.model.pod import Pod
 from nodewright.model.policy import Policy
 from nodewright.model.quantity import Quantity
 from nodewright.model.settings import TemplateSettings
@@ -53,6 +54,8 @@ _COARSE_SECONDS = 6 * HOUR
 _MOST_LABELS, _MOST_DEVICES = 32, 16
 # Labels that differ from node to node of one group.
 _PLACES = ("topology.", "failure-domain.beta.")
+# By which version of its DaemonSet's template a pod was made.
+_TEMPLATE_VERSION, _POD_VERSION = "deprecated.daemonset.template.generation", "pod-template-generation"
 _LABEL, _TAINT, _DEVICES = "label ", "taint ", "devices of "
 
 
@@ -230,8 +233,13 @@ def describe(held: LearnedTemplate) -> Iterator[str]:
     if held.device_seconds:
         yield f"devices came up to {format_duration(round(held.device_seconds))} after a node was ready"
     if held.static_pods:
-        amounts = ", ".join(f"{name} {_readable(name, amount)}" for name, amount in held.static_pods.items())
-        yield f"pods that the kubelet makes itself request {amounts}"
+        yield f"pods that the kubelet makes itself request {_list_amounts(held.static_pods)}"
+    if held.daemon_extra:
+        yield f"DaemonSet pods request {_list_amounts(held.daemon_extra)} more than their DaemonSets say"
+
+
+def _list_amounts(amounts: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {_readable(name, amount)}" for name, amount in amounts.items())
 
 
 def _readable(name: str, amount: str) -> str:
@@ -402,6 +410,7 @@ def _with_marks(
         slices=_plain(specs) if any(subject.startswith(_DEVICES) for subject in corrections) else (),
         csi_drivers=_drivers(csi.spec.drivers) if csi is not None else (),
         static_pods=_static_pods(newest, seen),
+        daemon_extra=_daemon_extra(newest, seen),
     )
 
 
@@ -493,6 +502,29 @@ def _static_pods(node: Node, seen: Observation) -> dict[str, str]:
     for pod in seen.snapshot.pods(seen.snapshot.row(node.name)):
         if pod.is_mirror:
             total.update(exact_requests(pod, placed=True))
+    return {name: str(Quantity(nano)) for name, nano in sorted(total.items()) if nano}
+
+
+def _daemon_extra(node: Node, seen: Observation) -> dict[str, str]:
+    """Return what the DaemonSet pods of a node request together beyond the templates of their DaemonSets.
+
+    An admission webhook adds a container, or the owner is no DaemonSet of Kubernetes. A pod that a rolling update is
+    still to replace tells nothing.
+    """
+    known = {(one.metadata.namespace, one.metadata.name): one for one in seen.daemon_sets}
+    total = Counter[str]()
+    for pod in seen.snapshot.pods(seen.snapshot.row(node.name)):
+        if pod.is_mirror or not pod.is_daemonset_pod or pod.metadata.deletion_timestamp is not None:
+            continue
+        owner, said = pod.metadata.controller, dict[str, int]()
+        daemon_set = known.get((pod.metadata.namespace, owner.name)) if owner is not None else None
+        if daemon_set is not None:
+            version = daemon_set.metadata.annotations.get(_TEMPLATE_VERSION)
+            if pod.metadata.labels.get(_POD_VERSION, version) != version:
+                continue
+            said = exact_requests(Pod(spec=daemon_set.spec.template.spec), placed=False)
+        for name, nano in exact_requests(pod, placed=True).items():
+            total[name] += max(0, nano - said.get(name, 0))
     return {name: str(Quantity(nano)) for name, nano in sorted(total.items()) if nano}
 
 

@@ -417,7 +417,8 @@ class LearnedTemplate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     ``nodes``: the last few, newest first. ``corrections``: of labels, taints and numbers of devices, by subject; the node
     ``marks_of`` showed them.
     ``startup_taints``: keys of taints that nodes lose soon after they are ready. ``device_seconds``: how long after that devices
-    came, at most. ``slices``, ``csi_drivers``: those of that node; ``static_pods``: what pods that its kubelet makes itself request. ``told``: the subjects that an event has told.
+    came, at most. ``slices``, ``csi_drivers``: those of that node; ``static_pods``: what pods that its kubelet makes itself request;
+    ``daemon_extra``: what its DaemonSet pods request beyond their DaemonSets. ``told``: the subjects that an event has told.
     """
 
     machine: str = ""
@@ -432,6 +433,7 @@ class LearnedTemplate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     slices: tuple[ResourceSliceSpec, ...] = ()
     csi_drivers: tuple[CsiNodeDriver, ...] = ()
     static_pods: dict[str, str] = {}
+    daemon_extra: dict[str, str] = {}
     told: tuple[str, ...] = ()
 
 

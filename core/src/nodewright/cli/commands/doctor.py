@@ -225,6 +225,7 @@ def _template_json(ref: GroupRef, held: LearnedTemplate) -> dict[str, Any]:
         "startup_taints": list(held.startup_taints),
         "device_seconds": held.device_seconds,
         "static_pods": held.static_pods,
+        "daemon_extra": held.daemon_extra,
         "nodes": [one.name for one in held.nodes],
     }
 

@@ -119,15 +119,16 @@ def _source(group: GroupState, sample: SampleNode | None, learned: LearnedTempla
     template = group.seen.template
     if template is None or learned is None:
         return _Source(template, (), is_real=False) if template is not None else None
-    pods = (_static_pod(learned),) if learned.static_pods else ()
+    told = (("static-pods", learned.static_pods), ("daemon-extra", learned.daemon_extra))
+    pods = tuple(_learned_pod(name, amounts) for name, amounts in told if amounts)
     return _Source(corrected(template, learned), pods, is_real=False)
 
 
-def _static_pod(learned: LearnedTemplate) -> Pod:
-    """Return one pod for all that a kubelet makes itself."""
-    requests = {name: Quantity.of(amount) for name, amount in learned.static_pods.items()}
+def _learned_pod(name: str, amounts: Mapping[str, str]) -> Pod:
+    """Return one pod for all that a kubelet makes itself, or for what DaemonSet pods request beyond their DaemonSets."""
+    requests = {name: Quantity.of(amount) for name, amount in amounts.items()}
     spec = PodSpec(containers=(Container(name="all", resources=ResourceRequirements(requests=requests)),))
-    meta = ObjectMeta(name="static-pods", namespace="kube-system", annotations={MIRROR_ANNOTATION: "learned"})
+    meta = ObjectMeta(name=name, namespace="kube-system", annotations={MIRROR_ANNOTATION: "learned"})
     return Pod(metadata=meta, spec=spec)
 
 
