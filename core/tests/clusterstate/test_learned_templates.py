@@ -197,11 +197,10 @@ def test_the_overhead_of_daemon_sets_is_that_of_real_nodes() -> None:
 def test_a_pod_that_a_rolling_update_is_still_to_replace_tells_nothing_of_its_daemon_set() -> None:
     world = world_of(build_node("t", cpu="4"), cpu="4")
     world.daemon_sets = [daemons_of("100m", "2")]
-    old = {"labels": {"pod-template-generation": "1"}, "owner": ("DaemonSet", "agent"), "node_name": "g-0"}
-    world.running = [build_pod("agent-1", cpu="350m", **old)]
-    assert look(world).daemon_extra == {}
-    world.running = [build_pod("agent-1", cpu="350m", **{**old, "labels": {"pod-template-generation": "2"}})]
-    assert look(world).daemon_extra == {"cpu": "250m"}
+    for version, extra in (("1", {}), ("2", {"cpu": "250m"})):
+        labels, owner = {"pod-template-generation": version}, ("DaemonSet", "agent")
+        world.running = [build_pod("agent-1", cpu="350m", labels=labels, owner=owner, node_name="g-0")]
+        assert look(world).daemon_extra == extra
 
 
 def test_pods_that_the_kubelet_makes_itself_are_part_of_the_overhead() -> None:
