@@ -2,6 +2,7 @@
 
 import json
 import urllib.error
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import yaml
 from tests.e2e.cloud import SharedCloud
 from tests.e2e.conftest import StartDaemon
 from tests.e2e.control_plane import ControlPlane
-from tests.e2e.daemon import wait_until
+from tests.e2e.daemon import run_command, wait_until
 
 PODS = "/api/v1/namespaces/default/pods"
 SYSTEM = "/api/v1/namespaces/kube-system"
@@ -56,7 +57,9 @@ def find_events(plane: ControlPlane, reason: str, namespace: str = "default") ->
     return list(found)
 
 
-def test_from_nothing_to_three_nodes(clean: ControlPlane, shared: SharedCloud, start: StartDaemon) -> None:
+def test_from_nothing_to_three_nodes(
+    clean: ControlPlane, shared: SharedCloud, start: StartDaemon, tmp_path: Path
+) -> None:
     daemon = start()
     deploy(clean, "web", 9)
     wait_until(lambda: count_running(clean) == 9, "nine running pods")
@@ -74,6 +77,13 @@ def test_from_nothing_to_three_nodes(clean: ControlPlane, shared: SharedCloud, s
         lambda: "nodewright_pod_running_seconds_count 9.0" in daemon.page("address", "/metrics"), "pods in the metrics"
     )
     assert "nodewright_pod_decision_seconds_count 9.0" in daemon.page("address", "/metrics")
+    bundle, [told] = str(tmp_path / "bundle.tar.gz"), daemon.says("starting")
+    made = run_command("bundle", bundle, f"--debug-address=127.0.0.1:{told['ports']['debug_address']}")
+    assert made.returncode == 0, made.stderr
+    node = clean.request("/api/v1/nodes")["items"][0]["metadata"]["name"]
+    explained = run_command("explain", "node", node, bundle, "--output=json")
+    assert json.loads(explained.stdout)["group"]["group"] == "dump/shared/small", explained.stderr
+    assert run_command("plan", bundle).returncode == 0
     assert daemon.end() == 0
     assert "Traceback" not in json.dumps(daemon.lines())
 

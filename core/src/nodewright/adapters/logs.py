@@ -3,6 +3,7 @@
 import logging
 import threading
 import traceback
+from collections import deque
 from typing import Any, BinaryIO
 
 import msgspec
@@ -16,6 +17,8 @@ from nodewright.model.printable import printable
 DEBUG, INFO, WARNING, ERROR = "debug", "info", "warning", "error"
 _NUMBERS = {DEBUG: logging.DEBUG, INFO: logging.INFO, WARNING: logging.WARNING, ERROR: logging.ERROR}
 _MOST_TEXT = 4000
+# So many of the last lines are kept in memory.
+_KEPT_LINES = 2000
 
 
 class DaemonLog:
@@ -47,6 +50,10 @@ class DaemonLog:
         root.addHandler(self._handler)
         root.setLevel(logging.WARNING)
 
+    def tail(self) -> bytes:
+        """Return the last lines, as they were written."""
+        return b"".join(tuple(self._handler.kept))
+
     def moment(self) -> str:
         """Return the time of day, as lines show it."""
         return format_moment(self._clock.now())
@@ -64,6 +71,7 @@ class DaemonLog:
 class _Handler(logging.Handler):
     def __init__(self, stream: BinaryIO, log: DaemonLog, *, is_text: bool) -> None:
         super().__init__()
+        self.kept: deque[bytes] = deque(maxlen=_KEPT_LINES)
         self._stream = stream
         self._log = log
         self._write = _as_text if is_text else _as_json

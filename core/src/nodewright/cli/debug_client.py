@@ -14,6 +14,12 @@ _FLAG = "--debug-address"
 
 
 def ask_daemon(address: str, path: str, query: Mapping[str, str]) -> str | None:
+    """Return the page of the daemon at ``address`` as text; see ``fetch_page``."""
+    content = fetch_page(address, path, query)
+    return None if content is None else content.decode(errors="replace")
+
+
+def fetch_page(address: str, path: str, query: Mapping[str, str]) -> bytes | None:
     """Return the page of the daemon at ``address``; None if no process listens there or the address is empty.
 
     Raise ConfigError with the reason if the daemon refuses.
@@ -25,7 +31,7 @@ def ask_daemon(address: str, path: str, query: Mapping[str, str]) -> str | None:
     try:
         line.request("GET", f"{path}?{urlencode(query)}")
         reply = line.getresponse()
-        text = reply.read().decode(errors="replace")
+        content = reply.read()
     except ConnectionRefusedError:
         return None
     except (OSError, http.client.HTTPException) as error:
@@ -35,8 +41,8 @@ def ask_daemon(address: str, path: str, query: Mapping[str, str]) -> str | None:
     if (reply.getheader("Server") or "").strip() != SERVER_NAME:
         raise ConfigError(f"{_FLAG}: {address}: the process there is not nodewright")
     if reply.status != http.HTTPStatus.OK:
-        raise ConfigError(f"the daemon at {address}: {text.strip()}")
-    return text
+        raise ConfigError(f"the daemon at {address}: {content.decode(errors='replace').strip()}")
+    return content
 
 
 def page_query(output: str) -> dict[str, str]:

@@ -13,14 +13,11 @@ from nodewright.cli.settings.checks import check_daemon
 from nodewright.cli.settings.flags import SettingsCommand, SettingsSource, source_options
 from nodewright.cli.settings.known_flags import SECTIONS, SETTINGS
 from nodewright.cli.settings.load import LoadedSettings
-from nodewright.cli.settings.values import Setting, SettingKind, write_value
+from nodewright.cli.settings.values import Setting, SettingKind, without_secrets, write_value
 from nodewright.model.price_book import PriceBook
 from nodewright.model.settings import ProviderSettings, Settings
 
 SCHEMA = 1
-# Options with such a word in their name hold secrets: their value is not shown.
-_SECRET = ("secret", "password", "token", "key")
-_HIDDEN = "(not shown)"
 
 
 @click.group("config")
@@ -114,16 +111,5 @@ def _plain(setting: Setting, value: Any) -> Any:
 
 def _provider(held: ProviderSettings) -> dict[str, Any]:
     shown: dict[str, Any] = msgspec.to_builtins(held)
-    shown["options"] = _without_secrets(held.options)
+    shown["options"] = without_secrets(held.options)
     return shown
-
-
-def _without_secrets(value: Any) -> Any:
-    """Return the value with secrets hidden, at any depth."""
-    if isinstance(value, dict):
-        return {key: _HIDDEN if _is_secret(str(key)) else _without_secrets(held) for key, held in value.items()}
-    return [_without_secrets(held) for held in value] if isinstance(value, list) else value
-
-
-def _is_secret(key: str) -> bool:
-    return any(word in key.lower() for word in _SECRET)

@@ -41,7 +41,7 @@ from nodewright.cli.daemon.app import (
     ProcessParts,
     ReportParts,
 )
-from nodewright.cli.daemon.debug_server import DebugServer
+from nodewright.cli.daemon.debug_server import BundleSources, DebugServer
 from nodewright.cli.daemon.reload import watch_settings
 from nodewright.cli.daemon.shadow import ShadowReporter
 from nodewright.cli.settings.flags import SettingsSource
@@ -281,7 +281,7 @@ def _build_report(
     shadow_seed: int | None,
 ) -> ReportParts:
     meter, events = CallMeter(providers), cluster.kube_events
-    sources = Sources(
+    counts = Sources(
         kube_requests=cluster.api.counts,
         lease=cluster.leader.counts,
         hooks=meter.hooks,
@@ -290,9 +290,15 @@ def _build_report(
         state_writes=lambda: cluster.store.writes,
         running=running,
     )
-    metrics = Metrics(settings, sources)
+    metrics = Metrics(settings, counts)
     health = HealthCheck(health_limits(settings), process.clock)
-    debug_server = DebugServer(process.clock, cluster.leader.excuse, cluster.history)
+    sources = BundleSources(
+        metrics=metrics.page,
+        log=process.log.tail,
+        objects=lambda kind: cluster.caches.of(kind).all() if cluster.caches.follows(kind) else (),
+        settings=lambda: process.reloader.settings,
+    )
+    debug_server = DebugServer(process.clock, cluster.leader.excuse, cluster.history, sources)
     name = settings.cluster.status_config_map_name
     shadow = None if shadow_seed is None else ShadowReporter(cluster.caches, name, process.log, metrics, shadow_seed)
     private = {**debug_server.pages(), **(shadow.pages() if shadow is not None else {})}

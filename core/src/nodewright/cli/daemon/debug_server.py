@@ -2,14 +2,16 @@
 
 import io
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from nodewright.actuation import Pause
 from nodewright.adapters.web import Page, Pages, Query
+from nodewright.cli import bundle
 from nodewright.cli.console.history import History
 from nodewright.cli.console.last_loop import LastLoop
 from nodewright.cli.console.pages import Console
@@ -19,6 +21,7 @@ from nodewright.cli.explanation import KINDS, LOOP, Explanation, LoopExplanation
 from nodewright.cli.explanation_view import as_json as explain_json
 from nodewright.cli.explanation_view import print_explanation
 from nodewright.cli.screen import make_console, safe
+from nodewright.cli.settings.values import without_secrets
 from nodewright.cli.status_view import as_json as status_json
 from nodewright.cli.status_view import print_status
 from nodewright.engine.daemon import Engine, Scope
@@ -26,6 +29,7 @@ from nodewright.engine.report import LoopReport
 from nodewright.model.clock import Clock
 from nodewright.model.duration import format_duration, format_moment
 from nodewright.model.errors import ConfigError
+from nodewright.model.meta import Object
 from nodewright.model.quantity import Quantity
 from nodewright.model.settings import Settings
 
@@ -36,6 +40,24 @@ _TABLE = "table"
 _PATIENCE_SECONDS = 90.0
 
 
+def _no_bytes() -> bytes:
+    return b""
+
+
+def _no_objects(_: str) -> Iterable[Object]:
+    return ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class BundleSources:
+    """What else a support bundle holds: the page of metrics, the end of the log, and the objects of each kind."""
+
+    metrics: Callable[[], bytes] = _no_bytes
+    log: Callable[[], bytes] = _no_bytes
+    objects: Callable[[str], Iterable[Object]] = _no_objects
+    settings: Callable[[], Settings] = Settings
+
+
 class DebugServer:
     """Render pages from the last loop. Implements LoopSource.
 
@@ -44,9 +66,14 @@ class DebugServer:
     """
 
     def __init__(
-        self, clock: Clock, excuse: Callable[[], str] = lambda: NO_LOOP, history: History | None = None
+        self,
+        clock: Clock,
+        excuse: Callable[[], str] = lambda: NO_LOOP,
+        history: History | None = None,
+        sources: BundleSources | None = None,
     ) -> None:
         self._clock = clock
+        self._sources = sources or BundleSources()
         self._excuse = excuse
         self._turn = threading.Lock()
         self._report: LoopReport | None = None
@@ -64,6 +91,7 @@ class DebugServer:
             "/explain": self._explain,
             "/status": self._status,
             "/top": self._top,
+            "/bundle": self._bundle,
         }
 
     def publish(self, report: LoopReport, settings: Settings, pause: Pause | None) -> None:
@@ -130,6 +158,31 @@ class DebugServer:
         for sentence in health["problems"]:
             console.print(safe(sentence, "yellow"), soft_wrap=True)
         return Page(text.getvalue().encode())
+
+    def _bundle(self, _: Query) -> Page:
+        """Return an archive for ``nodewright bundle``. Without a loop it has all but the cluster."""
+        now, sources = self._clock.now(), self._sources
+        told = [
+            {"at": format_moment(past.at), "times": past.times, **msgspec.to_builtins(past.event)}
+            for past in self.history.events()
+        ]
+        files = {
+            bundle.SETTINGS: _write_settings(sources.settings()),
+            "decisions.json": _write({"schema": 1, "events": told}).body,
+            "metrics.txt": sources.metrics(),
+            "log.txt": sources.log(),
+        }
+        loop, why_not = "", ""
+        with self.look() as last:
+            if isinstance(last, str):
+                why_not = last
+            else:
+                now, loop = last.report.started, last.report.loop
+                files["status.json"] = _write(status_json(last.make_status()) | last.as_json()).body
+                files[bundle.CLUSTER] = bundle.write_cluster(last.state, sources.objects)
+                files[bundle.GROUPS] = bundle.write_groups(last.state)
+        files[bundle.ABOUT] = bundle.write_about(now, loop, why_not)
+        return Page(bundle.pack(files, now), content_type="application/gzip")
 
     def _top(self, query: Query) -> Page:
         """Return a screen for ``nodewright top``."""
@@ -206,6 +259,14 @@ def _width(query: Query) -> int | None:
 
 def _write(document: dict[str, Any]) -> Page:
     return Page(msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n", content_type=_JSON)
+
+
+def _write_settings(settings: Settings) -> bytes:
+    """Return the settings as JSON; secrets among the options of providers are left out."""
+    document: dict[str, Any] = msgspec.to_builtins(settings)
+    for held in document["providers"].values():
+        held["options"] = without_secrets(held["options"])
+    return _write(document).body
 
 
 def _refuse(sentence: str, status: int) -> Page:

@@ -1,5 +1,6 @@
 """A cluster as ``kubectl get … -A -o json`` wrote it down, and one dry loop on it."""
 
+import dataclasses
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -13,6 +14,7 @@ from msgspec.structs import replace
 
 from nodewright.adapters.clocks import BootClock, SystemClock
 from nodewright.adapters.provider import installed_providers
+from nodewright.cli import bundle
 from nodewright.cli.connect import Connector
 from nodewright.cli.dry_run.dry_run import DryRun, plan_once
 from nodewright.cli.dry_run.dump_groups import DumpedGroups, GroupEntry, group_by_label, read_groups_file
@@ -135,8 +137,9 @@ def _moments(objects: ClusterObjects) -> Iterator[datetime]:
 
 
 def plan_dump(settings: Settings, dumped: DumpSource) -> tuple[DryRun, DumpedCluster]:
-    """Plan one loop on a dumped cluster; raise ConfigError."""
-    return plan_objects(settings, dumped, read_dump(*_read(dumped.dump)))
+    """Plan one loop on a dumped cluster, or on that of a support bundle; raise ConfigError."""
+    settings, dumped, objects = _load(settings, dumped)
+    return plan_objects(settings, dumped, objects)
 
 
 def plan_what_if(settings: Settings, dumped: DumpSource, what: WhatIf) -> tuple[DryRun, DryRun, DumpedCluster]:
@@ -147,7 +150,7 @@ def plan_what_if(settings: Settings, dumped: DumpSource, what: WhatIf) -> tuple[
     what.check()
     if what.removed_nodes and settings.providers:
         raise ConfigError("--remove-node: needs --groups or --group-by: a provider would still list the machine")
-    objects = read_dump(*_read(dumped.dump))
+    settings, dumped, objects = _load(settings, dumped)
     now, _ = plan_objects(settings, dumped, objects)
     then, cluster = plan_objects(settings, dumped, objects, what)
     return now, then, cluster
@@ -171,6 +174,23 @@ def plan_objects(
     return plan_once(cluster, providers, settings, random, now, Planning.timed(BootClock().now)), cluster
 
 
+def _load(settings: Settings, dumped: DumpSource) -> tuple[Settings, DumpSource, ClusterObjects]:
+    """Read a dump, or a bundle with its groups, its time and its settings, as far as others are not given."""
+    source, name = _read(dumped.dump)
+    if not source.startswith(bundle.MAGIC):
+        return settings, dumped, read_dump(source, name)
+    held = bundle.read_bundle(source, name)
+    if dumped.groups is None and dumped.group_by is None and not settings.providers:
+        dumped = dataclasses.replace(dumped, entries=held.groups)
+    if dumped.now is None:
+        dumped = dataclasses.replace(dumped, now=datetime.fromtimestamp(held.at, UTC).isoformat())
+    return (
+        held.settings if settings == Settings() else settings,
+        dumped,
+        read_dump(held.cluster, f"{name}: {bundle.CLUSTER}"),
+    )
+
+
 def _read(path: str) -> tuple[bytes, str]:
     """Return the content and the name of a file; ``-`` is stdin."""
     if path == "-":
@@ -189,7 +209,7 @@ def _dumped_groups(objects: ClusterObjects, dumped: DumpSource) -> tuple[GroupEn
         return read_groups_file(*_read(dumped.groups))
     if dumped.group_by is not None:
         return group_by_label(objects.nodes, dumped.group_by, dumped.group_max)
-    return ()
+    return dumped.entries
 
 
 def _on_offer() -> str:

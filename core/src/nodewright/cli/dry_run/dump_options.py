@@ -2,9 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from nodewright.cli.dry_run.dump_groups import GroupEntry
 
 F = TypeVar("F", bound=Callable[..., Any])
 _OPTIONS = (
@@ -26,7 +29,7 @@ _OPTIONS = (
 
 @dataclass(frozen=True, kw_only=True)
 class DumpSource:
-    """A dump (a path, ``-`` for stdin), and how its groups and its time are found."""
+    """A dump (a path, ``-`` for stdin), and how its groups and its time are found; ``entries`` are those of a bundle."""
 
     dump: str
     groups: str | None
@@ -34,6 +37,7 @@ class DumpSource:
     group_max: int
     now: str | None
     seed: int
+    entries: tuple["GroupEntry", ...] = ()
 
     @property
     def source(self) -> str:

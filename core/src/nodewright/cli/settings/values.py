@@ -218,3 +218,19 @@ def _fit(value: object, setting: Setting) -> Any:
     if misfit:
         raise ValueError(str(misfit))
     return msgspec.convert(value, setting.type)
+
+
+# Options with such a word in their name hold secrets: their value is not shown.
+_HIDDEN = "(not shown)"
+_SECRET = ("secret", "password", "token", "key")
+
+
+def without_secrets(value: Any) -> Any:
+    """Return the value with secrets hidden, at any depth."""
+    if isinstance(value, dict):
+        return {key: _HIDDEN if _is_secret(str(key)) else without_secrets(held) for key, held in value.items()}
+    return [without_secrets(held) for held in value] if isinstance(value, list) else value
+
+
+def _is_secret(key: str) -> bool:
+    return any(word in key.lower() for word in _SECRET)

@@ -1,0 +1,41 @@
+"""``nodewright bundle``: what the daemon knows, in one file for a report of a problem."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from nodewright.cli.debug_client import fetch_page
+from nodewright.model.errors import ConfigError
+from nodewright.model.settings import ServingSettings
+
+
+@click.command("bundle")
+@click.argument("file", metavar="[FILE]", default="nodewright-bundle.tar.gz")
+@click.option(
+    "--debug-address",
+    metavar="TEXT",
+    default=ServingSettings().debug_address,
+    show_default=True,
+    help="Address of the daemon to ask.",
+)
+def command(file: str, debug_address: str) -> None:
+    """Write into FILE what the daemon knows: the cluster, settings, status, last decisions, metrics and the end of the log.
+
+    Secrets are left out: those of providers' options, and the variables of containers. Names and labels are in it, so
+    look at it before you give it away. nodewright plan FILE and nodewright explain KIND NAME FILE read it back, without
+    the cluster and its clouds. - writes it to stdout.
+
+    Exit codes: 0 written; 2 no daemon answers, or FILE cannot be written.
+    """
+    content = fetch_page(debug_address, "/bundle", {})
+    if content is None:
+        raise ConfigError(f"--debug-address: no process listens at {debug_address}; run it in the pod: kubectl exec")
+    if file == "-":
+        sys.stdout.buffer.write(content)
+        return
+    try:
+        Path(file).write_bytes(content)
+    except OSError as error:
+        raise ConfigError(f"{file}: {error.strerror}") from None
+    click.echo(f"{file}: {len(content) // 1024 + 1} KiB; nodewright plan {file} reads it.")
