@@ -22,6 +22,8 @@ _WRITES = (
     "instanceGroupManagers.createInstances",
     "instanceGroupManagers.deleteInstances",
     "instanceGroupManagerResizeRequests.insert",
+    "regionInstanceGroupManagers.createInstances",
+    "regionInstanceGroupManagers.deleteInstances",
 )
 
 
@@ -93,10 +95,12 @@ class GceCloud:
         return f"{API}/projects/{PROJECT}/global/instanceTemplates/{name}"
 
     def add_group(self, name: str = "", *, size: int = 0, zone: str = ZONE, template: str = "", **settings: Any) -> str:
-        """A group with running machines; answers its id."""
+        """A group with running machines; answers its id. A regional one has a region for its ``zone``."""
         name = name or f"mig-{next(self.state.numbers)}"
         ref = Name(PROJECT, zone, name)
-        mig = Mig(ref=ref, template=template or self.add_template(), base=f"gke-{name}", settings=settings)
+        zones = tuple(self.state.zones[zone]) if ref.is_regional else ()
+        template = template or self.add_template()
+        mig = Mig(ref=ref, template=template, base=f"gke-{name}", zones=zones, settings=settings)
         self.state.migs[ref] = mig
         for number in range(size):
             self.state.add_slot(mig, f"{mig.base}-{number:04d}")

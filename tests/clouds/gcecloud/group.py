@@ -8,15 +8,23 @@ API = "https://www.googleapis.com/compute/v1"
 
 
 class Name(NamedTuple):
-    """A group or an instance."""
+    """A group or an instance. The zone of a regional group is its region."""
 
     project: str
     zone: str
     name: str
 
     @property
+    def is_regional(self) -> bool:
+        return self.zone[-1:].isdigit()
+
+    @property
+    def place(self) -> str:
+        return f"{API}/projects/{self.project}/{'regions' if self.is_regional else 'zones'}/{self.zone}"
+
+    @property
     def group_id(self) -> str:
-        return f"{API}/projects/{self.project}/zones/{self.zone}/instanceGroups/{self.name}"
+        return f"{self.place}/instanceGroups/{self.name}"
 
     @property
     def provider_id(self) -> str:
@@ -38,6 +46,7 @@ class Slot:
     recreating: bool = False
     template: str = ""
     status: str = "RUNNING"
+    zone: str = ""
 
     @property
     def is_going(self) -> bool:
@@ -66,6 +75,7 @@ class Mig:
     slots: dict[str, Slot] = field(default_factory=dict)
     resize_requests: dict[str, Raw] = field(default_factory=dict)
     takes_resize_requests: bool = True
+    zones: tuple[str, ...] = ()
     errors: list[Raw] = field(default_factory=list)
 
     @property
@@ -82,18 +92,26 @@ class Mig:
         return frozenset(self.instance(slot).provider_id for slot in self.living if slot.is_there)
 
     def instance(self, slot: Slot) -> Name:
-        return self.ref._replace(name=slot.name)
+        return self.ref._replace(name=slot.name, zone=slot.zone or self.ref.zone)
+
+    @property
+    def next_zone(self) -> str:
+        """Where a regional group, whose shape is EVEN, starts its next machine; empty for a zonal one."""
+        there = [slot.zone for slot in self.living]
+        return min(self.zones, key=there.count, default="")
 
     def as_manager(self) -> Raw:
         actions = [slot.action for slot in self.slots.values()]
         counts = {name.lower(): actions.count(name) for name in ("NONE", "CREATING", "RECREATING", "DELETING")}
-        zone = f"{API}/projects/{self.ref.project}/zones/{self.ref.zone}"
+        place = self.ref.place
+        spread = [{"zone": f"{API}/projects/{self.ref.project}/zones/{zone}"} for zone in self.zones]
+        policy = {"distributionPolicy": {"zones": spread, "targetShape": "EVEN"}, "region": place}
         return {
             "kind": "compute#instanceGroupManager",
             "name": self.ref.name,
-            "zone": zone,
-            "selfLink": f"{zone}/instanceGroupManagers/{self.ref.name}",
-            "instanceGroup": f"{zone}/instanceGroups/{self.ref.name}",
+            **(policy if self.ref.is_regional else {"zone": place}),
+            "selfLink": f"{place}/instanceGroupManagers/{self.ref.name}",
+            "instanceGroup": f"{place}/instanceGroups/{self.ref.name}",
             "instanceTemplate": self.template,
             "versions": [{"instanceTemplate": self.template}],
             "baseInstanceName": self.base,
@@ -105,7 +123,7 @@ class Mig:
         }
 
     def as_managed(self, slot: Slot) -> Raw:
-        zone = f"{API}/projects/{self.ref.project}/zones/{self.ref.zone}"
+        zone = f"{API}/projects/{self.ref.project}/zones/{slot.zone or self.ref.zone}"
         told: Raw = {
             "instance": f"{zone}/instances/{slot.name}",
             "name": slot.name,

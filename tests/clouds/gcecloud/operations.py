@@ -71,7 +71,7 @@ class State:
 
     def add_slot(self, mig: Mig, name: str) -> None:
         """A unit more; its machine is there at once unless it is held back or there is no room."""
-        slot = Slot(name=name, number=next(self.numbers))
+        slot = Slot(name=name, number=next(self.numbers), zone=mig.next_zone)
         mig.slots[name] = slot
         there = sum(one.is_there for one in mig.slots.values())
         if not mig.held and (mig.room is None or there < mig.room):
@@ -104,7 +104,13 @@ class Operations:
             "instances.list": self._list_vms,
             "instanceTemplates.get": lambda asked: self._template(f"global/{asked['instanceTemplate']}"),
             "machineTypes.get": self._machine_type,
-            "regionInstanceGroupManagers.list": lambda asked: _page(asked, state.regional),
+            "regionInstanceGroupManagers.list": lambda asked: _page(asked, self._in_region(asked)),
+            "regionInstanceGroupManagers.get": lambda asked: Answer(200, self._mig(asked).as_manager()),
+            "regionInstanceGroupManagers.listManagedInstances": self._list_managed,
+            "regionInstanceGroupManagers.listErrors": lambda asked: _page(asked, self._mig(asked).errors),
+            "regionInstanceGroupManagers.createInstances": self._create,
+            "regionInstanceGroupManagers.deleteInstances": self._delete,
+            "regionOperations.wait": self._wait,
             "regionInstanceTemplates.get": lambda asked: self._template(
                 f"{asked['region']}/{asked['instanceTemplate']}"
             ),
@@ -125,7 +131,12 @@ class Operations:
     # Groups
 
     def _mig(self, asked: Raw) -> Mig:
-        return self._state.migs[Name(asked["project"], asked["zone"], asked["instanceGroupManager"])]
+        return self._state.migs[Name(asked["project"], _place_in(asked), asked["instanceGroupManager"])]
+
+    def _in_region(self, asked: Raw) -> list[Raw]:
+        place = (asked["project"], asked["region"])
+        migs = [mig for ref, mig in sorted(self._state.migs.items()) if (ref.project, ref.zone) == place]
+        return [*(mig.as_manager() for mig in migs), *self._state.regional]
 
     def _in_zone(self, asked: Raw, items: Any) -> list[Any]:
         """Raises KeyError for a zone that does not exist."""
@@ -155,7 +166,7 @@ class Operations:
 
     def _create(self, asked: Raw) -> Answer:
         mig = self._mig(asked)
-        names = [one["name"] for one in asked["instanceGroupManagersCreateInstancesRequestResource"]["instances"]]
+        names = [one["name"] for one in _body_of(asked, "CreateInstancesRequestResource")["instances"]]
         wrong = next((name for name in names if not _NAMES.fullmatch(name)), None)
         if wrong is not None or len(names) > 1000:
             return refuse(400, "invalid", f"Invalid value for field 'resource.instances': '{wrong or len(names)}'")
@@ -170,7 +181,7 @@ class Operations:
         return self._start(asked, "createInstances", effect)
 
     def _delete(self, asked: Raw) -> Answer:
-        mig, body = self._mig(asked), asked["instanceGroupManagersDeleteInstancesRequestResource"]
+        mig, body = self._mig(asked), _body_of(asked, "DeleteInstancesRequestResource")
         names = [url.rpartition("/")[2] for url in body["instances"]]
         absent = [name for name in names if name not in mig.slots or mig.slots[name].is_going]
         if absent and not body.get("skipInstancesOnValidationError"):
@@ -208,15 +219,15 @@ class Operations:
         return Answer(200, self._told(asked, self._state.operations[asked["operation"]]))
 
     def _told(self, asked: Raw, operation: Operation) -> Raw:
-        zone = f"{API}/projects/{asked['project']}/zones/{asked['zone']}"
+        place = Name(asked["project"], _place_in(asked), "").place
         told: Raw = {
             "kind": "compute#operation",
             "name": operation.name,
             "operationType": operation.kind,
             "status": "DONE" if operation.is_over else "RUNNING",
             "progress": 100 if operation.is_over else 0,
-            "zone": zone,
-            "selfLink": f"{zone}/operations/{operation.name}",
+            "region" if "region" in asked else "zone": place,
+            "selfLink": f"{place}/operations/{operation.name}",
         }
         if operation.is_over and operation.error is not None:
             code, message = operation.error
@@ -272,6 +283,17 @@ class Operations:
         zones = self._state.zones[asked["region"]]
         urls = [f"{API}/projects/{asked['project']}/zones/{zone}" for zone in zones]
         return Answer(200, {"name": asked["region"], "zones": urls})
+
+
+def _place_in(asked: Raw) -> str:
+    """The zone or the region that is asked about."""
+    return str(asked.get("zone") or asked["region"])
+
+
+def _body_of(asked: Raw, kind: str) -> Raw:
+    """The body of a request about a zonal or a regional group."""
+    [body] = [value for name, value in asked.items() if name.endswith(kind)]
+    return dict(body)
 
 
 def _page(asked: Raw, items: list[Raw], member: str = "items") -> Answer:

@@ -23,6 +23,7 @@ _SERVICES = {
     "machine_types": "MachineTypes",
     "region_instance_group_managers": "RegionInstanceGroupManagers",
     "region_instance_templates": "RegionInstanceTemplates",
+    "region_operations": "RegionOperations",
     "regions": "Regions",
     "zone_operations": "ZoneOperations",
 }

@@ -20,6 +20,7 @@ UNLIMITED = (
     "Compute Engine grants resize requests for machines with a run duration; neither the template has one, nor is the option"
     " atomic_run_duration set"
 )
+REGIONAL = "resize requests of regional groups are not used"
 _POLL_SECONDS = 2.0
 _GRANTED, _OVER = "SUCCEEDED", ("FAILED", "CANCELLED")
 _UNFIT = frozenset(("invalid", "badRequest", "unsupportedOperation", "conditionNotMet", "operationNotSupported"))

@@ -43,9 +43,9 @@ class Catalogue:
         self._types.load_missing(keys, lambda key: self._api.machine_type(*key), at_once)
         self._templates.keep_only(used)
 
-    def template(self, ref: Ref, manager: Manager) -> NodeTemplate:
-        """Return the template; raise ProviderError that says what is wrong with the group."""
-        return make_template(ref, self.raw_template(ref, manager), self._machine(ref, manager))
+    def template(self, ref: Ref, manager: Manager, zone: str) -> NodeTemplate:
+        """Return the template in a zone; raise ProviderError that says what is wrong with the group."""
+        return make_template(ref._replace(zone=zone), self.raw_template(ref, manager), self._machine(ref, manager))
 
     def raw_template(self, ref: Ref, manager: Manager) -> Template:
         """Return the instance template; raise ProviderError if it cannot be read."""
@@ -58,17 +58,22 @@ class Catalogue:
         name = self.raw_template(ref, manager).machine_type
         if name in self._own:
             return self._own[name]
-        return parse_custom(name) if is_custom(name) else self._types.get((ref.place, name))
+        return parse_custom(name) if is_custom(name) else self._types.get((_type_place(ref, manager), name))
 
     def _type_key(self, ref: Ref, manager: Manager) -> TypeKey | None:
         """Return the machine type to read; None: nothing has to be read."""
         found = attempt(lambda: self.raw_template(ref, manager))
         if isinstance(found, ProviderError) or found.machine_type in self._own or is_custom(found.machine_type):
             return None
-        return ref.place, found.machine_type
+        return _type_place(ref, manager), found.machine_type
 
 
 def template_of(ref: Ref, manager: Manager) -> TemplateRef | None:
     """Return the instance template of the group's next machine; None: the group has none."""
     url = manager.template_url
     return parse_template_url(url, ref.project) if url else None
+
+
+def _type_place(ref: Ref, manager: Manager) -> Place:
+    """Return the zone in which the machine type is read: one of them for a regional group."""
+    return ref.place._replace(zone=manager.zones[0]) if ref.place.is_regional and manager.zones else ref.place

@@ -45,7 +45,19 @@ _METHODS: Mapping[str, _Method] = {
     "instanceTemplates.get": _Method("InstanceTemplatesClient", "get"),
     "machineTypes.get": _Method("MachineTypesClient", "get"),
     "regionInstanceGroupManagers.list": _Method("RegionInstanceGroupManagersClient", "list"),
+    "regionInstanceGroupManagers.get": _Method("RegionInstanceGroupManagersClient", "get"),
+    "regionInstanceGroupManagers.listManagedInstances": _Method(
+        "RegionInstanceGroupManagersClient", "list_managed_instances"
+    ),
+    "regionInstanceGroupManagers.listErrors": _Method("RegionInstanceGroupManagersClient", "list_errors"),
+    "regionInstanceGroupManagers.createInstances": _Method(
+        "RegionInstanceGroupManagersClient", "create_instances_unary"
+    ),
+    "regionInstanceGroupManagers.deleteInstances": _Method(
+        "RegionInstanceGroupManagersClient", "delete_instances_unary"
+    ),
     "regionInstanceTemplates.get": _Method("RegionInstanceTemplatesClient", "get"),
+    "regionOperations.wait": _Method("RegionOperationsClient", "wait"),
     "regions.get": _Method("RegionsClient", "get"),
     "zoneOperations.list": _Method("ZoneOperationsClient", "list"),
     "zoneOperations.wait": _Method("ZoneOperationsClient", "wait"),

@@ -49,6 +49,8 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
         if ref.group_id in self.named:
             named = self.named[ref.group_id]
             return named.min_size, named.max_size
+        if ref.place.is_regional:  # as in CA, only zonal groups are discovered
+            return None
         for one in self.discoveries:
             if one.fits(ref.name):
                 return max(0, one.min_size), one.max_size

@@ -4,7 +4,7 @@ Doctor changes nothing and tries nothing: the resource manager returns which per
 refuses, doctor reports that as a warning.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import msgspec
 import yaml
@@ -127,7 +127,8 @@ class Doctor:
                 yield Finding(level=_PROBLEM, subject="group", message=str(found), remedy=remedy, group_id=group_id)
 
     def _surroundings(self, groups: Mapping[str, Group]) -> Iterator[Finding]:
-        places = sorted({group.ref.place for group in groups.values()})
+        places = sorted({place for group in groups.values() for place in group.places})
+        named = {group.ref for group in groups.values()}
         scaled: dict[str, str] = {}
         for place in places:
             found = attempt(lambda place=place: self._api.autoscalers(place))  # type: ignore[misc]  # mypy cannot type a lambda with a default
@@ -138,7 +139,7 @@ class Doctor:
                 scaled |= _targets(place, found)
         for group_id, group in groups.items():
             yield from _examine_group(group_id, group, scaled.get(group_id, ""))
-        yield from self._regional(places)
+        yield from self._regional(places, named)
         yield from self._errors(groups)
 
     def _errors(self, groups: Mapping[str, Group]) -> Iterator[Finding]:
@@ -151,19 +152,18 @@ class Doctor:
                 remedy = "correct the template, the quota or the reservation that the error names"
                 yield Finding(level=_WARNING, subject="errors", message=said[:500], remedy=remedy, group_id=group_id)
 
-    def _regional(self, places: Iterable[Place]) -> Iterator[Finding]:
+    def _regional(self, places: Iterable[Place], named: Collection[Ref]) -> Iterator[Finding]:
         """Yield groups that match the discovery but are ignored because they are spread over a region."""
         if not self._selection.discoveries:
             return
         for project, region in sorted({(place.project, place.region) for place in places}):
             found = attempt(lambda project=project, region=region: self._api.regional_managers(project, region))  # type: ignore[misc]  # mypy cannot type a lambda with a default
             for manager in () if isinstance(found, ProviderError) else found:
-                if any(one.fits(manager.name) for one in self._selection.discoveries):
+                is_served = Ref(project, region, manager.name) in named
+                if not is_served and any(one.fits(manager.name) for one in self._selection.discoveries):
                     kind = manager.update_policy.instance_redistribution_type or "PROACTIVE"
                     message = f"{manager.name} in {region} is a regional group and is ignored (redistribution {kind})"
-                    if kind == "PROACTIVE":
-                        message += ": Compute Engine deletes running machines to balance its zones"
-                    remedy = "make one zonal group for each zone"
+                    remedy = "name it by --nodes, or make one zonal group for each zone"
                     yield Finding(level=_WARNING, subject="regional group", message=message, remedy=remedy)
 
 
@@ -175,6 +175,15 @@ def _examine_group(group_id: str, group: Group, autoscaler: str) -> Iterator[Fin
             subject=_OTHERS,
             message=f"Compute Engine's autoscaler {writer} also changes the size of this group",
             remedy="let only one of them change the size",
+            group_id=group_id,
+        )
+    redistribution = group.manager.update_policy.instance_redistribution_type or "PROACTIVE"
+    if group.ref.place.is_regional and redistribution == "PROACTIVE":
+        yield Finding(
+            level=_WARNING,
+            subject="regional group",
+            message="redistribution PROACTIVE: Compute Engine deletes running machines to balance its zones",
+            remedy="set instanceRedistributionType to NONE, or make one zonal group for each zone",
             group_id=group_id,
         )
     updates = group.manager.update_policy.kind == "PROACTIVE" and len(group.manager.versions) > 1

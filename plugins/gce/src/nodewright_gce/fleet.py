@@ -8,6 +8,7 @@ from nodewright.spec import (
     AccessDenied,
     Clock,
     CloudBusy,
+    InstanceState,
     NodeGroupNotFound,
     ProviderError,
     ProviderUnavailable,
@@ -24,6 +25,8 @@ from nodewright_gce.states import Machine, read_managed
 
 # With this many groups at rest in one zone, all its machines are listed with one call.
 _MANY = 6
+# How long a zone is taken for the next one, among those with as few machines.
+_TURN_SECONDS = 60.0
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +35,13 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     ref: Ref
     manager: Manager
     machines: tuple[Machine, ...]
+
+    @property
+    def places(self) -> frozenset[Place]:
+        """The zones of its machines."""
+        if not self.ref.place.is_regional:
+            return frozenset((self.ref.place,))
+        return frozenset(Place(self.ref.project, zone) for zone in self.manager.zones)
 
     @property
     def failed(self) -> tuple[Machine, ...]:
@@ -107,6 +117,20 @@ class Fleet:
         if found is None:
             raise NodeGroupNotFound(f"gce has no group {group_id}")
         return found
+
+    def next_zone(self, group: Group) -> str:
+        """Return the zone in which Compute Engine starts the group's next machine.
+
+        It spreads the machines of a regional group over its zones. Among those with as few, which one it takes is not known:
+        they take turns.
+        """
+        zones = group.manager.zones
+        if not group.ref.place.is_regional or not zones:
+            return group.ref.zone
+        living = [one.ref.zone for one in group.machines if one.state is not InstanceState.DELETING]
+        least = min(living.count(zone) for zone in zones)
+        fewest = [zone for zone in zones if living.count(zone) == least]
+        return fewest[int(self._clock.now() // _TURN_SECONDS) % len(fewest)]
 
     def reread(self, group_id: str, *, machines: bool) -> Group:
         """Read the group now and return it, with its machines if ``machines``; raise NodeGroupNotFound."""
@@ -199,7 +223,7 @@ class Fleet:
         known: dict[Ref, tuple[Machine, ...]] = dict.fromkeys(empty, ())
         for place in sorted({ref.place for ref in resting}):
             here = {ref: manager for ref, manager in resting.items() if ref.place == place}
-            if len(here) >= _MANY:
+            if len(here) >= _MANY and not place.is_regional:
                 told = attempt(lambda place=place: self._api.vms(place))  # type: ignore[misc]  # mypy cannot type a lambda with a default
                 if isinstance(told, Throttled):
                     raise told  # reading group by group would need many more calls

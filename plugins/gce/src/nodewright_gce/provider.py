@@ -7,7 +7,7 @@ from nodewright.spec import Capability, InstanceState, hookimpl
 from nodewright.spec.cache import attempt
 from nodewright.spec.group_options import overlay_options
 from nodewright_gce.api import Api
-from nodewright_gce.atomic import UNLIMITED, AtomicWriter
+from nodewright_gce.atomic import REGIONAL, UNLIMITED, AtomicWriter
 from nodewright_gce.catalogue import Catalogue
 from nodewright_gce.discovery import select
 from nodewright_gce.doctor import Doctor, minimal_policy
@@ -79,7 +79,7 @@ class GceProvider:
         groups = self._fleet.groups.values()
         self._catalogue.load_missing({group.ref: group.manager for group in groups})
         if self._options.preemption_interval > 0:
-            self._preemptions.refresh({group.ref.place for group in groups})
+            self._preemptions.refresh({place for group in groups for place in group.places})
         return True
 
     @hookimpl
@@ -101,7 +101,7 @@ class GceProvider:
     @hookimpl
     def template_node(self, group_id: str) -> spec.NodeTemplate:
         group = self._fleet.group(group_id)
-        return self._catalogue.template(group.ref, group.manager)
+        return self._catalogue.template(group.ref, group.manager, self._fleet.next_zone(group))
 
     @hookimpl
     def increase_size(self, group_id: str, expected_target: int, target: int) -> int:
@@ -216,6 +216,8 @@ class GceProvider:
     def _why_not_atomic(self, group_id: str) -> str:
         """Return why Compute Engine grants the group no resize requests; "": it does, or it is not known."""
         group = self._fleet.groups.get(group_id)
+        if group is not None and group.ref.place.is_regional:
+            return REGIONAL
         is_asked = self._options.atomic_resize and self._options.atomic_run_duration <= 0
         if group_id in self._atomic.unfit or group is None or not is_asked:
             return self._atomic.unfit.get(group_id, "")

@@ -7,7 +7,9 @@ from nodewright.spec import ConfigError
 
 HOST = "https://www.googleapis.com/compute/v1"
 _GROUP = re.compile(r"https://.*/projects/(?P<project>[^/]+)/zones/(?P<zone>[^/]+)/instanceGroups/(?P<name>.+)")
-_REGIONAL = re.compile(r"https://.*/projects/[^/]+/regions/[^/]+/instanceGroups/.+")
+_REGIONAL = re.compile(
+    r"https://.*/projects/(?P<project>[^/]+)/regions/(?P<region>[^/]+[0-9])/instanceGroups/(?P<name>.+)"
+)
 _INSTANCE = re.compile(r"https://.*/projects/(?P<project>[^/]+)/zones/(?P<zone>[^/]+)/instances/(?P<name>.+)")
 _OWNER = re.compile(r"projects/[^/]+/zones/(?P<zone>[^/]+)/instanceGroupManagers/(?P<name>.+)")
 _BAD_ESCAPE = re.compile(r"%(?![0-9a-fA-F]{2})")
@@ -17,19 +19,24 @@ _TEMPLATE = re.compile(
 
 
 class Place(NamedTuple):
-    """One zone of one project."""
+    """One zone of one project; for regional groups ``zone`` is a region (us-east1)."""
 
     project: str
     zone: str
 
     @property
+    def is_regional(self) -> bool:
+        """Whether this is a region: names of regions end with a digit, those of zones with a letter."""
+        return self.zone[-1:].isdigit()
+
+    @property
     def region(self) -> str:
-        """The region of the zone."""
-        return self.zone.rpartition("-")[0]
+        """The region, or that of the zone."""
+        return self.zone if self.is_regional else self.zone.rpartition("-")[0]
 
 
 class Ref(NamedTuple):
-    """An instance group (with its manager) or an instance, by name and zone."""
+    """An instance group (with its manager) or an instance, by name and zone. The zone of a regional group is its region."""
 
     project: str
     zone: str
@@ -42,7 +49,8 @@ class Ref(NamedTuple):
     @property
     def group_id(self) -> str:
         """The URL of the instance group, as CA writes it."""
-        return f"{HOST}/projects/{self.project}/zones/{self.zone}/instanceGroups/{self.name}"
+        where = f"{'regions' if self.place.is_regional else 'zones'}/{self.zone}"
+        return f"{HOST}/projects/{self.project}/{where}/instanceGroups/{self.name}"
 
     @property
     def provider_id(self) -> str:
@@ -71,11 +79,13 @@ def parse_group_url(url: str) -> Ref:
     found = _GROUP.fullmatch(url)
     if found is not None:
         return Ref(found["project"], found["zone"], found["name"])
-    if _REGIONAL.fullmatch(url):
-        raise ConfigError(
-            f"{url} is a regional group, which Compute Engine rebalances by itself; make one zonal group for each zone"
-        )
-    raise ConfigError(f"{url} is not of the form https://…/projects/<project>/zones/<zone>/instanceGroups/<name>")
+    regional = _REGIONAL.fullmatch(url)
+    if regional is not None:
+        return Ref(regional["project"], regional["region"], regional["name"])
+    raise ConfigError(
+        f"{url} is not of the form https://…/projects/<project>/zones/<zone>/instanceGroups/<name>"
+        " (or regions/<region> in the place of the zone)"
+    )
 
 
 def parse_instance_url(url: str) -> Ref | None:

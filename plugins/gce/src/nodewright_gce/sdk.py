@@ -67,15 +67,17 @@ class Sdk:
     # Groups and machines: reads
 
     def managers(self, place: Place) -> Sequence[Manager]:
+        if place.is_regional:
+            return self.regional_managers(place.project, place.zone)
         pages = self._pages("instanceGroupManagers.list", place._asdict())
         return [convert(item, Manager) for page in pages for item in page.get("items", ())]
 
     def manager(self, ref: Ref, *, urgent: bool = False) -> Manager:
-        answer = self._of_group(ref, "instanceGroupManagers.get", _named(ref), urgent=urgent)
+        answer = self._of_group(ref, _of_managers(ref, "get"), _named(ref), urgent=urgent)
         return convert(answer, Manager)
 
     def managed(self, ref: Ref, *, urgent: bool = False) -> Sequence[Managed]:
-        operation, asked = "instanceGroupManagers.listManagedInstances", _named(ref)
+        operation, asked = _of_managers(ref, "listManagedInstances"), _named(ref)
         try:
             pages = list(self._pages(operation, asked, urgent=urgent))
         except ProviderError as error:
@@ -92,10 +94,10 @@ class Sdk:
         body = {"instances": [{"name": name} for name in names]}
         asked = {
             **_named(ref),
-            "instance_group_managers_create_instances_request_resource": body,
+            f"{_prefix(ref, 'region_')}instance_group_managers_create_instances_request_resource": body,
             "request_id": request_id,
         }
-        self._write(ref, "instanceGroupManagers.createInstances", asked)
+        self._write(ref, _of_managers(ref, "createInstances"), asked)
 
     def delete(self, ref: Ref, instances: Sequence[Ref], request_id: str) -> None:
         for start in range(0, len(instances), _AT_ONCE):
@@ -103,10 +105,10 @@ class Sdk:
             body = {"instances": paths, "skip_instances_on_validation_error": True}
             asked = {
                 **_named(ref),
-                "instance_group_managers_delete_instances_request_resource": body,
+                f"{_prefix(ref, 'region_')}instance_group_managers_delete_instances_request_resource": body,
                 "request_id": request_id if start == 0 else "",
             }
-            self._write(ref, "instanceGroupManagers.deleteInstances", _non_empty(asked))
+            self._write(ref, _of_managers(ref, "deleteInstances"), _non_empty(asked))
 
     def request_resize(self, ref: Ref, name: str, count: int, request_id: str) -> None:
         body: Raw = {"name": name, "resize_by": count}
@@ -167,7 +169,7 @@ class Sdk:
         return [convert(item, Autoscaler) for page in pages for item in page.get("items", ())]
 
     def group_errors(self, ref: Ref) -> Sequence[GroupError]:
-        answer = self._ask("instanceGroupManagers.listErrors", {**_named(ref), "max_results": _PAGE})
+        answer = self._ask(_of_managers(ref, "listErrors"), {**_named(ref), "max_results": _PAGE})
         found = [convert(item, GroupError) for item in answer.get("items", ())]
         return sorted(found, key=lambda one: one.timestamp, reverse=True)
 
@@ -210,8 +212,9 @@ class Sdk:
         while not done.is_done:
             if self._clock.now() >= ends:
                 raise ProviderError(f"{operation} of {ref.name} is not done yet: {done.name}", code=TOO_SLOW)
-            where = {"project": ref.project, "zone": ref.zone, "operation": done.name}
-            done = convert(self._ask("zoneOperations.wait", where, urgent=True), Operation)
+            where = {**_where(ref), "operation": done.name}
+            waiting = f"{_prefix(ref, 'region', 'zone')}Operations.wait"
+            done = convert(self._ask(waiting, where, urgent=True), Operation)
             if not done.is_done:
                 self._clock.sleep(_WAIT_SECONDS)
         if done.error.errors:
@@ -222,8 +225,22 @@ class Sdk:
         return self._meter.call(operation, call, urgent=urgent)
 
 
+def _prefix(ref: Ref, regional: str, zonal: str = "") -> str:
+    """Return the part of a name in the API that tells regional groups from zonal ones."""
+    return regional if ref.place.is_regional else zonal
+
+
+def _of_managers(ref: Ref, operation: str) -> str:
+    """Return the API's name of an operation on the group."""
+    return f"{_prefix(ref, 'regionI', 'i')}nstanceGroupManagers.{operation}"
+
+
+def _where(ref: Ref) -> dict[str, Any]:
+    return {"project": ref.project, _prefix(ref, "region", "zone"): ref.zone}
+
+
 def _named(ref: Ref) -> dict[str, Any]:
-    return {"project": ref.project, "zone": ref.zone, "instance_group_manager": ref.name}
+    return {**_where(ref), "instance_group_manager": ref.name}
 
 
 def _non_empty(asked: Mapping[str, Any]) -> dict[str, Any]:

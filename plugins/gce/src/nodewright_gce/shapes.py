@@ -49,6 +49,19 @@ class UpdatePolicy(Shape, frozen=True, kw_only=True):
     instance_redistribution_type: str = ""
 
 
+class SpreadZone(Shape, frozen=True, kw_only=True):
+    """A zone of a regional group, by its URL."""
+
+    zone: str = ""
+
+
+class DistributionPolicy(Shape, frozen=True, kw_only=True):
+    """The zones of a regional group. ``target_shape`` says how its machines are spread over them."""
+
+    zones: tuple[SpreadZone, ...] = ()
+    target_shape: str = ""
+
+
 class ManagerStatus(Shape, frozen=True, kw_only=True):
     autoscaler: str = ""
 
@@ -67,6 +80,12 @@ class Manager(Shape, frozen=True, kw_only=True):
     current_actions: ActionCounts = ActionCounts()
     status: ManagerStatus = ManagerStatus()
     update_policy: UpdatePolicy = UpdatePolicy()
+    distribution_policy: DistributionPolicy = DistributionPolicy()
+
+    @property
+    def zones(self) -> tuple[str, ...]:
+        """The zones of a regional group, by name; none for a zonal one."""
+        return tuple(one.zone.rpartition("/")[2] for one in self.distribution_policy.zones)
 
     @property
     def target(self) -> int:

@@ -78,7 +78,10 @@ class Writer:
                 break
             made += names
         self.settle(listed.id)
-        self.note_created(group, made)
+        if group.ref.place.is_regional:  # in which zones they start, only Compute Engine knows
+            self._fleet.reread(listed.id, machines=True)
+        else:
+            self.note_created(group, made)
         return len(made)
 
     def decrease(self, group_id: str, expected: int) -> int:
