@@ -252,6 +252,7 @@ STANDARD_KEYS = frozenset(
         "failure-domain.beta.kubernetes.io/region",
         "failure-domain.beta.kubernetes.io/zone",
         "kops.k8s.io/instancegroup",
+        "kubectl.kubernetes.io/last-applied-configuration",
         "kubernetes.io/arch",
         "kubernetes.io/hostname",
         "kubernetes.io/os",

@@ -31,7 +31,7 @@ _MOST_BYTES = 4 * 2**30
 
 
 class Bundle(NamedTuple):
-    """What is read back: a dump of the cluster, its node groups, the settings, and when the last loop began (epoch seconds)."""
+    """The part of a bundle that plans are made from: a dump of the cluster, node groups, settings, and the time of the loop (epoch seconds)."""
 
     cluster: bytes
     groups: tuple[GroupEntry, ...]

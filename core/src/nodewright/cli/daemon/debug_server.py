@@ -50,7 +50,7 @@ def _no_objects(_: str) -> Iterable[Object]:
 
 @dataclass(frozen=True, kw_only=True)
 class BundleSources:
-    """What else a support bundle holds: the page of metrics, the end of the log, and the objects of each kind."""
+    """Functions that return further contents of a bundle: the page of metrics, the end of the log, objects by kind, settings."""
 
     metrics: Callable[[], bytes] = _no_bytes
     log: Callable[[], bytes] = _no_bytes
