@@ -1,0 +1,159 @@
+"""Volumes on the real scheduler: each pod lands on the node that was bought for it, and no node is bought in vain.
+
+No driver and no PersistentVolume controller run here: claims are bound by hand, and CSINodes are there before their nodes.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.e2e.cloud import SharedCloud
+from tests.e2e.conftest import StartDaemon, make_group
+from tests.e2e.control_plane import ControlPlane
+from tests.e2e.daemon import wait_until
+from tests.e2e.test_scale_up import PODS, count_running, deploy, find_events
+
+from nodewright_fake import GroupConfig
+
+STORAGE = "/apis/storage.k8s.io/v1"
+VOLUMES, CLAIMS = "/api/v1/persistentvolumes", "/api/v1/namespaces/default/persistentvolumeclaims"
+CAPACITIES = f"{STORAGE}/namespaces/default/csistoragecapacities"
+DRIVER, MERGE = "disk.example.com", "application/merge-patch+json"
+SELECTED = "volume.kubernetes.io/selected-node"
+
+
+@pytest.fixture
+def groups() -> tuple[GroupConfig, ...]:
+    return (make_group("small", zone="a"), make_group("far", zone="b"))
+
+
+@pytest.fixture
+def storing(clean: ControlPlane) -> Iterator[ControlPlane]:
+    """The control plane with a storage class whose volumes wait for their pod."""
+    body = {"metadata": {"name": "wait"}, "provisioner": DRIVER, "volumeBindingMode": "WaitForFirstConsumer"}
+    clean.request(f"{STORAGE}/storageclasses", method="POST", body=body)
+    yield clean
+    clean.request("/apis/apps/v1/namespaces/default/deployments", method="DELETE")
+    clean.request(PODS, method="DELETE", body={"gracePeriodSeconds": 0})
+    for path in (CLAIMS, VOLUMES):
+        for held in clean.request(path)["items"]:
+            own = f"{path}/{held['metadata']['name']}"
+            clean.request(own, method="PATCH", body={"metadata": {"finalizers": None}}, content=MERGE)
+        clean.request(path, method="DELETE")
+    for kind in ("storageclasses", "csinodes", "csidrivers"):
+        clean.request(f"{STORAGE}/{kind}", method="DELETE")
+    clean.request(CAPACITIES, method="DELETE")
+
+
+def add_driver(plane: ControlPlane, *, reports_space: bool) -> None:
+    spec = {"attachRequired": True, "storageCapacity": reports_space}
+    plane.request(f"{STORAGE}/csidrivers", method="POST", body={"metadata": {"name": DRIVER}, "spec": spec})
+
+
+def add_csi_nodes(plane: ControlPlane, limit: int) -> None:
+    """The next nodes of both groups have the driver, with this limit."""
+    for name in (f"{group}-{number}" for group in ("small", "far") for number in range(8)):
+        driver = {"name": DRIVER, "nodeID": name, "topologyKeys": [], "allocatable": {"count": limit}}
+        body = {"metadata": {"name": name}, "spec": {"drivers": [driver]}}
+        plane.request(f"{STORAGE}/csinodes", method="POST", body=body)
+
+
+def add_claim(plane: ControlPlane, name: str, size: str = "5Gi") -> None:
+    spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": "wait", "resources": {"requests": {"storage": size}}}
+    plane.request(CLAIMS, method="POST", body={"metadata": {"name": name}, "spec": spec})
+
+
+def bind(plane: ControlPlane, name: str, size: str = "5Gi") -> None:
+    """Do what the driver and the controller of volumes would do for a claim."""
+    held = plane.request(f"{CLAIMS}/{name}")
+    volume: dict[str, Any] = {
+        "metadata": {"name": f"volume-{name}"},
+        "spec": {
+            "capacity": {"storage": size},
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "wait",
+            "csi": {"driver": DRIVER, "volumeHandle": name},
+            "claimRef": {
+                "kind": "PersistentVolumeClaim",
+                "namespace": "default",
+                "name": name,
+                "uid": held["metadata"]["uid"],
+            },
+        },
+    }
+    plane.request(VOLUMES, method="POST", body=volume)
+    done = {"pv.kubernetes.io/bind-completed": "yes", "pv.kubernetes.io/bound-by-controller": "yes"}
+    named = {"metadata": {"annotations": done}, "spec": {"volumeName": f"volume-{name}"}}
+    plane.request(f"{CLAIMS}/{name}", method="PATCH", body=named, content=MERGE)
+    for path in (f"{VOLUMES}/volume-{name}", f"{CLAIMS}/{name}"):
+        plane.request(f"{path}/status", method="PATCH", body={"status": {"phase": "Bound"}}, content=MERGE)
+
+
+def volume_of(claim: str) -> list[dict[str, Any]]:
+    return [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]
+
+
+def hosts(plane: ControlPlane) -> list[str]:
+    return [pod["spec"].get("nodeName", "") for pod in plane.request(PODS)["items"]]
+
+
+def count_bought(shared: SharedCloud) -> int:
+    return sum(args[2] - args[1] for what, args in shared.calls if what == "increase")
+
+
+def test_the_limit_of_a_driver_is_learned_from_the_first_node(
+    storing: ControlPlane, shared: SharedCloud, start: StartDaemon
+) -> None:
+    """Three pods have room on one machine, and its driver attaches one volume: two more machines, and no more."""
+    add_driver(storing, reports_space=False)
+    add_csi_nodes(storing, 1)
+    start()
+    for name in ("x", "y", "z"):
+        add_claim(storing, name)
+        bind(storing, name)
+        deploy(storing, name, 1, volumes=volume_of(name))
+    wait_until(lambda: count_running(storing) == 3, "three running pods")
+    assert len(set(hosts(storing))) == 3
+    assert count_bought(shared) == 3
+
+
+def test_a_pod_gets_a_node_where_its_driver_has_space(
+    storing: ControlPlane, shared: SharedCloud, start: StartDaemon
+) -> None:
+    add_driver(storing, reports_space=True)
+    add_csi_nodes(storing, 8)
+    for zone, size in (("a", "1Gi"), ("b", "1Ti")):
+        body = {
+            "metadata": {"name": f"space-{zone}"},
+            "storageClassName": "wait",
+            "nodeTopology": {"matchLabels": {"topology.kubernetes.io/zone": zone}},
+            "capacity": size,
+        }
+        storing.request(CAPACITIES, method="POST", body=body)
+    start()
+    add_claim(storing, "data")
+    deploy(storing, "db", 1, volumes=volume_of("data"))
+
+    def is_selected() -> bool:
+        return SELECTED in storing.request(f"{CLAIMS}/data")["metadata"].get("annotations", {})
+
+    wait_until(is_selected, "a node for the volume")
+    bind(storing, "data")
+    wait_until(lambda: count_running(storing) == 1, "a running pod")
+    [host] = hosts(storing)
+    assert host.startswith("far-")
+    assert [args[0] for what, args in shared.calls if what == "increase"] == ["far"]
+    assert count_bought(shared) == 1
+
+
+def test_a_pod_whose_driver_has_no_space_anywhere_buys_nothing(
+    storing: ControlPlane, shared: SharedCloud, start: StartDaemon
+) -> None:
+    add_driver(storing, reports_space=True)
+    start()
+    add_claim(storing, "data")
+    deploy(storing, "db", 1, volumes=volume_of("data"))
+    wait_until(lambda: find_events(storing, "NotTriggerScaleUp"), "event of the pod")
+    told = find_events(storing, "NotTriggerScaleUp")[0]
+    assert "node(s) did not have enough free storage" in told["message"]
+    assert shared.calls == []
