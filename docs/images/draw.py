@@ -7,7 +7,7 @@ from pathlib import Path
 from nodewright.cli.screen import Screen, safe
 from nodewright_simulator.build import BuildOptions
 from nodewright_simulator.cli.demo import print_demo
-from nodewright_simulator.cli.simulate import simulate
+from nodewright_simulator.cli.run_scenario import simulate
 from nodewright_simulator.openb import demo_scenario
 
 WIDTH = 96

@@ -7,7 +7,7 @@ import pytest
 from nodewright.actuation import Event
 from nodewright.clusterstate.backoff import NO_MACHINE
 from nodewright.model.errors import InvariantError
-from nodewright_simulator.cli.simulate import check_violations
+from nodewright_simulator.cli.run_scenario import check_violations
 from nodewright_simulator.cli.summary import (
     GroupSums,
     as_json,

@@ -106,7 +106,20 @@ def test_the_group_is_what_main_runs() -> None:
 
 
 def test_help_imports_only_what_it_needs() -> None:
-    asked = "plan", "explain", "savings", "status", "top", "pause", "resume", "migrate"
+    asked = (
+        "plan",
+        "explain",
+        "savings",
+        "status",
+        "top",
+        "pause",
+        "resume",
+        "migrate",
+        "run",
+        "bundle",
+        "simulate",
+        "demo",
+    )
     program = (
         "import contextlib, io, sys\nfrom nodewright.cli.main import run\n"
         f"with contextlib.redirect_stdout(io.StringIO()):\n    [run([name, '--help']) for name in {asked}]\n"

@@ -1,20 +1,18 @@
 """``nodewright demo``: an autoscaler at work, in half a minute."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
 
-from nodewright.adapters.provider import installed_providers
 from nodewright.cli.screen import make_console, output_option, safe, write_json
 from nodewright.model.errors import PluginNotFound
-from nodewright_simulator.build import BuildOptions
-from nodewright_simulator.cli.simulate import save_report, save_report_somewhere, simulate
-from nodewright_simulator.cli.summary import as_json, print_result, print_setbacks
-from nodewright_simulator.openb import demo_scenario
-from nodewright_simulator.report import write_report
-from nodewright_simulator.result import SimulationResult
-from nodewright_simulator.scenario import Scenario
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from nodewright_simulator.result import SimulationResult
+    from nodewright_simulator.scenario import Scenario
 
 DEFAULT_REPORT = Path("out/demo.html")
 
@@ -29,6 +27,12 @@ def command(report: str | None, output: str) -> None:
 
     Exit codes: 0 done; 2 the fake provider is not installed.
     """
+    from nodewright_simulator.build import BuildOptions
+    from nodewright_simulator.cli.run_scenario import save_report, save_report_somewhere, simulate
+    from nodewright_simulator.cli.summary import as_json
+    from nodewright_simulator.openb import demo_scenario
+    from nodewright_simulator.report import write_report
+
     scenario = demo_scenario()
     _demand(scenario)
     result = simulate(scenario, BuildOptions())
@@ -41,14 +45,18 @@ def command(report: str | None, output: str) -> None:
         make_console().print(safe(f"Report, to open in a browser: {written}"), soft_wrap=True)
 
 
-def print_demo(console: Console, scenario: Scenario, result: SimulationResult) -> None:
+def print_demo(console: "Console", scenario: "Scenario", result: "SimulationResult") -> None:
     """Print what the demo shows."""
+    from nodewright_simulator.cli.summary import print_result, print_setbacks
+
     print_result(console, result, scenario.description)
     print_setbacks(console, result)
 
 
-def _demand(scenario: Scenario) -> None:
+def _demand(scenario: "Scenario") -> None:
     """Raise PluginNotFound with what to install if a provider is missing."""
+    from nodewright.adapters.provider import installed_providers
+
     there = {plugin.name for plugin in installed_providers()}
     missing = [name for name in scenario.providers if name not in there]
     if missing:

@@ -4,13 +4,15 @@ import signal
 import sys
 import threading
 from queue import SimpleQueue
+from typing import TYPE_CHECKING
 
 import click
 
-from nodewright.cli.daemon.app import DaemonApp
-from nodewright.cli.daemon.build import DaemonOptions, build_daemon
 from nodewright.cli.settings.checks import check_daemon
 from nodewright.cli.settings.flags import SettingsCommand, SettingsSource, source_options
+
+if TYPE_CHECKING:
+    from nodewright.cli.daemon.app import DaemonApp
 
 LOOP_FAILED, LEADERSHIP_LOST = 3, 4
 
@@ -34,6 +36,8 @@ def command(source: SettingsSource, dry_run: bool, shadow: bool, once: bool, see
     Exit codes: 0 stopped by a signal, or with --once the loop succeeded; 2 bad input or an unusable plugin;
     3 with --once, the loop failed; 4 another process has become the leader.
     """
+    from nodewright.cli.daemon.build import DaemonOptions, build_daemon
+
     loaded = source.load()
     check_daemon(loaded.settings)
     options = DaemonOptions(dry_run=dry_run, shadow=shadow, once=once, seed=seed)
@@ -50,7 +54,7 @@ def command(source: SettingsSource, dry_run: bool, shadow: bool, once: bool, see
     return LOOP_FAILED if once and (report is None or report.problem) else 0
 
 
-def _stop_when_told(engine: DaemonApp) -> None:
+def _stop_when_told(engine: "DaemonApp") -> None:
     """Stop the engine on SIGTERM, SIGINT and SIGHUP, from a thread of its own.
 
     A signal handler must not take a lock that the main thread may hold; ``SimpleQueue.put`` takes none.
