@@ -50,7 +50,7 @@ class AwsWorld(CloudWorld[AwsCloud]):
         "stop": "moto's groups do not notice that a machine was stopped",
         "crowd": "a group's machines come with the group, on no page of their own; test_discovery.py reads pages of groups",
         "node_of": NO_NODES,
-        "lag": "a group is written and read in one place; a listing that hides it is in test_discovery.py",
+        "lag": "a process that starts does not know what the one before wrote; test_writes.py has listings that lag",
         "slow": "calls take real time, and checks have a clock of their own; test_sdk.py has timeouts",
     }
     reads = ("DescribeAutoScalingGroups",)

@@ -191,6 +191,42 @@ def test_a_zone_without_capacity_does_not_condemn_a_group_that_aws_goes_on_filli
     assert (failure.count, failure.scope, failure.code) == (2, FailureScope.GROUP, "InsufficientInstanceCapacity")
 
 
+def test_a_group_is_not_planned_in_a_zone_that_has_no_capacity(cloud: AwsCloud, attach: Attach) -> None:
+    """Until the zone is tried again; a failure in every zone leaves the first one."""
+    name = cloud.add_group(AvailabilityZones=_ZONES)
+    cloud.hold(name)
+    stage = attach(f"0:10:{name}")
+    zone = "topology.kubernetes.io/zone"
+    assert stage.client.template_node(name).labels[zone] == "us-east-1a"
+    stage.client.increase_size(name, 0, 2)
+    cloud.fail(name, zone="us-east-1a")
+    stage.later(5, name)
+    assert stage.client.template_node(name).labels[zone] == "us-east-1b"
+    cloud.arrive(name)
+    cloud.arrive(name)
+    stage.later(5, name)
+    assert stage.client.template_node(name).labels[zone] == "us-east-1b", (
+        "the group is full, and the zone still has none"
+    )
+    stage.later(300, name)
+    assert stage.client.template_node(name).labels[zone] == "us-east-1a"
+    stage.client.increase_size(name, 2, 3)
+    for one in _ZONES:
+        cloud.fail(name, zone=one)
+    stage.later(5, name)
+    assert stage.client.template_node(name).labels[zone] == "us-east-1a"
+
+
+def test_another_failure_than_a_lack_of_capacity_says_nothing_of_its_zone(cloud: AwsCloud, attach: Attach) -> None:
+    name = cloud.add_group(AvailabilityZones=_ZONES)
+    cloud.hold(name)
+    stage = attach(f"0:10:{name}")
+    stage.client.increase_size(name, 0, 1)
+    cloud.fail(name, "The image id '[ami-1]' does not exist.", zone="us-east-1a")
+    stage.later(5, name)
+    assert stage.client.template_node(name).labels["topology.kubernetes.io/zone"] == "us-east-1a"
+
+
 @pytest.mark.parametrize(
     "message", ["Your quota allows for 0 more running instance(s).", "The image id '[ami-1]' does not exist."]
 )

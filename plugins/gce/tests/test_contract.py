@@ -9,6 +9,7 @@ import pytest
 from cloud_world import NO_NODES, START, CloudWorld
 from environment import only_variables
 from gcecloud import GceCloud
+from gcecloud.cloud import REGION, ZONE
 from nodewright.spec import FailureScope, ProviderContext
 from nodewright.testkit import FakeClock
 from nodewright.testkit.contract import (
@@ -59,8 +60,18 @@ class GceWorld(CloudWorld[GceCloud]):
         "lag": "Compute Engine's listings show a write that it has answered",
         "slow": "calls take real time, and checks have a clock of their own; test_sdk.py has timeouts",
     }
-    reads = ("instanceGroupManagers.list", "instanceGroupManagers.get")
-    writes = ("instanceGroupManagers.createInstances", "instanceGroupManagers.deleteInstances")
+    reads = (
+        "instanceGroupManagers.list",
+        "instanceGroupManagers.get",
+        "regionInstanceGroupManagers.list",
+        "regionInstanceGroupManagers.get",
+    )
+    writes = (
+        "instanceGroupManagers.createInstances",
+        "instanceGroupManagers.deleteInstances",
+        "regionInstanceGroupManagers.createInstances",
+        "regionInstanceGroupManagers.deleteInstances",
+    )
     refusals = {
         Trouble.CAPACITY: (403, "resourcePoolExhausted", "the zone does not have enough resources"),
         Trouble.QUOTA: (403, "quotaExceeded", "Quota 'CPUS' exceeded. Limit: 24.0"),
@@ -76,11 +87,13 @@ class GceWorld(CloudWorld[GceCloud]):
         Trouble.OTHER: ("INTERNAL_ERROR", "an internal error"),
     }
 
-    def __init__(self, site: Site, options: dict[str, Any], *, slow: float = 0.0, neighbours: int = 0) -> None:
+    def __init__(
+        self, site: Site, options: dict[str, Any], *, slow: float = 0.0, neighbours: int = 0, zone: str = ZONE
+    ) -> None:
         self.clock, self.cloud, self._sdk = site
         self.clock.sleep(_BETWEEN_WORLDS)
         self.cloud.state.operation_seconds = slow
-        self.group_id = self.cloud.add_group(size=2)
+        self.group_id = self.cloud.add_group(size=2, zone=zone)
         self._groups = [self.group_id, *(self.cloud.add_group(size=1) for _ in range(neighbours))]
         self.cloud.hold(self.group_id)
         self._options = options
@@ -140,8 +153,9 @@ class TestGce(ProviderContract):
         ({}, {"atomic_run_duration": 0}),
         ({"slow": 5.0}, {}),
         ({"neighbours": 6}, {}),
+        ({"zone": REGION}, {}),
     ],
-    ids=["no interval", "no failures", "no atomic resize", "slow operations", "machines listed in bulk"],
+    ids=["no interval", "no failures", "no atomic resize", "slow operations", "machines listed in bulk", "regional"],
 )
 def test_variants_keep_the_contract(site: Site, world: dict[str, Any], options: dict[str, Any]) -> None:
     results = run_contract(lambda: GceWorld(site, options, **world))

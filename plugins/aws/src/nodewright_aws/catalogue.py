@@ -114,11 +114,12 @@ class Catalogue:
             raise copy_error(found)
         return bundled
 
-    def template(self, group: Group) -> NodeTemplate:
-        """Return the template; raise ProviderError that says what is wrong with the group."""
+    def template(self, group: Group, zone: str = "") -> NodeTemplate:
+        """Return the template, in ``zone`` or the group's first one; raise ProviderError that says what is wrong with the group."""
         launch = self._launches.get(group.name)
         machine = Machine(kind=self.kind(launch.type_name), requirements=launch.requirements)
-        return make_template(group, machine, self._nodegroup(group), self._api.region(), self._options.eks_nodes)
+        nodegroup, region = self._nodegroup(group), self._api.region()
+        return make_template(group, machine, nodegroup, region, self._options.eks_nodes, zone)
 
     def launch(self, group_name: str) -> Launch:
         """Return what the group starts; raise ProviderError if it is not known."""

@@ -10,7 +10,7 @@ only when it was found in every zone.
 All times are of AWS's clock: the start of an activity is compared with the time that AWS returned for our last write.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -20,6 +20,8 @@ from nodewright_aws.shapes import Activity, Group
 
 _FAILED = "Failed"
 _MAX_MESSAGE = 500
+# As long as a group backs off after a first failure.
+_SHORT_SECONDS = 300.0
 
 
 class Ledger(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,17 +29,22 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
 
     ``clear_at``: when, by AWS's clock, the group last had no failures: we wrote its size, or it was full. None: never.
     ``settled``: ids of failed activities that are not reported again. ``reported``: the present failure, if there is
-    one. ``seen``: ids of the activities behind it.
+    one. ``seen``: ids of the activities behind it. ``short``: when a launch failed last in a zone for lack of capacity.
     """
 
     clear_at: float | None = None
     settled: frozenset[str] = frozenset()
     reported: FailedInstance | None = None
     seen: frozenset[str] = frozenset()
+    short: Mapping[str, float] = {}
+
+    def zones_without_capacity(self, now: float) -> frozenset[str]:
+        """Return the zones in which AWS has found no capacity for the group of late."""
+        return frozenset(zone for zone, at in self.short.items() if now < at + _SHORT_SECONDS)
 
     def cleared(self, at: float) -> "Ledger":
         """Return the ledger after a write or of a full group: earlier failures do not count any more."""
-        return Ledger(clear_at=at, settled=self.settled | self.seen)
+        return Ledger(clear_at=at, settled=self.settled | self.seen, short=self.short)
 
 
 def update_ledger(group: Group, activities: Sequence[Activity], ledger: Ledger, since: float) -> Ledger:
@@ -56,12 +63,20 @@ def update_ledger(group: Group, activities: Sequence[Activity], ledger: Ledger, 
     if reported is not None:
         reported = msgspec.structs.replace(reported, count=group.unfilled)
     seen = frozenset(one.activity_id for one in failed)
-    return Ledger(clear_at=ledger.clear_at, settled=settled, reported=reported, seen=seen)
+    short = {**ledger.short, **{zone: at for zone, at in _short_zones(failed) if at > ledger.short.get(zone, 0.0)}}
+    return Ledger(clear_at=ledger.clear_at, settled=settled, reported=reported, seen=seen, short=short)
 
 
 def _counts(activity: Activity, start: float) -> bool:
     """Return whether the activity failed after ``start``, in whole seconds: AWS sends its date without fractions."""
     return activity.status_code == _FAILED and activity.start_time.timestamp() >= int(start)
+
+
+def _short_zones(failed: Sequence[Activity]) -> Iterator[tuple[str, float]]:
+    """Yield zones without capacity with the time of the activity, the newest last."""
+    for one in reversed(failed):
+        if one.zone and classify_launch(_text_of(one))[0] is ErrorClass.OUT_OF_RESOURCES:
+            yield one.zone, one.start_time.timestamp()
 
 
 def _gives_up(group: Group, failed: Sequence[Activity]) -> bool:

@@ -103,6 +103,15 @@ class Fleet:
         """Return what is remembered of the group's failures."""
         return self._ledgers.get(name, Ledger())
 
+    def next_zone(self, group: Group) -> str:
+        """Return the zone in which AWS starts the next machine, as far as it is known: not one without capacity of late.
+
+        As in CA it is the first zone otherwise, although AWS prefers zones with fewer machines. "": the group has no zone.
+        """
+        short = self.ledger(group.name).zones_without_capacity(self._api.server_time())
+        open_zones = [zone for zone in group.availability_zones if zone not in short]
+        return next(iter(open_zones or group.availability_zones), "")
+
     def note_write(self, group: Group) -> None:
         """Store the group after we wrote its size: earlier failures do not count any more."""
         self._own_writes.note_size(group.name, self._groups[group.name].desired_capacity, group.desired_capacity)

@@ -103,7 +103,7 @@ class AwsProvider:
         group = self._fleet.group(group_id)
         if group.min_size > group.max_size:
             raise spec.ProviderError(f"{group_id}: MinSize is above MaxSize", code="badSizes")
-        return self._catalogue.template(group)
+        return self._catalogue.template(group, self._fleet.next_zone(group))
 
     @hookimpl
     def increase_size(self, group_id: str, expected_target: int, target: int) -> int:

@@ -35,15 +35,15 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def make_template(
-    group: Group, machine: Machine, nodegroup: EksNodegroup | None, region: str, eks: EksNodes
+    group: Group, machine: Machine, nodegroup: EksNodegroup | None, region: str, eks: EksNodes, zone: str = ""
 ) -> NodeTemplate:
-    """Return the template node; raise ProviderError for a group without a zone.
+    """Return the template node, in ``zone`` or the group's first one; raise ProviderError for a group without a zone.
 
     What tags say of resources is both the capacity and what is allocatable.
     """
     if not group.availability_zones:
         raise ProviderError(f"group {group.name} has no availability zone", code="noZone")
-    labels = _generic_labels(machine.kind, group.availability_zones[0], region) | labels_of(group.tags)
+    labels = _generic_labels(machine.kind, zone or group.availability_zones[0], region) | labels_of(group.tags)
     taints = list(taints_of(group.tags))
     capacity, allocatable = _resources(machine, nodegroup, eks)
     tagged = resources_of(tag_texts(group.tags))
