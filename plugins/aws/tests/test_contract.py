@@ -62,7 +62,7 @@ class AwsWorld(CloudWorld[AwsCloud]):
         Trouble.UNAVAILABLE: ("ServiceUnavailable", "try later", 503),
         Trouble.CONFLICT: ("ScalingActivityInProgress", "a scaling activity is in progress", 400),
     }
-    scopes = {Trouble.QUOTA: FailureScope.INSTANCE_TYPE}
+    scopes = {Trouble.CAPACITY: FailureScope.ZONE, Trouble.QUOTA: FailureScope.INSTANCE_TYPE}
     failures = {
         Trouble.CAPACITY: (),
         Trouble.QUOTA: ("You have requested more vCPU capacity than your current vCPU limit allows.",),
