@@ -7,6 +7,7 @@ from msgspec.structs import replace as changed
 
 from nodewright.adapters.shadow import Comparison, ComparisonVerdict, HealthShadow, Shadow, read_health
 from nodewright.engine.report import LoopReport
+from nodewright.model.group import Price
 from nodewright.model.node import TO_BE_DELETED_TAINT
 from nodewright.model.settings import Settings
 from nodewright.planner import make_plan
@@ -167,3 +168,18 @@ def test_a_difference_in_health_is_told_once_when_it_lasts() -> None:
     assert (told.subject, told.what, told.theirs, told.ours) == ("a", "scaleUp", "Backoff", "NoActivity")
     assert told.at == NOW + 60
     assert not shadow.compare(None, ours, NOW + 130)
+
+
+def test_what_a_difference_costs_an_hour() -> None:
+    site = Site({"a": 2, "b": 2})
+    site.world.groups = {
+        one: replace(group, price=Price(per_hour=price, source="the test"))
+        for (one, group), price in zip(site.world.groups.items(), (0.5, 2.0), strict=True)
+    }
+    site.loop()
+    site.grow("b", 1)
+    site.taint("a-0")
+    found = {(one.what, one.subject, one.verdict): one.cost for one in site.loop()}
+    assert found["growth", "cloud/b", ComparisonVerdict.ONLY_THEIRS] == -2.0
+    [(removal, cost)] = [(key, cost) for key, cost in found.items() if key[0] == "removal"]
+    assert cost == (0.5 if removal[2] == ComparisonVerdict.ONLY_THEIRS else 0.0)

@@ -42,7 +42,10 @@ class ComparisonVerdict(StrEnum):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """``subject`` is a group or a node; ``theirs`` and ``ours`` say what each does; ``at`` in epoch seconds."""
+    """``subject`` is a group or a node; ``theirs`` and ``ours`` say what each does; ``at`` in epoch seconds.
+
+    ``cost``: how much more ours costs, in USD an hour; None: no price is known.
+    """
 
     at: float
     what: str
@@ -51,6 +54,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     theirs: str = ""
     ours: str = ""
     reason: str = ""
+    cost: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +87,7 @@ class Shadow:
         found = [*self._growth(before, loop, settings), *self._removals(before, loop)]
         for done in found:
             self._told.add((done.what, done.subject))
-        return (*found, *self._only_ours(loop))
+        return tuple(_with_cost(one, loop.state) for one in (*found, *self._only_ours(loop)))
 
     def _growth(self, before: _Loop, loop: _Loop, settings: Settings) -> list[Comparison]:
         theirs = {
@@ -140,7 +144,6 @@ class Shadow:
 
 
 def _compare_growth(at: float, ref: GroupRef, theirs: int, ours: int, loop: _Loop, again: Plan) -> Comparison:
-    sizes = {"theirs": f"+{theirs}" if theirs else "", "ours": f"+{ours}" if ours else ""}
     if theirs == ours:
         verdict, reason = ComparisonVerdict.SAME, ""
     elif theirs and ours:
@@ -149,7 +152,15 @@ def _compare_growth(at: float, ref: GroupRef, theirs: int, ours: int, loop: _Loo
         verdict, reason = ComparisonVerdict.ONLY_THEIRS, _why_not_grown(ref, again)
     else:
         verdict, reason = ComparisonVerdict.ONLY_OURS, "they chose another group"
-    return Comparison(at=at, what="growth", subject=str(ref), verdict=verdict, reason=reason, **sizes)
+    return Comparison(
+        at=at,
+        what="growth",
+        subject=str(ref),
+        verdict=verdict,
+        theirs=f"+{theirs}" if theirs else "",
+        ours=f"+{ours}" if ours else "",
+        reason=reason,
+    )
 
 
 def _why_not_grown(ref: GroupRef, plan: Plan) -> str:
@@ -178,6 +189,19 @@ def _compare_removal(at: float, node: str, before: _Loop) -> Comparison:
     return Comparison(
         at=at, what="removal", subject=node, verdict=ComparisonVerdict.ONLY_THEIRS, theirs="removes", reason=said
     )
+
+
+def _with_cost(one: Comparison, state: ClusterState) -> Comparison:
+    """Return the comparison with its cost: that of machines of growth, or of the node that only one of the two removes."""
+    if one.what == "growth":
+        group = next((group for ref, group in state.groups.items() if str(ref) == one.subject), None)
+        machines = int(one.ours or 0) - int(one.theirs or 0)
+    else:
+        ref = state.group_of_node.get(one.subject)
+        group = state.groups.get(ref) if ref is not None else None
+        machines = {ComparisonVerdict.ONLY_THEIRS: 1, ComparisonVerdict.ONLY_OURS: -1}.get(one.verdict, 0)
+    price = group.seen.hourly_price if group is not None else None
+    return one if price is None else msgspec.structs.replace(one, cost=machines * price)
 
 
 def _growth_of(plan: Plan) -> dict[GroupRef, int]:

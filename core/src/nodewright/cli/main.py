@@ -41,6 +41,7 @@ COMMANDS = {
     "pause": "Stop all writes to all clouds for a while.",
     "resume": "End a pause before its time.",
     "migrate": "Convert values of cluster-autoscaler's chart, or its Deployment, into ours.",
+    "shadow": "Sum up a run beside a cluster-autoscaler.",
     "doctor": "Check permissions of the providers, and find other writers.",
     "provider": "Check whether a plugin keeps the provider contract.",
     "serve-externalgrpc": "Serve a provider to the Go cluster-autoscaler, over gRPC.",
