@@ -1,11 +1,22 @@
 """After the clock was set back, or with a state file of another machine, nothing waits forever."""
 
+from dataclasses import replace
+
 from core.tests.store.memories import memories
 from hypothesis import given
 
 from nodewright.clusterstate.clock_skew import without_future_times
 from nodewright.clusterstate.deletions import QUARANTINE_SECONDS
-from nodewright.clusterstate.memory import Backoff, LearnedTemplate, Memory, MovedPods, ScaleDownMemory, ScaleUpRequest
+from nodewright.clusterstate.memory import (
+    LONGEST_REST,
+    Backoff,
+    LearnedTemplate,
+    Memory,
+    MovedPods,
+    MoveMemory,
+    ScaleDownMemory,
+    ScaleUpRequest,
+)
 from nodewright.model.group import GroupRef
 from nodewright.testkit.world import World, ref
 
@@ -30,6 +41,13 @@ def test_nothing_lies_in_the_future(memory: Memory) -> None:
 def test_a_memory_of_the_past_is_as_it_was(memory: Memory) -> None:
     late = 5e9  # after everything that a memory here holds
     assert without_future_times(memory, late) == memory
+
+
+def test_a_vain_search_rests_on_and_no_longer_than_it_would_from_now() -> None:
+    held = MoveMemory(searched_at=NOW, vain=7, again_at=NOW + LONGEST_REST)
+    assert without_future_times(Memory(moves=held), NOW).moves == held
+    late = replace(held, searched_at=NOW + 5000, again_at=NOW + 5000 + LONGEST_REST)
+    assert without_future_times(Memory(moves=late), NOW).moves == held
 
 
 def test_a_request_keeps_its_length() -> None:

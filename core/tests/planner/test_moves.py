@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from msgspec.structs import replace as changed
 
 from nodewright.adapters.store.codec import decode_memory, encode_memory
+from nodewright.clusterstate.clock_skew import without_future_times
 from nodewright.clusterstate.memory import Backoff, Deferral, MoveMemory, ScaleDownMemory
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, IncreaseSize
 from nodewright.model.disruption import Budget, DisruptionConfig, DisruptionReason
@@ -49,7 +50,8 @@ def add_pod(world: World, name: str, node: str, *, cpu: str = "500m", created_at
 
 
 def look(world: World) -> Plan:
-    """One loop, after which the world remembers what the engine would."""
+    """One loop, before which the engine looks for times of the future, and after which the world remembers what it would."""
+    world.memory = without_future_times(world.memory, world.now)
     state = world.state(settings_with(**CHANGES))
     plan, memory = world.plan_and_memory(**CHANGES)
     world.memory = replace(memory.put_into(state.memory))

@@ -7,7 +7,15 @@ from typing import TypeVar
 from msgspec.structs import replace as changed
 
 from nodewright.clusterstate.backoff import deferral_no_later
-from nodewright.clusterstate.memory import Backoff, Memory, MoveMemory, ProvisioningMemory, Reservation, ScaleUpRequest
+from nodewright.clusterstate.memory import (
+    LONGEST_REST,
+    Backoff,
+    Memory,
+    MoveMemory,
+    ProvisioningMemory,
+    Reservation,
+    ScaleUpRequest,
+)
 from nodewright.clusterstate.purchases import purchase_no_later as purchased
 from nodewright.model.group import Machine
 from nodewright.model.move import LONGEST_PAUSE, Move
@@ -72,7 +80,7 @@ def _moves(held: MoveMemory, now: float) -> MoveMemory:
         },
         searched_at=min(held.searched_at, now),
         renewed_at=min(held.renewed_at, now),
-        vain=0,
+        again_at=min(held.again_at, now + LONGEST_REST),
     )
 
 

@@ -452,6 +452,10 @@ class TemplateEvidence(NamedTuple):
     again_at: float
 
 
+# Seconds. After a search for moves in vain the same is searched again no later than this.
+LONGEST_REST = 900.0
+
+
 @dataclass(frozen=True, kw_only=True)
 class MoveMemory:
     """The memory of moves: those ``under_way``, by their ids, and the ``pauses`` of nodes, by name.

@@ -5,7 +5,7 @@ from dataclasses import replace
 from random import Random
 from typing import NamedTuple
 
-from nodewright.clusterstate.memory import MoveDestinations, MoveMemory
+from nodewright.clusterstate.memory import LONGEST_REST, MoveDestinations, MoveMemory
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.action import IncreaseSize
 from nodewright.model.disruption import DisruptionReason
@@ -23,9 +23,8 @@ from nodewright.planner.scale_up.options import skip_reason
 
 # Seconds after the provision time of their group in which new nodes may still come before the move is abandoned.
 _LATE_SECONDS = 300.0
-# Seconds between two searches for moves, and after a vain one, if nothing changes that is compared.
+# Seconds between two searches for moves.
 SEARCH_SECONDS = 60.0
-_VAIN_SECONDS = 900.0
 
 
 class NewMoves(NamedTuple):
@@ -60,7 +59,7 @@ def propose_moves(
     found = find_moves(context, settings, random, most_nodes=most_nodes, settled=settled)
     if not found.proposals:
         ends = (pause.until for pause in held.pauses.values() if pause.until > state.now)
-        again_at = min(state.now + _VAIN_SECONDS, found.held_until, *ends)
+        again_at = min(state.now + LONGEST_REST, found.held_until, *ends)
         memory = replace(held, searched_at=state.now, vain=searched, again_at=again_at)
         return NewMoves(memory, rejected=found.rejected)
     return begin_moves(replace(held, searched_at=state.now, vain=0), found.proposals, state)
