@@ -12,8 +12,10 @@ from nodewright.adapters.clocks import VirtualClock
 from nodewright.adapters.kube.api import ApiError
 from nodewright.adapters.kube.caches import CacheOptions, Caches, Listeners
 from nodewright.adapters.kube.cluster import DryCluster, KubeCluster
+from nodewright.adapters.kube.resources import Resource
 from nodewright.expander import CONFIG_MAP
 from nodewright.model.errors import KubeApiError
+from nodewright.model.meta import Object
 from nodewright.testkit import build_pod
 
 NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
@@ -118,6 +120,19 @@ def test_an_old_picture_is_not_acted_upon(site: Site) -> None:
     site.clock.sleep(1)
     assert "has sent nothing about" in site.cluster.read(site.clock.now()).problem
     assert site.cluster.age(site.clock.now()) == 181.0
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_kind_that_the_api_server_does_not_know_grows_no_older(server: ApiServer, is_known: bool) -> None:
+    if not is_known:
+        server.refusals[Resource[Object]("CapacityBuffer").path] = ApiError("no such kind", status=404)
+    caches = Caches(server, VirtualClock(NOW), Random(1), CacheOptions(optional=frozenset({"CapacityBuffer"})))
+    caches.start()
+    try:
+        assert caches.wait_synced(10)
+        assert ("CapacityBuffer" in caches.ages()) == is_known
+    finally:
+        caches.stop()
 
 
 def test_only_news_of_pods_without_a_place_ring(site: Site) -> None:

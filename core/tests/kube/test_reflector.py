@@ -32,7 +32,8 @@ class Follower:
         self._news = threading.Condition()
         self.cache: ObjectCache[Object] = ObjectCache(self._see)
         resource = Resource[Object](kind)
-        self.reflector = Reflector(server, resource, self.cache, self.clock, _NoWait(), self.sentences.append)
+        self.random = _NoWait()
+        self.reflector = Reflector(server, resource, self.cache, self.clock, self.random, self.sentences.append)
 
     def _see(self, _: Object | None, held: Object) -> None:
         with self._news:
@@ -63,10 +64,15 @@ class Follower:
 
 
 class _NoWait(Random):
-    """Backs off for no time."""
+    """Backs off for no time; ``asked`` are the waits that were asked for, each from and to how many seconds."""
 
-    def uniform(self, a: float, b: float) -> float:  # noqa: ARG002 - the shortest wait
-        return a
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[tuple[float, float]] = []
+
+    def uniform(self, a: float, b: float) -> float:
+        self.asked.append((a, b))
+        return 0.0
 
 
 def make_node(name: str, **labels: str) -> dict[str, Any]:
@@ -225,11 +231,20 @@ def test_a_kind_that_the_api_server_does_not_know_is_empty_until_it_does(server:
     server.refusals[collection] = ApiError("no such kind", status=404)
     with follower.running():
         follower.wait(lambda: follower.cache.is_synced)
-        assert (follower.names(), follower.cache.heard_at) == ([], 1000.0)
+        assert (follower.names(), follower.cache.is_unknown) == ([], True)
         server.put(f"{collection}/spare", {"metadata": {"name": "spare", "namespace": "shop"}, "spec": {}})
         del server.refusals[collection]
         follower.wait(lambda: follower.told == ["spare"])
+        follower.wait(lambda: not follower.cache.is_unknown)
     assert not any(follower.sentences)
+
+
+def test_a_kind_that_stays_unknown_is_asked_for_every_ten_minutes(server: ApiServer) -> None:
+    follower = Follower(server, "CapacityBuffer")
+    server.refusals[follower.reflector.resource.path] = ApiError("no such kind", status=404)
+    with follower.running():
+        follower.wait(lambda: len(follower.random.asked) > 5)
+    assert follower.random.asked[:6] == [(15, 30), (30, 60), (60, 120), (120, 240), (240, 480), (300, 600)]
 
 
 FORBIDDEN = ApiError("User u cannot list it", status=403)

@@ -162,9 +162,9 @@ class Caches:
         return f"the cluster cannot be read: {why}{also}"
 
     def ages(self) -> dict[str, float]:
-        """Return for each kind the seconds since the API server last sent something of it."""
+        """Return for each kind that the API server knows the seconds since it last sent something of it."""
         now = self._clock.now()
-        return {name: now - reflector.cache.heard_at for name, reflector in self._reflectors.items()}
+        return {name: now - r.cache.heard_at for name, r in self._reflectors.items() if not r.cache.is_unknown}
 
     def problems(self) -> dict[str, str]:
         """Return by kind why it is not current; kinds that are current are left out."""

@@ -22,12 +22,13 @@ class ObjectCache(Generic[T]):
     """The objects of one kind, written by one thread and read by another.
 
     Of the changes only the last one of each key is kept, so that they never outnumber the objects. ``heard_at`` (epoch
-    seconds) is when the API server last sent anything. ``on_change`` is called in the writing thread when an object came or
-    changed, with what was known of it (None: nothing), and with the object.
+    seconds) is when the API server last sent anything; ``is_unknown``: it does not know the kind. ``on_change`` is called in
+    the writing thread when an object came or changed, with what was known of it (None: nothing), and with the object.
     """
 
     def __init__(self, on_change: Callable[[T | None, T], None] = lambda _, __: None) -> None:
         self.heard_at = -math.inf
+        self.is_unknown = False
         self.problem = ""
         self._on_change = on_change
         self._lock = threading.Lock()
@@ -102,6 +103,8 @@ SILENCE_SECONDS = 100.0
 _WATCH_SECONDS = (300.0, 600.0)
 _LONGEST_WAIT = 30.0
 _FIRST_WAIT = 0.5
+# Seconds. An API server learns kinds when it is upgraded or a CRD is applied: at rest it is not asked for them all the time.
+_LONGEST_ABSENCE = 600.0
 # Seconds. A watch that ends sooner without an event is a failure: a new one at once might be repeated forever.
 _SHORT_WATCH = 1.0
 
@@ -121,7 +124,8 @@ _EVENT = msgspec.json.Decoder(_WatchEvent)
 class Reflector(Generic[T]):
     """Keep a cache current: ``run`` in a thread of its own until ``stop``.
 
-    A failure is stored in the cache and tried again, after a random wait that grows to 30 s. ``on_forbidden`` is called with
+    A failure is stored in the cache and tried again, after a random wait that grows to 30 s; that for a kind which the API
+    server does not know grows to 10 min. ``on_forbidden`` is called with
     a sentence when the kind is taken to be absent because the API server refuses to list it, and with "" when that is over.
     """
 
@@ -144,6 +148,8 @@ class Reflector(Generic[T]):
         self._stop = threading.Event()
         self._lines: Lines | None = None
         self._version = ""
+        # How often in a row the API server did not know the kind.
+        self._absences = 0
 
     def run(self) -> None:
         while not self._stop.is_set():
@@ -153,7 +159,12 @@ class Reflector(Generic[T]):
                     self._patiently(self._watch)
             except ApiError as error:  # expired, or not to be retried: from the beginning, after a breath
                 self.cache.problem = str(error)
-                self._stop.wait(self._random.uniform(0, _FIRST_WAIT if error.is_expired else _LONGEST_WAIT))
+                is_absent = error.is_missing and self.resource.may_be_absent
+                self._absences = self._absences + 1 if is_absent else 0
+                longest = _FIRST_WAIT if error.is_expired else _LONGEST_WAIT
+                if is_absent:
+                    longest = min(_LONGEST_ABSENCE, _LONGEST_WAIT * 2.0 ** min(self._absences - 1, 10))
+                self._pause(self._random.uniform(longest / 2 if is_absent else 0, longest))
 
     def stop(self) -> None:
         """Stop. Another thread may call this; an open watch ends at once."""
@@ -193,6 +204,7 @@ class Reflector(Generic[T]):
             found, version = self._pages()
         except ApiError as error:
             if error.is_missing and self.resource.may_be_absent:
+                self.cache.is_unknown = True
                 self._take_as_absent("")
             elif error.is_forbidden and self.resource.may_be_forbidden and not self.cache.all():
                 self._take_as_absent(_describe_forbidden(self.resource, error))
@@ -200,6 +212,8 @@ class Reflector(Generic[T]):
                 raise
             found, version = self._pages(0)  # the pages went stale while they were read
         self.lists += 1
+        self._absences = 0
+        self.cache.is_unknown = False
         self._version = version
         self.cache.replace(found)
         self.cache.heard(self._clock.now())
