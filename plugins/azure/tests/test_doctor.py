@@ -102,6 +102,18 @@ def test_sizes_that_the_subscription_may_not_have(cloud: AzureCloud, attach: Att
     assert "may not use Standard_L8s_v3 in eastus: NotAvailableForSubscription" in wrong["size"].message
 
 
+@pytest.mark.parametrize(("policy", "is_told"), [("Deallocate", True), ("Delete", False), (None, True)])
+def test_spot_machines_that_stay_when_they_are_evicted(
+    cloud: AzureCloud, attach: Attach, policy: str | None, *, is_told: bool
+) -> None:
+    profile = {"priority": "Spot", **({"evictionPolicy": policy} if policy else {})}
+    name = cloud.add_set(properties={"virtualMachineProfile": profile})
+    regular = cloud.add_set(properties={"virtualMachineProfile": {"priority": "Regular"}})
+    findings = attach(f"0:10:{name}", f"0:10:{regular}").client.diagnose()
+    told = [one.group_id for one in findings if one.subject == "evictionPolicy"]
+    assert told == ([name] if is_told else [])
+
+
 def test_a_flexible_set_in_order(cloud: AzureCloud, attach: Attach) -> None:
     flexible = cloud.add_set(capacity=1, properties={"orchestrationMode": "Flexible"})
     client = attach(f"0:10:{flexible}").client

@@ -159,6 +159,11 @@ def _examine_settings(name: str, one: ScaleSet) -> Iterator[Finding]:
     if one.properties.overprovision:
         message = "on: Azure starts more machines than requested, and deletes some after they have become nodes"
         yield _setting("overprovision", message, "set overprovision to false", name)
+    if one.keeps_evicted:
+        message = (
+            "Deallocate: evicted spot machines stay in the capacity, without a node, until nodewright deletes them"
+        )
+        yield _setting("evictionPolicy", message, "set the eviction policy to Delete", name)
     if not one.has_known_mode:
         mode = one.properties.orchestration_mode or "not reported"
         message = f"{mode}: only machines of Uniform and Flexible sets can be read"

@@ -69,6 +69,7 @@ class MachineProfile(Shape, frozen=True, kw_only=True):
     storage_profile: StorageProfile | None = None
     os_profile: OsProfile | None = None
     priority: str | None = None
+    eviction_policy: str | None = None
 
 
 class Mode(Shape, frozen=True, kw_only=True):
@@ -180,6 +181,12 @@ class ScaleSet(Shape, frozen=True, kw_only=True):
         """Whether its machines are spot machines."""
         profile = self.properties.virtual_machine_profile
         return profile is not None and profile.priority in ("Spot", "Low")
+
+    @property
+    def keeps_evicted(self) -> bool:
+        """Whether Azure stops spot machines that it evicts and keeps them in the set, which is its default."""
+        profile = self.properties.virtual_machine_profile
+        return self.is_spot and profile is not None and profile.eviction_policy != "Delete"
 
     @property
     def is_windows(self) -> bool:
