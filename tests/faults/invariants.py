@@ -33,7 +33,7 @@ from tests.faults.removals import (
     check_left_behind,
     check_moves,
     check_removals,
-    given_up_lately,
+    in_moves_lately,
     still_in_moves,
 )
 from tests.faults.schedules import MINUTE
@@ -308,7 +308,7 @@ def check_unhealthy(facts: Facts) -> Findings:
 
 def check_rest(facts: Facts) -> Findings:
     """Once nothing goes wrong any more every pod that fits runs, nothing is on its way, and nothing is written but for moves:
-    machines that replaced others may be given up themselves hours later.
+    machines that replaced others may be given up themselves hours later, and those that came in vain are removed.
     """
     result = facts.history.result
     if result is None:
@@ -324,8 +324,8 @@ def check_rest(facts: Facts) -> Findings:
         if facts.enforces_minimum and facts.history.targets[group] < limits.least:
             yield f"at the end {group} is below its minimum of {limits.least}"
     for loop, write in _writes(facts):
-        given_up = write.ids and given_up_lately(facts, loop).issuperset(write.ids)
-        if loop.at > _rests_from(facts) and write.group not in loop.moved and not given_up:
+        of_moves = write.ids and in_moves_lately(facts, loop).issuperset(write.ids)
+        if loop.at > _rests_from(facts) and write.group not in loop.moved and not of_moves:
             yield said(loop, write, "long after everything was over")
     yield from _left_at_rest(facts)
 

@@ -154,6 +154,12 @@ def given_up_lately(facts: Facts, loop: Loop) -> set[str]:
     return set().union(*lately)
 
 
+def in_moves_lately(facts: Facts, loop: Loop) -> set[str]:
+    """Return the machines that a move gave up, or that came for one, a moment ago."""
+    lately = (other.in_moves for other in facts.loops if loop.at - LASTS < other.at <= loop.at)
+    return set().union(*lately)
+
+
 def still_in_moves(facts: Facts) -> set[str]:
     """Return the machines of a move that is under way at the end, or was just before."""
     return facts.loops[-1].in_moves | given_up_lately(facts, facts.loops[-1]) if facts.loops else set()
