@@ -175,7 +175,7 @@ def on_the_grid() -> Story:
     return told
 
 
-@pytest.mark.parametrize("down_seconds", [5.0, 25.0])
+@pytest.mark.parametrize("down_seconds", [5.0, pytest.param(25.0, marks=pytest.mark.slow)])
 def test_killed_anywhere_nothing_is_bought_or_drained_twice(down_seconds: float) -> None:
     kills = list(kill_everywhere(lambda: on_the_grid().simulation, down_seconds=down_seconds))
     assert {"edit_node", "evict", "increase_size", "delete_instances"} <= {kill.boundary.call for kill in kills}

@@ -154,7 +154,7 @@ def test_a_group_without_a_price_neither_loses_nodes_to_a_move_nor_gets_some(unp
     assert (told.machines("large"), told.machines("small")) == (1, 0)
 
 
-@pytest.mark.parametrize("down_seconds", [5.0, 25.0])
+@pytest.mark.parametrize("down_seconds", [5.0, pytest.param(25.0, marks=pytest.mark.slow)])
 def test_killed_anywhere_nothing_is_bought_or_drained_twice(down_seconds: float) -> None:
     kills = list(kill_everywhere(lambda: story().simulation, down_seconds=down_seconds))
     assert {"edit_node", "evict", "increase_size", "delete_instances"} <= {kill.boundary.call for kill in kills}

@@ -35,6 +35,7 @@ def clock() -> FakeClock:
 def cloud(moto: MotoServer, clock: FakeClock) -> Iterator[AwsCloud]:
     account = AwsCloud(moto.port, clock.now)
     yield account
+    account.clear()
     account.close()
 
 

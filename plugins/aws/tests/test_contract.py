@@ -122,8 +122,8 @@ class TestAws(ProviderContract):
     ("group", "options"),
     [
         ({"NewInstancesProtectedFromScaleIn": True}, {}),
-        ({}, {"refresh_interval": 0}),
-        ({}, {"detect_failures": False}),
+        pytest.param({}, {"refresh_interval": 0}, marks=pytest.mark.slow),
+        pytest.param({}, {"detect_failures": False}, marks=pytest.mark.slow),
     ],
     ids=["protected", "no interval", "no failures"],
 )

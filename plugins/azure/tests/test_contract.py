@@ -134,8 +134,8 @@ class TestVmPools(ProviderContract):
     ("delete_seconds", "options"),
     [
         (30.0, {"force_delete": True}),
-        (0.0, {"refresh_interval": 0}),
-        (30.0, {"detect_failures": False}),
+        pytest.param(0.0, {"refresh_interval": 0}, marks=pytest.mark.slow),
+        pytest.param(30.0, {"detect_failures": False}, marks=pytest.mark.slow),
     ],
     ids=["forced deletions", "no interval", "no failures"],
 )

@@ -28,8 +28,8 @@ class TestExternalGrpc(ProviderContract):
 @pytest.mark.parametrize(
     ("served", "options"),
     [
-        ({"placeholder_failures": True}, {}),
-        ({"refresh_interval": "10m"}, {}),
+        pytest.param({"placeholder_failures": True}, {}, marks=pytest.mark.slow),
+        pytest.param({"refresh_interval": "10m"}, {}, marks=pytest.mark.slow),
         ({"switched_off": ["pricing", "group_options", "fast_failure_detection"]}, {"detect_failures": False}),
     ],
     ids=["placeholders", "caches", "bare"],

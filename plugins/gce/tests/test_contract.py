@@ -148,10 +148,10 @@ class TestGce(ProviderContract):
 @pytest.mark.parametrize(
     ("world", "options"),
     [
-        ({}, {"refresh_interval": 0}),
-        ({}, {"detect_failures": False}),
+        pytest.param({}, {"refresh_interval": 0}, marks=pytest.mark.slow),
+        pytest.param({}, {"detect_failures": False}, marks=pytest.mark.slow),
         ({}, {"atomic_run_duration": 0}),
-        ({"slow": 5.0}, {}),
+        pytest.param({"slow": 5.0}, {}, marks=pytest.mark.slow),
         ({"neighbours": 6}, {}),
         ({"zone": REGION}, {}),
     ],

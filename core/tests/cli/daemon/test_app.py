@@ -163,7 +163,10 @@ def running(folder: Path, address: str, wall: WallClock, log: Log, level: str = 
 
 
 @pytest.mark.parametrize("has_dates", [True, False])
-@pytest.mark.parametrize(("jump", "way"), [(DAY, "forward by 24h"), (-DAY, "back by 24h")])
+@pytest.mark.parametrize(
+    ("jump", "way"),
+    [(DAY, "forward by 24h"), pytest.param(-DAY, "back by 24h", marks=pytest.mark.slow)],
+)
 def test_a_jump_of_the_wall_clock_is_told_once(
     server: ApiServer, address: str, tmp_path: Path, jump: float, way: str, has_dates: bool
 ) -> None:
@@ -187,7 +190,7 @@ def test_a_jump_of_the_wall_clock_is_told_once(
 
 
 @pytest.mark.parametrize("has_dates", [True, False])
-@pytest.mark.parametrize("ahead", [DAY, -DAY])
+@pytest.mark.parametrize("ahead", [DAY, pytest.param(-DAY, marks=pytest.mark.slow)])
 def test_a_daemon_whose_machine_has_a_wrong_clock_starts_with_the_api_servers_time(
     address: str, tmp_path: Path, ahead: float, has_dates: bool
 ) -> None:
