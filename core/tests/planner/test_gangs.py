@@ -92,6 +92,28 @@ def test_two_groups_serve_one_gang() -> None:
     assert [(one.key, one.nodes, one.is_gang) for one in requests if one] == [("default/g", 6, True)]
 
 
+def test_pods_of_a_higher_priority_get_nodes_before_a_gang_and_those_of_a_lower_one_after_it() -> None:
+    world = make_world(4, 4)
+    world.add_group("a", cpu="1", max_size=4)
+    world.pending.append(build_pod("lower", "1", priority=-1))
+    assert grown(world.plan()) == {"a": (0, 4)}
+    assert {pod.name for pod in world.plan().scale_up.triggered} == set()
+    world.pending.append(build_pod("higher", "1", priority=1))
+    plan = world.plan()
+    assert {pod.name for pod in plan.scale_up.triggered} == {"higher"}
+    assert "3 of 4 pods would have room" in said(plan)
+
+
+def test_pods_of_a_higher_priority_get_the_room_that_is_there_before_a_gang() -> None:
+    world = make_world(2, 2)
+    world.add_group("a", 2, cpu="1", max_size=2)
+    assert {pod.name for pod in world.plan().fitting} == {"g-0", "g-1"}
+    world.pending.append(build_pod("higher", "1", priority=1))
+    assert {pod.name for pod in world.plan().fitting} == {"higher"}
+    world.pending[-1] = build_pod("equal", "1")
+    assert {pod.name for pod in world.plan().fitting} == {"g-0", "g-1"}
+
+
 def test_a_gang_that_asks_for_one_domain_gets_it_in_one() -> None:
     world = make_world(6, 6, topology=ZONE_LABEL)
     world.add_group("a", cpu="1", max_size=4, zone="a", hourly_price=1)

@@ -128,6 +128,40 @@ def grow(context: PlanningContext, pods: Sequence[Pod], random: Random, *, may_w
     return Growth(context=context, actions=actions, reports=reports, unplaced=reports)
 
 
+def grow_with_gangs(
+    context: PlanningContext,
+    pods: Sequence[Pod],
+    gangs: Sequence[Gang],
+    requests: ProvisioningRequestState,
+    random: Random,
+) -> Growth:
+    """Plan growth for gangs and pods, by their priority; of equal ones gangs go first.
+
+    While it is not known what pods of a higher priority will get, gangs wait for the next loop.
+    """
+    if not gangs:
+        return grow(context, pods, random)
+    urgent = [pod for pod in pods if (pod.spec.priority or 0) > gangs[0].priority]
+    if not urgent:
+        highest = max((pod.spec.priority or 0 for pod in pods), default=None)
+        now = [gang for gang in gangs if highest is None or gang.priority >= highest]
+        served = serve_gangs(context, now, requests, random)
+        return after_gangs(grow_with_gangs(served.context, pods, gangs[len(now) :], requests, random), context, served)
+    first = grow(context, urgent, random)
+    after = context_after(first)
+    if after is None:
+        return replace(first, is_over=False)
+    chosen = set(map(id, urgent))
+    rest = grow_with_gangs(after, [pod for pod in pods if id(pod) not in chosen], gangs, requests, random)
+    return replace(
+        rest,
+        context=context,
+        actions=[*first.actions, *rest.actions],
+        reports=[*first.reports, *rest.reports],
+        bought=rest.bought or (after if first.actions else None),
+    )
+
+
 def after_gangs(growth: Growth, context: PlanningContext, served: ServedGangs) -> Growth:
     """Return growth beside that for gangs, in the context without new nodes."""
     if not served.reports:
@@ -150,8 +184,8 @@ def grow_fairly(
 ) -> Growth:
     """Plan growth for gangs, pods and requests, each beside what the others get.
 
-    Existing room does not help these pods, so requests for such room are served first. Gangs follow. If both pods and
-    requests want new nodes, they take turns in going first.
+    Existing room does not help these pods, so requests for such room are served first. Gangs and pods follow, by priority. If both
+    pods and requests want new nodes, gangs go first, and pods and requests take turns.
     """
     called = plan_provider_calls(requests)
     requests = requests.apply(called)
@@ -159,11 +193,11 @@ def grow_fairly(
     requests, context = requests.apply(checked.changes), checked.context
     due, next_change = find_due(requests)
     before = join_changes([called, checked.changes, RequestChanges(next_change=next_change)])
+    if not any(requests.mode(request) == Mode.ATOMIC for request in due):
+        growth = grow_with_gangs(context, pods, gangs, requests, random) if gangs else grow(context, pods, random)
+        return replace(growth, finds_room=checked.finds_room, changes=before)
     with_gangs = serve_gangs(context, gangs, requests, random)
     existing, context = context, with_gangs.context
-    if not any(requests.mode(request) == Mode.ATOMIC for request in due):
-        growth = replace(grow(context, pods, random), finds_room=checked.finds_room, changes=before)
-        return after_gangs(growth, existing, with_gangs)
     goes_first = not pods or requests.memory.prefers_requests
     if goes_first:
         served = serve(context, requests, random, Mode.ATOMIC)

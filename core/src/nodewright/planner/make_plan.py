@@ -6,7 +6,7 @@ The file is long because the order of all steps is to be read in one place.
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, groupby
 from random import Random
 
 from nodewright.clusterstate.accelerators import Accelerators, DeviceCounter
@@ -24,15 +24,15 @@ from nodewright.planner.autoprovisioning import delete_empty_groups, offer_group
 from nodewright.planner.capacity_buffers.controller import CapacityBufferState, fill_buffers
 from nodewright.planner.context import PlanningContext
 from nodewright.planner.gangs.find_gangs import FoundGangs, Gang, find_gangs, settle_gangs
-from nodewright.planner.gangs.serve import place_gangs, serve_gangs
+from nodewright.planner.gangs.serve import place_gangs
 from nodewright.planner.growth import (
     Growth,
-    after_gangs,
     await_purchase,
     count_ready_nodes,
     grow,
     grow_as_ca,
     grow_fairly,
+    grow_with_gangs,
     plan_min_sizes,
 )
 from nodewright.planner.interruptions import Interruptions, bar_own_pools, drop_leaving, find_interruptions, plan_drains
@@ -72,6 +72,7 @@ from nodewright.planner.scale_up.misfits import (
     note_purchases,
 )
 from nodewright.planner.scale_up.pending_pods import (
+    ByClass,
     Hints,
     Waiting,
     drop_passed_over,
@@ -344,17 +345,45 @@ def _place_fitting_pods(draft: _Growing) -> _Growing:
         requests = requests.apply(changes)
         by_class = context.snapshot.vocabulary.classes.sort(others)
         requests = requests.apply(keep_room(context.snapshot, requests))
-    placed = place_gangs(context.snapshot, draft.gangs.gangs, draft.hints)
-    by_class = dict(by_class)
-    for held, pods in context.snapshot.vocabulary.classes.sort(placed.others).items():
-        by_class[held] = [*by_class.get(held, ()), *pods]
-    rows = uncertain_rows(context)
-    bought, choose = find_bought(context, by_class), make_chooser(context) if by_class else None
-    fitting, left = take_fitting_classes(context.snapshot, by_class, draft.hints, bought, choose)
+    of_gangs, fitting, left, due, rest = _place_gangs(context, draft.gangs.gangs, by_class, draft.hints)
+    # Pods of gangs are not hedged, one by one: rows that they hold are left out.
+    rows = uncertain_rows(context, fitting)
+    more, others = _take(context, rest, rest, draft.hints)
+    fitting, left = of_gangs + fitting + more, left + others
     uncertain, daemons = find_uncertain_placements(context, rows), draft.waiting.daemons
     left = [pod for pod in left if id(pod) not in daemons] if daemons else left
-    plan = replace(draft.plan, fitting=(*placed.fitting, *fitting))
-    return replace(draft, plan=plan, requests=requests, left=left, due=placed.due, uncertain=uncertain)
+    plan = replace(draft.plan, fitting=tuple(fitting))
+    return replace(draft, plan=plan, requests=requests, left=left, due=tuple(due), uncertain=uncertain)
+
+
+def _place_gangs(
+    context: PlanningContext, gangs: Sequence[Gang], by_class: ByClass, hints: Hints | None
+) -> tuple[list[Pod], list[Pod], list[Pod], list[Gang], ByClass]:
+    """Place gangs, and before them the pods of a higher priority.
+
+    Return pods that fit, those of gangs and others, pods that do not, gangs without room, and the pods whose turn has not come.
+    """
+    of_gangs, fitting, left, due, rest = list[Pod](), list[Pod](), list[Pod](), list[Gang](), dict(by_class)
+    for priority, alike in groupby(gangs, key=lambda gang: gang.priority):
+        urgent = {held: pods for held, pods in rest.items() if (held.spec.priority or 0) > priority}
+        if urgent:
+            more, others = _take(context, urgent, rest, hints)
+            fitting, left = fitting + more, left + others
+            rest = {held: pods for held, pods in rest.items() if held not in urgent}
+        placed = place_gangs(context.snapshot, alike, hints)
+        of_gangs.extend(placed.fitting)
+        due.extend(placed.due)
+        for held, pods in context.snapshot.vocabulary.classes.sort(placed.others).items():
+            rest[held] = [*rest.get(held, ()), *pods]
+    return of_gangs, fitting, left, due, rest
+
+
+def _take(
+    context: PlanningContext, classes: ByClass, waiting: ByClass, hints: Hints | None
+) -> tuple[list[Pod], list[Pod]]:
+    """Place the pods that fit, first where machines were bought for such pods; return them and the others."""
+    bought, choose = find_bought(context, waiting), make_chooser(context) if classes else None
+    return take_fitting_classes(context.snapshot, classes, hints, bought, choose)
 
 
 def _evaluate_purchases(draft: _Growing) -> _Growing:
@@ -387,8 +416,9 @@ def _grow_groups(draft: _Growing) -> _Growing:
     """Plan growth for pods and for requests."""
     context, requests, pods, random = draft.context, draft.requests, draft.left, draft.random
     if not requests.is_enabled:
-        served = serve_gangs(context, draft.due, requests, random)
-        growth = after_gangs(grow(served.context, pods, random), context, served)
+        growth = (
+            grow_with_gangs(context, pods, draft.due, requests, random) if draft.due else grow(context, pods, random)
+        )
     elif requests.arbitrates:
         growth = grow_fairly(context, pods, draft.due, requests, random)
     else:

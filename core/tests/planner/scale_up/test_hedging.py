@@ -8,9 +8,11 @@ from msgspec.structs import replace
 
 from nodewright.clusterstate.memory import ArrivalHistory, Bin, Memory, PlannedPods, ScaleUpRequest
 from nodewright.model.action import DecreaseTargetSize, IncreaseSize
+from nodewright.model.gang import GangPolicy, PodGroupSpec, SchedulingPodGroup, SchedulingPolicy
 from nodewright.model.group import GroupOptions, NodeGroup
+from nodewright.model.meta import ObjectMeta
 from nodewright.model.plan import Plan
-from nodewright.model.pod import Pod
+from nodewright.model.pod import Pod, SchedulingGroup
 from nodewright.planner.late_machines import silence_deadlines
 from nodewright.planner.scale_up.hedging import HEDGE_IS_OVER
 from nodewright.snapshot.pod_class import kind_of
@@ -249,3 +251,18 @@ def test_all_pods_of_a_tight_mix_are_hedged() -> None:
     assert found.hedge is not None
     assert len(found.hedge.triggered) == 6
     assert grown(found) == {"dear": (0, 2)}
+
+
+def test_pods_of_a_silent_group_are_hedged_beside_a_gang_of_a_lower_priority() -> None:
+    """Also pods of a gang wait for the machines on their way: what it holds is not hedged."""
+    world = silent(3, 2)
+    gang = SchedulingPodGroup(
+        metadata=ObjectMeta(name="g", namespace="default"),
+        spec=PodGroupSpec(scheduling_policy=SchedulingPolicy(gang=GangPolicy(min_count=1))),
+    )
+    world.pod_groups = [gang]
+    (low,) = pods(1, "g", priority=-1)
+    world.pending.append(replace(low, spec=replace(low.spec, scheduling_group=SchedulingGroup(pod_group_name="g"))))
+    found = plan(world)
+    assert {pod.name for pod in found.fitting} == {"web-0", "web-1", "g-0"}
+    assert hedges(found) == {"dear": 2}

@@ -41,6 +41,11 @@ class Gang:
         """Return how many of the waiting pods must find room."""
         return max(0, self.min_count - self.running)
 
+    @property
+    def priority(self) -> int:
+        """Return the priority of the pod that kube-scheduler takes first."""
+        return self.waiting[0].spec.priority or 0
+
     def __str__(self) -> str:
         return f"gang {self.ref.key}"
 
@@ -75,9 +80,7 @@ def find_gangs(seen: Observation, settings: PodSettings, policy: Policy) -> Foun
         if ref.namespace not in unhelped
     ]
     gangs = [gang for gang in gangs if gang.waiting]
-    gangs.sort(
-        key=lambda gang: (-(gang.waiting[0].spec.priority or 0), min(pod.created for pod in gang.waiting), gang.ref)
-    )
+    gangs.sort(key=lambda gang: (-gang.priority, min(pod.created for pod in gang.waiting), gang.ref))
     young = tuple(pod for gang in gangs if gang.is_young for pod in gang.waiting)
     return FoundGangs(gangs=tuple(gangs), others=tuple(others), young=young)
 

@@ -46,11 +46,14 @@ class UncertainPlacements:
     unused: int
 
 
-def uncertain_rows(context: PlanningContext) -> dict[GroupRef, list[int]]:
-    """Return the rows of uncertain machines, before pods are placed. Rows on which a request holds room are left out."""
-    found = {}
+def uncertain_rows(context: PlanningContext, placed: Iterable[Pod] = ()) -> dict[GroupRef, list[int]]:
+    """Return the rows of uncertain machines, before pods but those of ``placed`` are.
+
+    Rows on which a request or a gang holds room are left out.
+    """
+    found, known = {}, set(map(id, placed))
     for ref, silence in context.silent.items():
-        free = [row for row in context.coming.get(ref, ()) if not context.snapshot.pods(row)]
+        free = [row for row in context.coming.get(ref, ()) if known.issuperset(map(id, context.snapshot.pods(row)))]
         if free:
             found[ref] = free[-silence.machines :]
     return found
