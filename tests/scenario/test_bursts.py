@@ -15,15 +15,16 @@ from nodewright_simulator.scenario import PodShape
 from nodewright_simulator.workloads import job_pod
 
 FAMILIES: tuple[dict[str, Any], ...] = (
-    {"name": "general", "zone": "a", "cpu": 4, "memory": "16Gi"},
-    {"name": "compute", "zone": "b", "cpu": 8, "memory": "16Gi"},
-    {"name": "memory", "zone": "c", "cpu": 4, "memory": "32Gi"},
+    {"name": "general", "zone": "a", "cpu": 4, "memory": "16Gi", "price_per_hour": 0.2},
+    {"name": "compute", "zone": "b", "cpu": 8, "memory": "16Gi", "price_per_hour": 0.35},
+    {"name": "memory", "zone": "c", "cpu": 4, "memory": "32Gi", "price_per_hour": 0.25},
 )
 SHAPES: tuple[dict[str, Any], ...] = (
     {"cpu": "500m", "memory": "1Gi"},
     {"cpu": "1", "memory": "1500Mi", "node_selector": {ZONE_LABEL: "b"}},
     {"cpu": "500m", "memory": "5Gi", "node_selector": {ZONE_LABEL: "c"}},
 )
+EXPANDERS = pytest.mark.parametrize("expander", ["least-waste", "least-cost,least-waste"])
 # When the cluster has been quiet for minutes, between two scans.
 BEGIN = 123.0
 Shape = dict[str, Any]
@@ -74,36 +75,47 @@ def count_nodes(writes: Iterable[Write]) -> int:
     return sum(write.machines for write in writes)
 
 
-def nodes_of_one_decision(groups: Sequence[Shape], shapes: Iterable[Shape]) -> int:
+def price_of(writes: Iterable[Write]) -> float:
+    """Return what the machines cost in USD an hour."""
+    prices = {group["name"]: group["price_per_hour"] for group in FAMILIES}
+    return sum(float(prices[write.group]) * write.machines for write in writes)
+
+
+def one_decision(groups: Sequence[Shape], shapes: Iterable[Shape], expander: str) -> list[Write]:
     """Return what is asked for where all the pods come at one moment."""
-    story = make_story(*groups)
+    story = make_story(*groups, expander=expander)
     send_pods(story, shapes, begin=BEGIN, every=0.0)
-    return count_nodes(writes_of(story, until=BEGIN + 2))
+    return writes_of(story, until=BEGIN + 2)
 
 
+@EXPANDERS
 @pytest.mark.parametrize("every", [0.002, 0.016])
-def test_a_burst_is_one_decision(every: float) -> None:
+def test_a_burst_is_one_decision(every: float, expander: str) -> None:
     """300 pods within 0.6 s; or within 4.8 s, which kube-scheduler takes to try as many."""
     shapes = SHAPES * 100
-    story = make_story(*FAMILIES)
+    story = make_story(*FAMILIES, expander=expander)
     last_pod = send_pods(story, shapes, begin=BEGIN, every=every)
     writes = writes_of(story, until=BEGIN + 45)
     assert count_most(writes) <= 2
     assert writes[-1].at <= last_pod + 3
-    assert count_nodes(writes) <= nodes_of_one_decision(FAMILIES, shapes)
+    assert count_nodes(writes) <= count_nodes(one_decision(FAMILIES, shapes, expander))
     assert story.result.final.pending == 0
 
 
-def test_a_trickle_is_written_a_few_times_a_minute() -> None:
+@EXPANDERS
+def test_a_trickle_is_written_a_few_times_a_minute(expander: str) -> None:
     """Five pods a second for two minutes, which never pause for a second: none waits for more than ten."""
     shapes = SHAPES[:1] * 600
-    story = make_story(*FAMILIES, boots="5s")
+    story = make_story(*FAMILIES, boots="5s", expander=expander)
     last_pod = send_pods(story, shapes, begin=BEGIN, every=0.2)
     writes = writes_of(story)
     assert max(later.at - earlier.at for earlier, later in pairwise([Write(BEGIN, "", 0), *writes])) <= 10.2 + 1e-6
     assert max(len([w for w in writes if 0 <= w.at - first.at < MINUTE]) for first in writes) <= 15
     assert writes[-1].at <= last_pod + 3
-    assert count_nodes(writes) <= nodes_of_one_decision(FAMILIES, shapes)
+    if expander == "least-waste":  # least-cost buys the cheapest nodes for each batch, of whatever size they are
+        assert count_nodes(writes) <= count_nodes(one_decision(FAMILIES, shapes, expander))
+    else:
+        assert price_of(writes) <= 1.05 * price_of(one_decision(FAMILIES, shapes, expander))
     assert story.result.final.pending == 0
 
 
