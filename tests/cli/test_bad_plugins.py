@@ -68,6 +68,14 @@ BROKEN = {
         "provider odd of nodewright-odd cannot be imported: ModuleNotFoundError: No module named",
     ),
     "exits on import": ("raise SystemExit(3)\n", "provider odd of nodewright-odd cannot be imported: SystemExit: 3"),
+    "ends the process on import": (
+        "import os\nos._exit(7)\n",
+        "provider odd of nodewright-odd cannot be imported: SystemExit: os._exit(7)",
+    ),
+    "ends the process when built": (
+        "import os\nclass Provider:\n    def __init__(self, context):\n        os._exit(0)\n",
+        "provider odd of nodewright-odd cannot be built: SystemExit: os._exit(0)",
+    ),
     "is interrupted on import": (
         "raise KeyboardInterrupt\n",
         "provider odd of nodewright-odd cannot be imported: KeyboardInterrupt",
@@ -119,11 +127,11 @@ def test_all_broken_plugins_are_listed_and_hide_no_other(command: Command, add_p
 
 
 def test_one_that_ends_the_process_hides_no_other(command: Command, add_plugin: AddPlugin) -> None:
-    add_plugin("odd", "import os\nos.write(1, b'{')\nos._exit(0)\n")
+    add_plugin("odd", "import os\nos.write(1, b'{')\nos.kill(os.getpid(), 9)\n")
     ended = command("providers", "--output", "json")
     assert ended.returncode == 0
     found = {plugin["name"]: plugin["problem"] for plugin in json.loads(ended.stdout)["providers"]}
-    assert found["odd"] == "it ended its process when it was imported or built, with exit code 0"
+    assert found["odd"] == "it ended its process when it was imported or built, with exit code -9"
     assert found["fake"] is None
 
 
@@ -133,6 +141,14 @@ def test_limits_other_than_those_of_nodes_are_refused(command: Command, add_plug
     assert ended.returncode == 2
     assert "group a with the limits 0 to 9, while --nodes says 0 to 5" in ended.stderr
     assert command("plan", "-", "--cloud-provider", "odd", "--nodes", "0:9:a", stdin=DUMP).returncode == 0
+
+
+def test_a_group_of_nodes_that_is_not_listed_is_refused(command: Command, add_plugin: AddPlugin) -> None:
+    add_plugin("odd", whole(groups="[spec.NodeGroup(id='web', min_size=0, max_size=9)]"))
+    ended = command("plan", "-", "--cloud-provider", "odd", "--nodes", "0:5:zzz", stdin=DUMP)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    sentence = "--nodes: provider odd lists no group zzz, nor another with its limits; it lists web"
+    assert ended.stderr == f"nodewright: {sentence}\n"
 
 
 def test_what_a_plugin_prints_in_a_call_does_not_stand_in_the_json(command: Command, add_plugin: AddPlugin) -> None:

@@ -2,13 +2,16 @@
 
 import difflib
 import inspect
+import os
 import re
 import shlex
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import Distribution, distribution, entry_points
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -296,17 +299,38 @@ def how_to_install(name: str, origin: str | None) -> str:
 def _build(entry: ProviderEntry, context: ProviderContext) -> object:
     package = _package(entry)
     try:
-        factory = entry.load()
+        with _exits_told():
+            factory = entry.load()
     except (Exception, SystemExit, KeyboardInterrupt) as error:
         raise PluginError(f"provider {entry.name} of {package} cannot be imported: {_reason(error)}") from error
     if not callable(factory):
         raise ContractViolation(f"plugin {entry.name}: its entry point {entry.value} cannot be called")
     try:
-        return factory(context)
+        with _exits_told():
+            return factory(context)
     except ConfigError:
         raise
     except (Exception, SystemExit, KeyboardInterrupt) as error:
         raise PluginError(f"provider {entry.name} of {package} cannot be built: {_reason(error)}") from error
+
+
+@contextmanager
+def _exits_told() -> Iterator[None]:
+    """Raise SystemExit in the place of ``os._exit``, which would end the process without a word, in this thread alone."""
+    real, process, thread = os._exit, os.getpid(), threading.get_ident()
+    is_over = False
+
+    def tell(status: int) -> NoReturn:
+        if is_over or os.getpid() != process or threading.get_ident() != thread:
+            real(status)
+        raise SystemExit(f"os._exit({status})")
+
+    os._exit = tell
+    try:
+        yield
+    finally:
+        is_over = True
+        os._exit = real
 
 
 def _package(entry: ProviderEntry) -> str:

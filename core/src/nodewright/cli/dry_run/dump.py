@@ -16,7 +16,7 @@ from nodewright.adapters.clocks import BootClock, SystemClock
 from nodewright.adapters.provider import installed_providers
 from nodewright.cli import bundle
 from nodewright.cli.connect import Connector
-from nodewright.cli.dry_run.dry_run import DryRun, plan_once
+from nodewright.cli.dry_run.dry_run import DryRun, find_unlisted, plan_once
 from nodewright.cli.dry_run.dump_groups import DumpedGroups, GroupEntry, group_by_label, read_groups_file
 from nodewright.cli.dry_run.dump_options import DumpSource
 from nodewright.cli.dry_run.what_if import WhatIf
@@ -165,13 +165,16 @@ def plan_objects(
     entries = _dumped_groups(objects, dumped)
     entries = (*entries, *what.more_groups([entry.name for entry in entries]))
     objects = what.change(objects)
-    providers: list[ProviderReads] = [DumpedGroups(entries, objects.nodes)] if entries else []
-    providers += Connector(clock=SystemClock(), seed=dumped.seed).connect_all(settings.providers)
+    clients = Connector(clock=SystemClock(), seed=dumped.seed).connect_all(settings.providers)
+    providers: list[ProviderReads] = [*([DumpedGroups(entries, objects.nodes)] if entries else []), *clients]
     if not providers:
         raise ConfigError(f"no node groups: give --groups, --group-by or --cloud-provider{_on_offer()}")
     cluster = DumpedCluster(objects)
     random = Random(dumped.seed)
-    return plan_once(cluster, providers, settings, random, now, Planning.timed(BootClock().now)), cluster
+    planned = plan_once(cluster, providers, settings, random, now, Planning.timed(BootClock().now))
+    for sentence in find_unlisted(clients):
+        raise ConfigError(sentence)
+    return planned, cluster
 
 
 def _load(settings: Settings, dumped: DumpSource) -> tuple[Settings, DumpSource, ClusterObjects]:
