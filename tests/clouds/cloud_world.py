@@ -3,8 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+from mishaps import Mishaps
 from nodewright.testkit import FakeClock
-from nodewright.testkit.contract import CannotSteer, ContractWorld, Trouble
+from nodewright.testkit.contract import CannotHappen, ContractWorld, Trouble
 
 START = 1_780_000_000.0
 # The core repeats no call more often in a check.
@@ -14,6 +15,9 @@ NO_NODES = "the fake has no nodes: test_templates.py compares templates with nod
 
 class Cloud(Protocol):
     """What all of them can do from outside."""
+
+    @property
+    def mishaps(self) -> Mishaps[Any]: ...
 
     def machines(self, group: str, /) -> frozenset[str]: ...
 
@@ -57,17 +61,22 @@ class CloudWorld(ContractWorld, Generic[C]):
 
     def fail_creation(self, group_id: str, kind: Trouble = Trouble.CAPACITY, *, leaves_machine: bool = True) -> None:
         if not leaves_machine:
-            raise CannotSteer("this cloud has one kind of failed creation")
+            raise CannotHappen("this cloud has one kind of failed creation")
         self.cloud.fail(group_id, *self.failures[kind])
 
     def refuse(
         self, group_id: str, kind: Trouble, times: int = 1, *, reads: bool = False, granted: int | None = None
     ) -> None:
         if granted is not None or kind not in self.refusals:
-            raise CannotSteer(f"this cloud does not refuse a write of {group_id} so")
+            raise CannotHappen(f"this cloud does not refuse a write of {group_id} so")
         for operation in self.reads if reads else self.writes:
             for _ in range(min(times, _MOST_REFUSALS)):
                 self.cloud.refuse_once(operation, *self.refusals[kind])
+
+    def refuse_later(self, group_id: str, kind: Trouble, answered: int, *, reads: bool = False) -> None:
+        self.cloud.mishaps.forget()
+        self.refuse(group_id, kind, reads=reads)
+        self.cloud.mishaps.spare(answered)
 
     def lose_answer(self, group_id: str) -> None:
         del group_id  # the answer to the next write, of whatever group

@@ -1,6 +1,7 @@
 """The contract suite's world around nodewright-fake's cloud, for every plugin or server in front of it."""
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from random import Random
 from typing import Any
 
@@ -8,13 +9,13 @@ from msgspec.structs import replace
 
 from nodewright.model.group import ErrorClass, FailureScope
 from nodewright.model.node import Node
-from nodewright.spec import ProviderContext
+from nodewright.spec import ProviderContext, ProviderUnavailable
 from nodewright.testkit import FakeClock, build_node
 from nodewright.testkit.contract import CannotSteer, Client, ContractWorld, Trouble, connect
 from nodewright_fake import FakeProvider
 from nodewright_fake.cloud import FakeCloud
 from nodewright_fake.delays import Seconds, fixed
-from nodewright_fake.faults import Fault, Hang, InProgress, Partial, Refuse, Slow, Throttle
+from nodewright_fake.faults import Fault, Faults, Hang, InProgress, Partial, Refuse, Slow, Throttle
 from nodewright_fake.options import GroupConfig, Interrupt, OldRead, load_options
 from nodewright_fake.supply import BROKEN, OVER_QUOTA, Shortage
 
@@ -40,6 +41,26 @@ _REFUSALS = {
 }
 
 
+class _CountedFaults(Faults):
+    """Faults, and one read that is refused after others were answered."""
+
+    def __init__(self, clock: FakeClock, faults: tuple[Fault, ...]) -> None:
+        super().__init__(clock, faults)
+        self._until_refused: int | None = None
+        self._refused = ProviderUnavailable("refused by the fake cloud")
+
+    def refuse_read(self, answered: int) -> None:
+        self._until_refused = answered
+
+    def around(self, hook: str, group_id: str = "") -> AbstractContextManager[None]:
+        if hook == "refresh" and self._until_refused is not None:
+            self._until_refused -= 1
+            if self._until_refused < 0:
+                self._until_refused = None
+                raise self._refused
+        return super().around(hook, group_id)
+
+
 class FakeCloudWorld(ContractWorld):
     """What is asked for comes when it is told to: groups need a long ``request_delay``."""
 
@@ -50,6 +71,7 @@ class FakeCloudWorld(ContractWorld):
         """Make a cloud of these options, with a provider of this class; ``reconnect`` makes further ones."""
         context = ProviderContext(clock=self.clock, random=Random(1), options=options)
         self.cloud = FakeCloud(load_options(options), self.clock, Random(1))
+        self._faults = self.cloud.faults = _CountedFaults(self.clock, self.cloud.options.faults)
 
         def make() -> Client:
             provider = plugin(context)
@@ -84,6 +106,15 @@ class FakeCloudWorld(ContractWorld):
             return
         for hook in ("refresh",) if reads else _WRITES:
             self.cloud.faults.inject(_fault(kind, hook, "*" if reads else group_id, times))
+
+    def refuse_later(self, group_id: str, kind: Trouble, answered: int, *, reads: bool = False) -> None:
+        """A write of this cloud takes many machines: one that is refused later is one that is granted in part."""
+        del kind
+        if reads:
+            self._faults.refuse_read(answered)
+            return
+        for hook in ("decrease_target_size", "delete_instances"):
+            self.cloud.faults.inject(Partial(hook=hook, group=group_id, at_most=answered, times=1))
 
     def lose_answer(self, group_id: str) -> None:
         for hook in _WRITES:

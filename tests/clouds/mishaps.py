@@ -27,12 +27,19 @@ class Mishaps(Generic[A]):
     def __init__(self) -> None:
         self._coming: list[tuple[str, A | Mishap]] = []
         self._before: list[Callable[[], object]] = []
+        # How many calls are spared before one alone meets what is planned; None: each call meets it.
+        self._spared: int | None = None
         self._lock = threading.Lock()
 
     def plan(self, operation: str, what: A | Mishap) -> None:
         """The next call of the operation ends so."""
         with self._lock:
             self._coming.append((operation, what))
+
+    def spare(self, calls: int) -> None:
+        """Of all calls that something is planned for, these come through, and the one after them alone meets it."""
+        with self._lock:
+            self._spared = calls
 
     def before_write(self, happening: Callable[[], object]) -> None:
         """Takes place when the next write of a size has arrived and was not looked at yet."""
@@ -49,13 +56,19 @@ class Mishaps(Generic[A]):
             found = next((coming for coming in self._coming if coming[0] == operation), None)
             if found is None:
                 return None
+            if self._spared is not None:
+                self._spared -= 1
+                if self._spared >= 0:
+                    return None
+                self._coming, self._spared = [], None
+                return found[1]
             self._coming.remove(found)
             return found[1]
 
     def forget(self) -> None:
         """Nothing of what was planned happens any more."""
         with self._lock:
-            self._coming, self._before = [], []
+            self._coming, self._before, self._spared = [], [], None
 
     def left(self) -> list[str]:
         """Operations of which no call has come so far."""

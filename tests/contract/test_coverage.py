@@ -2,6 +2,7 @@
 
 from tests.contract import (
     test_faulty_capabilities,
+    test_faulty_in_part,
     test_faulty_machines,
     test_faulty_races,
     test_faulty_reads,
@@ -13,6 +14,7 @@ from nodewright.testkit.contract import CHECKS, Promise
 
 FAULTY = (
     test_faulty_capabilities,
+    test_faulty_in_part,
     test_faulty_machines,
     test_faulty_races,
     test_faulty_reads,

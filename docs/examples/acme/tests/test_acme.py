@@ -4,7 +4,17 @@ from collections.abc import Callable
 
 from nodewright.spec import Node, ProviderContext
 from nodewright.testkit import FakeClock, build_node
-from nodewright.testkit.contract import CannotSteer, ContractWorld, ProviderContract, Trouble, connect
+from nodewright.testkit.contract import (
+    CannotHappen,
+    ContractWorld,
+    Level,
+    ProviderContract,
+    Trouble,
+    certify,
+    connect,
+    reached,
+    run_contract,
+)
 from nodewright_acme import sdk
 from nodewright_acme.provider import AcmeProvider
 
@@ -20,7 +30,8 @@ CODES = {
 
 
 class AcmeWorld(ContractWorld):
-    lacks = {"lag": "a list of Acme Cloud is never late"}
+    impossible = {"lag": "a list of Acme Cloud is never late"}
+    page_size = sdk.PAGE
 
     def __init__(self) -> None:
         self.clock, self.group_id = FakeClock(), "web"
@@ -60,8 +71,12 @@ class AcmeWorld(ContractWorld):
     ) -> None:
         del group_id  # the whole API refuses
         if granted is not None:
-            raise CannotSteer("Acme Cloud grants a new size as a whole, or not at all")
+            raise CannotHappen("Acme Cloud grants a new size as a whole, or not at all")
         self.cloud.refused["read" if reads else "write"] += [CODES[kind]] * times
+
+    def refuse_later(self, group_id: str, kind: Trouble, answered: int, *, reads: bool = False) -> None:
+        del group_id
+        self.cloud.refused["read" if reads else "write"] = [""] * answered + [CODES[kind]]
 
     def lose_answer(self, group_id: str) -> None:
         del group_id
@@ -111,3 +126,7 @@ class AcmeWorld(ContractWorld):
 class TestAcme(ProviderContract):
     def contract_world(self) -> ContractWorld:
         return AcmeWorld()
+
+
+def test_the_level_of_the_certificate() -> None:
+    assert reached(certify(run_contract(AcmeWorld))) == Level.COMPLETE

@@ -31,6 +31,7 @@ from nodewright.testkit.contract.suite import (
 )
 from nodewright.testkit.contract.world import (
     CONTROLS,
+    CannotHappen,
     CannotSteer,
     ContractWorld,
     Touch,
@@ -60,6 +61,7 @@ __all__ = [
     "CONTROLS",
     "BrokenPromise",
     "CallSettings",
+    "CannotHappen",
     "CannotSteer",
     "Check",
     "Client",

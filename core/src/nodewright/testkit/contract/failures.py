@@ -15,7 +15,7 @@ from nodewright.testkit.contract.situations import (
     refresh,
     target,
 )
-from nodewright.testkit.contract.world import CannotSteer, ContractWorld, Touch, Trouble
+from nodewright.testkit.contract.world import CannotHappen, CannotSteer, ContractWorld, Touch, Trouble
 
 _FAST = Capability.FAST_FAILURE_DETECTION
 
@@ -174,7 +174,9 @@ def _demand_one_deleted(world: ContractWorld, *, leaves_machine: bool) -> None:
     ask_and_fail(world, leaves_machine=leaves_machine)
     world.pass_time(1.0)
     raised = ask_and_fail(world, leaves_machine=leaves_machine)
-    first, *others = _failures(world)
+    told = _failures(world)
+    demand(_count(told) == 2, f"two creations failed, failed_instances reports {_count(told)}")
+    first, *others = told
     world.client.delete_instances(world.group_id, _names([first]), raised)
     demand_target(world, raised - first.count, "delete_instances of one failure among several")
     left = {failure.failure_id for failure in _failures(world)}
@@ -193,7 +195,7 @@ def a_partly_failed_increase_is_counted(world: ContractWorld) -> None:
     if world.client.increase_size(world.group_id, before, before + 3) != 3:
         raise CannotSteer("this cloud does not grant three machines")
     if world.machines(world.group_id) != alive:
-        raise CannotSteer("in this cloud machines exist as soon as they are requested")
+        raise CannotHappen("in this cloud machines exist as soon as they are requested")
     world.fail_creation(world.group_id, Trouble.CAPACITY)
     came = {world.arrive(world.group_id) for _ in range(2)}
     refresh(world)

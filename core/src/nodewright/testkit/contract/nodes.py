@@ -8,6 +8,7 @@ from nodewright.testkit.contract.registry import check, demand, unless_refused
 from nodewright.testkit.contract.situations import (
     ask_without_arrival,
     demand_alive,
+    demand_deleted,
     demand_target,
     group,
     ids,
@@ -17,8 +18,6 @@ from nodewright.testkit.contract.situations import (
 )
 from nodewright.testkit.contract.world import ContractWorld, Touch
 
-# More than one page of most listings holds.
-_CROWD = 150
 _CLOSE = 0.05
 # Labels by which pods choose nodes, and which the core compares.
 _WELL_KNOWN = (
@@ -33,7 +32,7 @@ _WELL_KNOWN = (
 @check(Promise.IDENTITY, touches=Touch.OWN_CLOUD)
 def every_page_is_read(world: ContractWorld) -> None:
     """Of a group with more machines than a page of the cloud's listing holds, every machine is listed."""
-    world.crowd(world.group_id, _CROWD)
+    world.crowd(world.group_id, 3 * world.page_size + 1)
     refresh(world)
     there, seen = world.machines(world.group_id), ids(world)
     demand(seen == there, f"the cloud has {len(there)} machines, instances lists {len(seen & there)} of them")
@@ -81,10 +80,29 @@ def deletion_among_machines_that_are_gone_is_exact(world: ContractWorld) -> None
     demand(lost not in ids(world), f"{lost} has vanished, and instances still lists it")
     before = target(world)
     accepted = world.client.delete_instances(world.group_id, [lost, victim], before)
-    demand(victim in accepted, f"delete_instances of {victim} and of one that is gone returned {accepted!r}")
+    demand(accepted == (victim,), f"delete_instances of {victim} and of {lost}, which is gone, returned {accepted!r}")
     demand_alive(world, frozenset({kept}), f"delete_instances of {victim} and of one that is gone")
     demand(victim not in world.machines(world.group_id), f"delete_instances accepted {victim} and did not delete it")
     demand_target(world, before - 1, "delete_instances of a machine that is there and one that is gone")
+
+
+@check(Promise.DELETION, touches=Touch.OWN_CLOUD)
+def a_machine_that_vanishes_before_a_deletion_moves_it_to_no_other(world: ContractWorld) -> None:
+    """A machine vanishes after the refresh; a deletion of another one then ends that one, or nothing."""
+    raised = ask_without_arrival(world, 1)
+    world.arrive(world.group_id)
+    refresh(world)
+    lost, victim, *_ = [one.id for one in world.client.instances(world.group_id)]
+    world.lose(lost)
+    world.set_target(world.group_id, raised)  # where servers alone are the target, another one is asked for
+    alive = world.machines(world.group_id)
+    accepted: tuple[str, ...] = unless_refused(
+        lambda: world.client.delete_instances(world.group_id, [victim], raised), (), "delete_instances"
+    )
+    what = f"delete_instances of {victim}, after {lost} had vanished,"
+    demand_alive(world, alive - {victim}, what)
+    demand_deleted(world, alive, accepted, what)
+    demand_target(world, raised - len(accepted), what)
 
 
 @check(Promise.STRANGERS, touches=Touch.OWN_CLOUD)

@@ -49,6 +49,32 @@ def instances_are_the_machines_of_the_cloud(world: ContractWorld) -> None:
     demand(seen == there, f"instances lists {sorted(seen)}, the cloud has {sorted(there)}")
 
 
+@check(Promise.IDENTITY, touches=Touch.OWN_CLOUD)
+def placeholders_are_not_listed(world: ContractWorld) -> None:
+    """A requested machine is in the target. If instances lists it before it exists, then as creating, with its final id."""
+    raised = ask_without_arrival(world, 2)
+    refresh(world)
+    demand(target(world) == raised, f"two machines were requested, and the target is {target(world)}, not {raised}")
+    early = _not_there(world)
+    states = {one.id: one.state for one in world.client.instances(world.group_id)}
+    wrong = sorted(name for name in early if states[name] != InstanceState.CREATING)
+    demand(not wrong, f"instances lists {', '.join(wrong)}, which is only requested, and not as creating")
+    arrived = world.arrive(world.group_id)
+    refresh(world)
+    promised = not early or arrived in early
+    demand(promised, f"instances listed {', '.join(sorted(early))} for requested machines, and {arrived} arrived")
+    demand(
+        _not_there(world) <= early, f"instances lists {', '.join(sorted(_not_there(world)))}: no such machine exists"
+    )
+
+
+def _not_there(world: ContractWorld) -> frozenset[str]:
+    """Return the ids that are listed, not as deleting, and that no machine of the cloud has."""
+    listed = world.client.instances(world.group_id)
+    alive = frozenset(one.id for one in listed if one.state != InstanceState.DELETING)
+    return alive - world.machines(world.group_id)
+
+
 @check(Promise.IDENTITY)
 def ids_are_stable_over_refreshes(world: ContractWorld) -> None:
     """Group and instance ids and their order do not change when nothing changed."""

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 from contextlib import suppress
+from typing import NamedTuple
 
+from nodewright.model.capability import Capability
 from nodewright.model.errors import (
     AccessDenied,
     CloudBusy,
@@ -18,20 +20,24 @@ from nodewright.model.errors import (
 )
 from nodewright.model.group import FailureScope
 from nodewright.testkit.contract.promises import Promise
-from nodewright.testkit.contract.registry import check, demand, refusal
+from nodewright.testkit.contract.registry import check, demand, refusal, unless_refused
 from nodewright.testkit.contract.situations import (
     ask_without_arrival,
     decrease,
     demand_alive,
+    demand_deleted,
     demand_target,
+    group,
     ids,
     refresh,
     target,
 )
-from nodewright.testkit.contract.world import ContractWorld, Touch, Trouble
+from nodewright.testkit.contract.world import CannotSteer, ContractWorld, Touch, Trouble
 
 # As often as the core may repeat a call.
 _ALWAYS = 100
+# A refresh that makes more calls of the cloud for one group is checked for the first ones.
+_MOST_READS = 12
 _KINDS: dict[Trouble, tuple[type[ProviderError], ...]] = {
     Trouble.CAPACITY: (OutOfCapacity,),
     Trouble.QUOTA: (QuotaExceeded,),
@@ -117,6 +123,51 @@ def a_locked_machine_is_not_deleted(world: ContractWorld) -> None:
 def a_throttled_deletion_is_told_as_such(world: ContractWorld) -> None:
     """A deletion that the cloud throttles raises Throttled: an empty answer would say that the machines are gone."""
     _demand_not_deleted(world, Trouble.THROTTLED, "a throttled delete_instances", Throttled)
+
+
+@check(Promise.ACCEPTED, touches=Touch.OWN_CLOUD)
+def a_partly_refused_decrease_is_counted(world: ContractWorld) -> None:
+    """A decrease by two of which the cloud refuses the second write returns how much was withdrawn, and no more."""
+    alive = world.machines(world.group_id)
+    raised = ask_without_arrival(world, 3)
+    refresh(world)
+    world.refuse_later(world.group_id, Trouble.DENIED, 1)
+    accepted = decrease(world, raised, raised - 2)
+    demand_target(world, raised - accepted, f"decrease_target_size by 2, refused in part, {accepted} accepted,")
+    demand_alive(world, alive, "decrease_target_size, refused in part,")
+
+
+@check(Promise.DELETION, touches=Touch.OWN_CLOUD)
+def a_partly_refused_deletion_is_exact(world: ContractWorld) -> None:
+    """A deletion of two machines of which the cloud refuses the second write returns the ids of those that were deleted."""
+    raised = ask_without_arrival(world, 1)
+    kept = world.arrive(world.group_id)
+    refresh(world)
+    alive = world.machines(world.group_id)
+    world.refuse_later(world.group_id, Trouble.DENIED, 1)
+    accepted: tuple[str, ...] = unless_refused(
+        lambda: world.client.delete_instances(world.group_id, sorted(alive - {kept}), raised), (), "delete_instances"
+    )
+    what = "delete_instances of two machines, refused in part,"
+    demand_deleted(world, alive, accepted, what)
+    demand_target(world, raised - len(accepted), what)
+
+
+@check(Promise.REFRESH, touches=Touch.OWN_CLOUD)
+def a_cloud_that_is_read_in_part_is_told(world: ContractWorld) -> None:
+    """If any one read of the cloud is refused, the refresh or the group's reads say so, and no machine or failure is lost."""
+    ask_without_arrival(world, 2)
+    if Capability.FAST_FAILURE_DETECTION in world.client.info.capabilities:
+        with suppress(CannotSteer):
+            world.fail_creation(world.group_id)
+    _demand_read_or_told(world)
+
+
+@check(Promise.REFRESH, touches=Touch.OWN_CLOUD)
+def a_page_that_cannot_be_read_is_told(world: ContractWorld) -> None:
+    """If any one page of a long listing is refused, the refresh or the group's reads say so, and no machine is lost."""
+    world.crowd(world.group_id, 3 * world.page_size + 1)
+    _demand_read_or_told(world)
 
 
 @check(Promise.REFRESH, touches=Touch.OWN_CLOUD)
@@ -224,6 +275,46 @@ def _demand_unread(world: ContractWorld, kind: Trouble, wanted: type[ProviderErr
         return
     demand(after == before, f"target or machines are not those that were read last after a {what}")
     demand(told, f"{what} returned as if it had read it, and so do the reads of {world.group_id}")
+
+
+class _Seen(NamedTuple):
+    """What was read of the group: its target, the machines that exist and are listed, and the ids of its failures."""
+
+    target: int
+    machines: frozenset[str]
+    failures: frozenset[str]
+
+
+def _demand_read_or_told(world: ContractWorld) -> None:
+    """Raise BrokenPromise unless each refresh of which one read is refused says so, or sees what there is."""
+    refresh(world)
+    seen, most = _see(world), group(world).max_size
+    for answered in range(_MOST_READS):
+        wanted = min(most, seen.target + 1)
+        world.set_target(world.group_id, wanted)
+        world.refuse_later(world.group_id, Trouble.UNAVAILABLE, answered, reads=True)
+        what = f"refresh, of which the cloud refused read {answered + 1},"
+        told = unless_refused(lambda: world.client.refresh(frozenset({world.group_id})), True, what)
+        world.client.node_groups()
+        try:
+            now = _see(world)
+        except ProviderError as error:
+            demand(not isinstance(error, NodeGroupNotFound), f"{what} made the group count as deleted: {error}")
+            continue
+        lost, forgotten = sorted(seen.machines - now.machines), sorted(seen.failures - now.failures)
+        demand(not lost, f"{what} lost {len(lost)} machines, such as {', '.join(lost[:1])}")
+        demand(not forgotten, f"{what} lost the failures {', '.join(forgotten)}")
+        demand(now.target in (seen.target, wanted), f"{what} made the target {now.target}, and the cloud has {wanted}")
+        demand(
+            now.target == wanted or bool(told), f"{what} returned as if all had been read: the target is {now.target}"
+        )
+        seen = now
+
+
+def _see(world: ContractWorld) -> _Seen:
+    listed = ids(world) & world.machines(world.group_id)
+    failed = world.client.failed_instances(world.group_id) or ()
+    return _Seen(target(world), listed, frozenset(one.failure_id for one in failed))
 
 
 def _in_doubt(call: Callable[[], object]) -> None:

@@ -20,7 +20,10 @@ from nodewright.testkit.contract.situations import (
     refresh,
     target,
 )
-from nodewright.testkit.contract.world import ContractWorld, Touch
+from nodewright.testkit.contract.world import CannotSteer, ContractWorld, Touch
+
+# By then a deletion is over, in most clouds.
+_DELETED_SECONDS = 120.0
 
 
 @check(Promise.ACCEPTED, touches=Touch.RESIZES)
@@ -49,8 +52,32 @@ def repeated_increase_changes_nothing(world: ContractWorld) -> None:
     refresh(world)
     before = target(world)
     accepted = world.client.increase_size(world.group_id, before, before + 1)
+    _settle(world)
     _try_again(world, before, before + 1)
-    demand_target(world, before + accepted, "increase_size sent twice")
+    refresh(world)
+    after, wanted = target(world), before + accepted
+    demand(after == wanted, f"increase_size sent twice made the target {after}, not {wanted}{_late(world)}")
+
+
+@check(Promise.ONCE, touches=Touch.OWN_CLOUD)
+def an_increase_after_a_deletion_buys_again(world: ContractWorld) -> None:
+    """An increase from and to the same sizes as one before, with a deletion between them, is another one: it buys again."""
+    refresh(world)
+    before, alive = target(world), world.machines(world.group_id)
+    world.client.increase_size(world.group_id, before, before + 1)
+    with suppress(CannotSteer):
+        world.arrive(world.group_id)
+    refresh(world)
+    world.client.delete_instances(world.group_id, [min(alive)], target(world))
+    with suppress(CannotSteer):
+        world.pass_time(_DELETED_SECONDS)
+    refresh(world)
+    lowered = target(world)
+    demand(lowered == before, f"an increase by 1 and a deletion of one machine made {before} machines {lowered}")
+    accepted = world.client.increase_size(world.group_id, before, before + 1)
+    what = "increase_size from the same size as once before, after a deletion,"
+    demand(accepted == 1, f"{what} accepted {accepted}, not 1")
+    demand_target(world, before + 1, what)
 
 
 @check(Promise.ONCE, touches=Touch.RESIZES)
@@ -107,6 +134,18 @@ def increase_beyond_the_maximum_is_refused(world: ContractWorld) -> None:
     refresh(world)
     demand(target(world) <= most, f"increase_size went to {target(world)}, beyond the maximum of {most}")
     demand(target(world) == before + accepted, f"increase_size accepted {accepted} and made {target(world)}")
+
+
+def _settle(world: ContractWorld) -> None:
+    """Wait until listings show a write, as the core does before it sends a write again."""
+    if world.client.info.settles_after:
+        refresh(world)
+
+
+def _late(world: ContractWorld) -> str:
+    """Return what may be the reason, for the end of a sentence, if a write did not show in the cloud's listings."""
+    said = world.client.info.settles_after
+    return f"; settles_after is {said:g} s: set it higher if the cloud's listings are later than that"
 
 
 def _try_again(world: ContractWorld, expected: int, wanted: int) -> None:
@@ -199,10 +238,12 @@ def repeated_decrease_withdraws_once(world: ContractWorld) -> None:
     raised = ask_without_arrival(world, 2)
     refresh(world)
     accepted = decrease(world, raised, raised - 1)
+    _settle(world)
     decrease(world, raised, raised - 1)
     demand(accepted <= 1, f"decrease_target_size by 1 withdrew {accepted}")
     refresh(world)
-    demand(target(world) >= raised - 1, f"decrease_target_size sent twice made the target {target(world)}")
+    after = target(world)
+    demand(after >= raised - 1, f"decrease_target_size sent twice made the target {after}{_late(world)}")
 
 
 def _demand_kept(world: ContractWorld, alive: frozenset[str], after: str) -> None:

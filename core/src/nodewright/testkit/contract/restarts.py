@@ -1,7 +1,7 @@
 """Checks of what a provider must not keep in its memory alone, and of time: clouds that are late or slow, and clocks."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import date
 from types import FrameType
@@ -9,15 +9,18 @@ from types import FrameType
 from nodewright.adapters.provider.calls import UnansweredCall
 from nodewright.model.capability import Capability
 from nodewright.model.errors import ProviderError, TargetChanged
+from nodewright.model.group import GroupOptions
 from nodewright.testkit.contract.promises import Promise
 from nodewright.testkit.contract.registry import check, demand, refusal
 from nodewright.testkit.contract.situations import (
     ask_and_fail,
+    ask_without_arrival,
     demand_alive,
     demand_target,
     group,
     ids,
     refresh,
+    some_machine,
     target,
 )
 from nodewright.testkit.contract.world import CannotSteer, ContractWorld, Touch
@@ -109,13 +112,7 @@ def a_call_ends_by_itself(world: ContractWorld) -> None:
     """A refresh of a cloud that does not answer for an hour raises a ProviderError before its deadline."""
     refresh(world)
     world.slow(_HUNG_SECONDS)
-    try:
-        world.client.refresh(frozenset({world.group_id}))
-    except ProviderError as error:
-        demand(error.code != "timeout", f"refresh waited for the cloud until the core abandoned it: {error}")
-        demand(error.code != "unexpectedError", f"refresh of a cloud that does not answer crashed: {error}")
-        return
-    demand(False, "refresh of a cloud that does not answer returned as if it had answered")
+    _demand_ended(lambda: world.client.refresh(frozenset({world.group_id})), "refresh of a cloud that does not answer")
 
 
 @check(Promise.DEADLINES, touches=Touch.OWN_CLOUD)
@@ -125,12 +122,27 @@ def a_write_ends_by_itself(world: ContractWorld) -> None:
     before = target(world)
     world.slow(_HUNG_SECONDS)
     what = "increase_size in a cloud that does not answer"
-    error = refusal(lambda: world.client.increase_size(world.group_id, before, before + 1), what)
-    abandoned = False
-    cause: BaseException | None = error
-    while isinstance(cause, ProviderError):
-        abandoned, cause = abandoned or isinstance(cause, UnansweredCall), cause.__context__
-    demand(not abandoned, f"{what} waited for the cloud until the core abandoned it: {error}")
+    _demand_ended(lambda: world.client.increase_size(world.group_id, before, before + 1), what)
+
+
+@check(Promise.DEADLINES, touches=Touch.OWN_CLOUD)
+def a_decrease_ends_by_itself(world: ContractWorld) -> None:
+    """A decrease in a cloud that does not answer for an hour raises a ProviderError before its deadline."""
+    raised = ask_without_arrival(world, 2)
+    refresh(world)
+    world.slow(_HUNG_SECONDS)
+    what = "decrease_target_size in a cloud that does not answer"
+    _demand_ended(lambda: world.client.decrease_target_size(world.group_id, raised, raised - 1), what)
+
+
+@check(Promise.DEADLINES, touches=Touch.OWN_CLOUD)
+def a_deletion_ends_by_itself(world: ContractWorld) -> None:
+    """A deletion in a cloud that does not answer for an hour raises a ProviderError before its deadline."""
+    refresh(world)
+    before, victim = target(world), some_machine(world)
+    world.slow(_HUNG_SECONDS)
+    what = "delete_instances in a cloud that does not answer"
+    _demand_ended(lambda: world.client.delete_instances(world.group_id, [victim], before), what)
 
 
 @check(Promise.DEADLINES, touches=Touch.OWN_CLOUD)
@@ -162,10 +174,35 @@ def time_comes_from_the_context(world: ContractWorld) -> None:
         ids(world)
         world.client.failed_instances(world.group_id)
         world.client.template_node(world.group_id)
+        world.client.node_price(world.group_id)
+        world.client.group_options(world.group_id, GroupOptions())
         world.client.interruptions()
+        _ask_for_less(world)
         world.client.delete_instances(world.group_id, sorted(world.machines(world.group_id))[:1], target(world))
         refresh(world)
     demand(not asked, f"{', '.join(sorted(asked))}: the clock is that of the context")
+
+
+def _ask_for_less(world: ContractWorld) -> None:
+    """Resize and delete in each way that the provider offers, whatever it answers."""
+    client, group_id, able = world.client, world.group_id, world.client.info.capabilities
+    with suppress(ProviderError):
+        client.decrease_target_size(group_id, target(world), target(world) - 1)
+    refresh(world)
+    if Capability.ATOMIC_RESIZE in able:
+        with suppress(ProviderError):
+            client.atomic_increase_size(group_id, target(world), target(world) + 1)
+        refresh(world)
+
+
+def _demand_ended(call: Callable[[], object], what: str) -> None:
+    """Raise BrokenPromise unless the provider itself gives up, with an error of nodewright, before the core abandons it."""
+    error = refusal(call, what)
+    cause: BaseException | None = error
+    while isinstance(cause, ProviderError):
+        abandoned = isinstance(cause, UnansweredCall)
+        demand(not abandoned, f"{what} waited for the cloud until the core abandoned it: {error}")
+        cause = cause.__context__
 
 
 @contextmanager

@@ -1,8 +1,10 @@
 """Steps and demands that several checks share."""
 
+from collections.abc import Sequence
+
 from nodewright.model.group import NodeGroup
 from nodewright.testkit.contract.registry import BrokenPromise, demand, unless_refused
-from nodewright.testkit.contract.world import CannotSteer, ContractWorld, Trouble
+from nodewright.testkit.contract.world import CannotHappen, CannotSteer, ContractWorld, Trouble
 
 UNKNOWN_GROUP = "no-such-group-of-the-contract-suite"
 UNKNOWN_INSTANCE = "no-such-instance-of-the-contract-suite"
@@ -45,7 +47,7 @@ def ask_without_arrival(world: ContractWorld, more: int) -> int:
     raised = target(world) + more
     world.set_target(world.group_id, raised)
     if world.machines(world.group_id) != before:
-        raise CannotSteer("in this cloud machines exist as soon as they are requested")
+        raise CannotHappen("in this cloud machines exist as soon as they are requested")
     return raised
 
 
@@ -80,6 +82,12 @@ def demand_target(world: ContractWorld, expected: int, after_what: str) -> None:
     refresh(world)
     later = target(world)
     demand(later == expected, f"{after_what} made the target {later}, not {expected}")
+
+
+def demand_deleted(world: ContractWorld, before: frozenset[str], accepted: Sequence[str], what: str) -> None:
+    """Raise BrokenPromise unless exactly the accepted machines of ``before`` are gone."""
+    gone = before - world.machines(world.group_id)
+    demand(gone == set(accepted), f"{what} returned {tuple(accepted)!r}, and it ended {sorted(gone)}")
 
 
 def errors(world: ContractWorld, hook: str) -> int:

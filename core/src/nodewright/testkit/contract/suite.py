@@ -15,7 +15,7 @@ from nodewright.testkit.client import Client
 from nodewright.testkit.contract.promises import Level, Promise
 from nodewright.testkit.contract.registry import CHECKS, BrokenPromise, Check
 from nodewright.testkit.contract.situations import group, refresh
-from nodewright.testkit.contract.world import CannotSteer, ContractWorld, NotDeclared, undeclared_controls
+from nodewright.testkit.contract.world import CannotHappen, CannotSteer, ContractWorld, NotDeclared, undeclared_controls
 
 WorldFactory = Callable[[], ContractWorld]
 
@@ -29,7 +29,8 @@ class ContractOutcome(StrEnum):
 class ContractResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one check; ``reason`` says how the contract is broken, or why the check was skipped.
 
-    ``applies`` is false if the provider does not declare the capability that the check is about.
+    ``applies`` is false if the provider does not declare the capability that the check is about, and ``possible`` if what
+    the check is about cannot happen in this cloud.
     """
 
     check: str
@@ -38,6 +39,7 @@ class ContractResult(msgspec.Struct, frozen=True, kw_only=True):
     outcome: ContractOutcome
     reason: str = ""
     applies: bool = True
+    possible: bool = True
 
 
 def run_contract(world_factory: WorldFactory, checks: Iterable[Check] | None = None) -> list[ContractResult]:
@@ -47,12 +49,13 @@ def run_contract(world_factory: WorldFactory, checks: Iterable[Check] | None = N
 
 def run_check(check: Check, world_factory: WorldFactory) -> ContractResult:
     """Run one check on a new world."""
-    outcome, reason, applies = ContractOutcome.PASSED, "", True
+    outcome, reason, applies, possible = ContractOutcome.PASSED, "", True, True
     try:
         with closing(world_factory()) as world:
             _run(check, world)
     except CannotSteer as cannot:
-        outcome, reason, applies = ContractOutcome.SKIPPED, str(cannot), not isinstance(cannot, NotDeclared)
+        outcome, reason = ContractOutcome.SKIPPED, str(cannot)
+        applies, possible = not isinstance(cannot, NotDeclared), not isinstance(cannot, CannotHappen)
     except BrokenPromise as violation:
         outcome, reason = ContractOutcome.FAILED, str(violation)
     except NodewrightError as error:
@@ -66,6 +69,7 @@ def run_check(check: Check, world_factory: WorldFactory) -> ContractResult:
         outcome=outcome,
         reason=reason,
         applies=applies,
+        possible=possible,
     )
 
 
@@ -106,11 +110,14 @@ class ProviderContract(ABC):
         """Return a new cloud with a new provider."""
 
     def test_controls(self) -> None:
-        """Every control is given, or the world says in ``lacks`` why not."""
+        """Every control is given, or the world says in ``lacks`` or ``impossible`` why not."""
         with closing(self.contract_world()) as world:
             missing = undeclared_controls(world)
         if missing:
-            raise BrokenPromise(f"the world lacks {', '.join(missing)}: give them, or say why not in lacks")
+            raise BrokenPromise(
+                f"the world lacks {', '.join(missing)}: give them, or say why not in lacks, or in impossible if no such "
+                "thing happens in this cloud"
+            )
 
     def test_contract(self, contract_check: Check) -> None:
         result = run_check(contract_check, self.contract_world)
@@ -123,7 +130,7 @@ class ProviderContract(ABC):
 class Verdict(StrEnum):
     """Kept: all checks of the promise that apply passed. Partly checked: some passed, others could not run.
 
-    Broken: a check failed. Skipped: no check could run.
+    Broken: a check failed. Skipped: no check could run. What cannot happen in the cloud is not checked, and changes no verdict.
     """
 
     KEPT = "kept"
@@ -142,8 +149,8 @@ class PromiseVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def applying(self) -> int:
-        """Return how many checks apply: those of undeclared capabilities do not."""
-        return sum(result.applies for result in self.checks)
+        """Return how many checks apply: not those of undeclared capabilities, nor of what cannot happen in the cloud."""
+        return sum(result.applies and result.possible for result in self.checks)
 
     def count(self, outcome: ContractOutcome) -> int:
         """Return how many checks had this outcome."""
@@ -170,7 +177,8 @@ def certify(results: Iterable[ContractResult]) -> tuple[PromiseVerdict, ...]:
 def reached(promises: Iterable[PromiseVerdict]) -> Level | None:
     """Return the highest level whose promises, and those of all levels before it, are kept; None: not even the first.
 
-    Promises about undeclared capabilities do not count, but ``failures`` needs failures that are told.
+    Promises about undeclared capabilities do not count, nor does what is declared as impossible in the cloud. But
+    ``failures`` needs failures that are told.
     """
     by_level: dict[Level, list[PromiseVerdict]] = {}
     for promise in promises:
@@ -185,7 +193,7 @@ def reached(promises: Iterable[PromiseVerdict]) -> Level | None:
 
 
 def _judge(results: Iterable[ContractResult]) -> Verdict:
-    outcomes = {result.outcome for result in results if result.applies}
+    outcomes = {result.outcome for result in results if result.applies and result.possible}
     if ContractOutcome.FAILED in outcomes:
         return Verdict.BROKEN
     if ContractOutcome.PASSED not in outcomes:

@@ -26,6 +26,10 @@ class CannotSteer(Exception):
     """Raised if the cloud cannot be brought into the state that a check needs. The check is then skipped."""
 
 
+class CannotHappen(CannotSteer):
+    """Raised if what a check is about cannot happen in this cloud. The check is skipped, and no level needs it."""
+
+
 class NotDeclared(CannotSteer):
     """Raised if the provider does not declare what a check is about. The check does not apply."""
 
@@ -48,6 +52,7 @@ CONTROLS = (
     "begin",
     "fail_creation",
     "refuse",
+    "refuse_later",
     "lose_answer",
     "reconnect",
     "lose",
@@ -62,6 +67,10 @@ CONTROLS = (
     "interrupt",
     "pass_time",
 )
+# What happens to every cloud and every process: a world that cannot serve these may not call them impossible.
+HAPPENS_EVERYWHERE = frozenset(
+    {"arrive", "refuse", "lose_answer", "reconnect", "lose", "node_of", "slow", "set_limits", "pass_time"}
+)
 
 
 class ContractWorld(ABC):
@@ -71,13 +80,17 @@ class ContractWorld(ABC):
     writers may change this group too. Set ``client`` and ``group_id`` in the constructor.
 
     The methods below are the controls of the world: each does what a cloud, an operator or another writer can do. A world that
-    lacks one leaves it out and says why in ``lacks`` (name of the control to reason); the checks that need it are skipped. A
-    control that cannot do what it is asked for raises CannotSteer with the reason.
+    lacks one leaves it out and says why (name of the control to reason): in ``lacks`` if it cannot be tested here, and
+    in ``impossible`` if it cannot happen in this cloud. The checks that need it are skipped; a level does not need those of
+    what is impossible. A control that cannot do what it is asked for raises CannotSteer, or CannotHappen, with the reason.
     """
 
     client: Client
     group_id: str
     lacks: ClassVar[Mapping[str, str]] = {}
+    impossible: ClassVar[Mapping[str, str]] = {}
+    # How many machines a page of the cloud's listing holds at most. A check with ``crowd`` fills three pages, and more.
+    page_size: ClassVar[int] = 50
     # What the cloud says is short in ``refuse`` and ``fail_creation``. A kind that is left out: the group alone.
     scopes: ClassVar[Mapping[Trouble, FailureScope]] = {}
 
@@ -122,6 +135,14 @@ class ContractWorld(ABC):
         granted for that many machines (a cloud that creates machines one by one and has no more).
         """
         raise self._lacking("refuse", group_id, kind, times, reads, granted)
+
+    def refuse_later(self, group_id: str, kind: Trouble, answered: int, *, reads: bool = False) -> None:
+        """Let the cloud answer ``answered`` further writes of the provider for this group, and refuse the one after them.
+
+        That one write alone is refused, and changes nothing. ``reads``: it is one of the reads of the cloud instead, each
+        page by itself. A call replaces what an earlier call asked for.
+        """
+        raise self._lacking("refuse_later", group_id, kind, answered, reads)
 
     def lose_answer(self, group_id: str) -> None:
         """Let the provider's next write take effect while its answer is lost, as when a connection is reset."""
@@ -186,14 +207,17 @@ class ContractWorld(ABC):
 
     def _lacking(self, control: str, *asked: object) -> CannotSteer:
         del asked
-        why = self.lacks.get(control, "it does not say why (lacks)")
+        if self.impossible.get(control) and control not in HAPPENS_EVERYWHERE:
+            return CannotHappen(f"{control} cannot happen in this cloud: {self.impossible[control]}")
+        why = self.lacks.get(control) or "it does not say why (lacks)"
         return CannotSteer(f"this world has no control {control}: {why}")
 
 
 def undeclared_controls(world: ContractWorld) -> tuple[str, ...]:
-    """Return the controls that the world neither has nor declares as missing."""
+    """Return the controls that the world neither has nor declares as missing, or calls impossible though they are not."""
     missing = (name for name in CONTROLS if getattr(type(world), name) is getattr(ContractWorld, name))
-    return tuple(name for name in missing if not world.lacks.get(name))
+    possible = {name: why for name, why in world.impossible.items() if name not in HAPPENS_EVERYWHERE}
+    return tuple(name for name in missing if not (world.lacks.get(name) or possible.get(name)))
 
 
 def connect(name: str, plugin: object, clock: Clock | None = None, settings: CallSettings | None = None) -> Client:

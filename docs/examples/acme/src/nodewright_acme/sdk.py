@@ -52,7 +52,7 @@ class ApiError(Exception):
 
 @dataclass
 class Cloud:
-    """``refused`` are the codes of the next answers, by kind of call (read, write)."""
+    """``refused`` are the codes of the next answers, by kind of call (read, write); an empty one is no refusal."""
 
     pools: dict[str, Pool] = field(default_factory=dict)
     refused: dict[str, list[str]] = field(default_factory=lambda: {"read": [], "write": []})
@@ -131,8 +131,9 @@ class Client:
         self._cloud.sleep(min(self._cloud.seconds_per_call, self._timeout))
         if self._cloud.seconds_per_call > self._timeout:
             raise ApiError("TIMEOUT")
-        if self._cloud.refused[kind]:
-            raise ApiError(self._cloud.refused[kind].pop(0))
+        code = self._cloud.refused[kind].pop(0) if self._cloud.refused[kind] else ""
+        if code:
+            raise ApiError(code)
 
     def _answer(self) -> None:
         if self._cloud.answers_lost:
