@@ -70,8 +70,7 @@ class FakeCloudWorld(ContractWorld):
     def connect_to(self, plugin: Callable[[ProviderContext], FakeProvider], options: Mapping[str, Any]) -> None:
         """Make a cloud of these options, with a provider of this class; ``reconnect`` makes further ones."""
         context = ProviderContext(clock=self.clock, random=Random(1), options=options)
-        self.cloud = FakeCloud(load_options(options), self.clock, Random(1))
-        self._faults = self.cloud.faults = _CountedFaults(self.clock, self.cloud.options.faults)
+        self.take(FakeCloud(load_options(options), self.clock, Random(1)))
 
         def make() -> Client:
             provider = plugin(context)
@@ -79,6 +78,11 @@ class FakeCloudWorld(ContractWorld):
             return connect("fake", provider, self.clock)
 
         self._make, self.client = make, make()
+
+    def take(self, cloud: FakeCloud) -> None:
+        """Make this the world's cloud."""
+        self.cloud = cloud
+        self._faults = cloud.faults = _CountedFaults(self.clock, cloud.options.faults)
 
     def reconnect(self) -> None:
         self.client = self._make()

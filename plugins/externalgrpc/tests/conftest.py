@@ -72,7 +72,7 @@ class ServedWorld(FakeCloudWorld):
         group = {"name": "a", "size": 2, "request_delay": "100h", "price_per_hour": 0.2, "delete_delay": "30s"}
         cloud = {"groups": [group, {"name": "b"}], "settles_after": 5, **(served or {})}
         provider = FakeProvider(ProviderContext(clock=self.clock, random=Random(1), options=cloud))
-        self.cloud = provider.cloud
+        self.take(provider.cloud)
         self.served = connect("fake", provider, self.clock)
         files = Files("server: ", **authority.issue("server"), insecure=False)
         self._server, port = make_server(Servicer(self.served), "127.0.0.1:0", server_credentials(files))

@@ -278,7 +278,7 @@ def _demand_unread(world: ContractWorld, kind: Trouble, wanted: type[ProviderErr
 
 
 class _Seen(NamedTuple):
-    """What was read of the group: its target, the machines that exist and are listed, and the ids of its failures."""
+    """One reading of the group: its target, the machines that exist and are listed, and the ids of its failures."""
 
     target: int
     machines: frozenset[str]
