@@ -1,6 +1,7 @@
 """An old plugin meets a newer contract, and each hook of the contract is asked by somebody."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,9 @@ ROOT = Path(__file__).parents[2]
 ASKING = (ROOT / "core/src/nodewright", ROOT / "simulator/src/nodewright_simulator")
 # The parts that carry a question on to the plugin, or check what it says, but do not ask for themselves.
 CARRYING = ("adapters/provider", "testkit", "spec", "cli/provider_template")
+
+# How a client of a provider is called where it is asked; ``source`` is that of the simulated kubelets.
+CLIENT = re.compile(r"(self\._)?(client|provider|source)|self\._providers\[.+\]")
 
 
 class PluginOf10:
@@ -77,17 +81,56 @@ def test_another_major_version_refuses_it(speaks: tuple[int, int]) -> None:
         check_info(register("old", plugin), "old", plugin.provider_info(), speaks)
 
 
+HOOKS = [hook for protocol in (spec.RequiredHooks, *spec.CAPABILITY_HOOKS.values()) for hook in hook_names(protocol)]
+
+
 def test_each_hook_is_asked() -> None:
-    asked = {name for folder in ASKING for path in folder.rglob("*.py") for name in attributes(path, folder)}
-    hooks = [
-        hook for protocol in (spec.RequiredHooks, *spec.CAPABILITY_HOOKS.values()) for hook in hook_names(protocol)
-    ]
+    asked = {name for folder in ASKING for path in folder.rglob("*.py") for name in asked_in(path, folder)}
     # provider_info is asked where a plugin is loaded.
-    assert [hook for hook in hooks if hook not in asked and hook != "provider_info"] == []
+    assert [hook for hook in HOOKS if hook not in asked and hook != "provider_info"] == []
 
 
-def attributes(path: Path, folder: Path) -> set[str]:
-    """The names after a dot in a module, unless the module only carries questions on."""
+@pytest.mark.parametrize(
+    ("line", "hooks"),
+    [
+        ("provider.node_price(group)", {"node_price"}),
+        ("self._provider.refresh()", {"refresh"}),
+        (
+            "end = provider.force_delete_instances if force else provider.delete_instances\nend(group)",
+            {"force_delete_instances", "delete_instances"},
+        ),
+        ("end = provider.delete_instances", set()),
+        # What was read is not asked for again, and others have methods of the same names.
+        ("held.gpu_label", set()),
+        ("provider.gpu_label", set()),
+        ("self.kubelets.next_change()", set()),
+    ],
+)
+def test_only_calls_of_a_client_count(line: str, hooks: set[str]) -> None:
+    assert asked_by(ast.parse(line)) == hooks
+
+
+def asked_in(path: Path, folder: Path) -> set[str]:
+    """The hooks that a module calls, unless the module only carries questions on."""
     if path.relative_to(folder).as_posix().startswith(CARRYING):
         return set()
-    return {node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
+    return asked_by(ast.parse(path.read_text()))
+
+
+def asked_by(tree: ast.AST) -> set[str]:
+    """The hooks that are called through a client of a provider."""
+    bound = {
+        target.id: node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    called: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            what = bound.get(node.func.id, node.func) if isinstance(node.func, ast.Name) else node.func
+            for one in (what.body, what.orelse) if isinstance(what, ast.IfExp) else (what,):
+                if isinstance(one, ast.Attribute) and CLIENT.fullmatch(ast.unparse(one.value)):
+                    called.add(one.attr)
+    return called & {*HOOKS}
