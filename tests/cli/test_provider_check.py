@@ -113,6 +113,18 @@ def test_a_live_cloud_is_told_before_what_will_be_done(
     assert "No machine that is there now is ended." in done.stderr
 
 
+def test_what_cannot_happen_in_a_cloud_is_told_apart(
+    command: Command, settings: Callable[..., Path], add_plugin: AddPlugin
+) -> None:
+    add_plugin("odd", REAL.format(more="").replace("100h", "0s"))
+    done = command("provider", "check", "odd", "--settings", settings(odd={}), "--write", "--agree", "0")
+    [number] = re.findall(
+        r"impossible here, (\d+) checks: in this cloud machines exist as soon as they are requested", done.stdout
+    )
+    assert int(number) > 1
+    assert "skipped" in done.stdout
+
+
 def test_a_broken_promise_is_named(command: Command, settings: Callable[..., Path], add_plugin: AddPlugin) -> None:
     add_plugin("odd", REAL.format(more=FORGETFUL))
     file = settings(odd={})

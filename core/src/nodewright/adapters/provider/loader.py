@@ -278,7 +278,7 @@ def _find(name: str, entries: list[ProviderEntry]) -> ProviderEntry:
     near = difflib.get_close_matches(name, sorted({entry.name for entry in entries}), n=1)
     # Only our own packages are named: a hint must not lead to a package that a stranger named after a typing error.
     ours = difflib.get_close_matches(name, _OURS, n=1)
-    hint = "see the guide for authors of a provider, docs/plugin-guide.md"
+    hint = "to write one, begin with: nodewright provider new (the guide is docs/plugin-guide.md)"
     if near:
         hint = f"did you mean {near[0]}?"
     elif ours:

@@ -366,7 +366,8 @@ def _print(made: Certificate) -> None:
     title = f"Provider {made.provider} ({made.distribution} {made.version}), group {made.group_id}"
     table = make_table(title, "promise", "level", "verdict", "checks", right=("checks",))
     for promise in made.promises:
-        said = promise.verdict.value if promise.applying else "does not apply"
+        absent = "cannot happen here" if any(not one.possible for one in promise.checks) else "does not apply"
+        said = promise.verdict.value if promise.applying else absent
         verdict = safe(said, _STYLES[promise.verdict])
         level = safe(Promise[promise.promise.upper()].level.value)
         checks = safe(f"{promise.count(ContractOutcome.PASSED)} of {promise.applying}")
@@ -386,9 +387,11 @@ def _explain(promises: Sequence[PromiseVerdict]) -> list[str]:
     """Return a line per failure, a line per reason for skipping, and the verdict."""
     results = [result for promise in promises for result in promise.checks]
     failed = [result for result in results if result.outcome == ContractOutcome.FAILED]
-    skipped = Counter(result.reason for result in results if result.outcome == ContractOutcome.SKIPPED)
+    skipped = Counter(one.reason for one in results if one.outcome == ContractOutcome.SKIPPED and one.possible)
+    impossible = Counter(one.reason for one in results if not one.possible)
     lines = [f"broken: {one.check}: {one.demand} But {one.reason}" for one in failed]
     lines += [f"skipped {count(number, 'check')}: {reason}" for reason, number in skipped.most_common()]
-    passed = len(results) - len(failed) - skipped.total()
+    lines += [f"impossible here, {count(number, 'check')}: {reason}" for reason, number in impossible.most_common()]
+    passed = len(results) - len(failed) - skipped.total() - impossible.total()
     ending = f"{count(len(failed), 'check')} failed." if failed else "Nothing is broken."
     return [*lines, f"{passed} of {count(len(results), 'check')} passed. {ending}"]
