@@ -13,9 +13,12 @@ from nodewright.testkit import FakeClock
 from nodewright.testkit.contract import (
     ContractOutcome,
     ContractWorld,
+    Level,
     ProviderContract,
     Trouble,
+    certify,
     connect,
+    reached,
     run_contract,
 )
 from nodewright_aws.options import load_options
@@ -45,10 +48,11 @@ def account(moto: MotoServer) -> Iterator[Account]:
 class AwsWorld(CloudWorld[AwsCloud]):
     """One group with two machines; what is asked for comes when it is told to."""
 
-    lacks = {
-        "begin": "moto has no machine that is starting",
-        "stop": "moto's groups do not notice that a machine was stopped",
+    impossible = {
+        "stop": "a group ends what stops, and starts another in its place",
         "crowd": "a group's machines come with the group, on no page of their own; test_discovery.py reads pages of groups",
+    }
+    lacks = {
         "node_of": NO_NODES,
         "lag": "a process that starts does not know what the one before wrote; test_writes.py has listings that lag",
         "slow": "calls take real time, and checks have a clock of their own; test_sdk.py has timeouts",
@@ -99,6 +103,9 @@ class AwsWorld(CloudWorld[AwsCloud]):
     def stranger(self) -> str:
         return self.cloud.add_group(size=1)
 
+    def begin(self, group_id: str) -> str:
+        return self.cloud.begin(group_id)
+
     def interrupt(self, group_id: str) -> str:
         instance_id = min(self.machines(group_id))
         self.cloud.interrupt(self.group_id, instance_id.rpartition("/")[2])
@@ -116,6 +123,11 @@ class TestAws(ProviderContract):
 
     def contract_world(self) -> ContractWorld:
         return AwsWorld(self.account, {}, {})
+
+
+def test_the_level_of_the_certificate(account: Account) -> None:
+    # No further: nodes and clouds that are slow are tested elsewhere (lacks).
+    assert reached(certify(run_contract(lambda: AwsWorld(account, {}, {})))) == Level.FAILURES
 
 
 @pytest.mark.parametrize(

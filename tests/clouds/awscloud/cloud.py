@@ -195,6 +195,12 @@ class AwsCloud:
         [arrived] = self.machines(group) - before
         return arrived
 
+    def begin(self, group: str) -> str:
+        """One machine that was asked for exists, and does not run yet; answers its provider id."""
+        begun = self.arrive(group)
+        self._states[begun.rpartition("/")[2]] = "Pending"
+        return begun
+
     def vanish(self, machine: str) -> None:
         """An instance is gone, and AWS starts another in its place."""
         self.ec2.terminate_instances(InstanceIds=[machine.rpartition("/")[2]])

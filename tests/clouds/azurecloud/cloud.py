@@ -8,6 +8,7 @@ import itertools
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
+from math import inf
 from typing import Any
 from urllib.parse import urlencode
 from uuid import uuid4
@@ -183,6 +184,27 @@ class AzureCloud:
         with self._lock:
             one = self.set(name)
             return self._provider_id(one.vm_id(one.arrive()))
+
+    def begin(self, name: str) -> str:
+        """One machine that was asked for exists, and does not run yet; answers its provider id."""
+        with self._lock:
+            one = self.set(name)
+            vm = one.arrive()
+            vm.ready_at = inf
+            return self._provider_id(one.vm_id(vm))
+
+    def vanish(self, name: str, machine: str) -> None:
+        """A machine is gone, and its set, which keeps its capacity, starts another."""
+        with self._lock:
+            one = self.set(name)
+            vm = next(vm for vm in one.vms if self._provider_id(one.vm_id(vm)) == machine)
+            vm.deleted_at = vm.gone_at = self.now()
+
+    def stop(self, name: str, machine: str) -> None:
+        """An operator stops a machine; the set keeps it."""
+        with self._lock:
+            one = self.set(name)
+            next(vm for vm in one.vms if self._provider_id(one.vm_id(vm)) == machine).power = "stopped"
 
     def fail(self, name: str, trouble: Trouble | None = None) -> None:
         with self._lock:

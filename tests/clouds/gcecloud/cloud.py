@@ -148,6 +148,13 @@ class GceCloud:
         slot.is_there, slot.failure = True, None
         return mig.instance(slot).provider_id
 
+    def begin(self, group_id: str) -> str:
+        """One machine that was asked for exists, and does not run yet; answers its provider id."""
+        mig = self.group(group_id)
+        slot = next(one for one in mig.living if not one.is_there and one.failure is None)
+        slot.is_starting = True
+        return mig.instance(slot).provider_id
+
     def fail(self, group_id: str, code: str = STOCK_OUT[0], message: str = STOCK_OUT[1]) -> str:
         """The creation of one machine fails, and goes on being tried; answers its provider id."""
         mig = self.group(group_id)

@@ -35,12 +35,13 @@ class Name(NamedTuple):
 class Slot:
     """One named unit of a group's size. ``failure`` is (code, message) of the last attempt to create its machine.
 
-    ``template``: that of its version; empty: the group's.
+    ``is_starting``: there is a machine, and it does not run yet. ``template``: that of its version; empty: the group's.
     """
 
     name: str
     number: int
     is_there: bool = False
+    is_starting: bool = False
     gone_at: float | None = None
     failure: tuple[str, str] | None = None
     recreating: bool = False
@@ -89,7 +90,8 @@ class Mig:
     @property
     def machines(self) -> frozenset[str]:
         """Provider ids of the machines that exist and stay."""
-        return frozenset(self.instance(slot).provider_id for slot in self.living if slot.is_there)
+        there = (slot for slot in self.living if slot.is_there or slot.is_starting)
+        return frozenset(self.instance(slot).provider_id for slot in there)
 
     def instance(self, slot: Slot) -> Name:
         return self.ref._replace(name=slot.name, zone=slot.zone or self.ref.zone)
@@ -132,6 +134,8 @@ class Mig:
         }
         if slot.is_there:
             told |= {"id": str(slot.number), "instanceStatus": "STOPPING" if slot.is_going else slot.status}
+        elif slot.is_starting:
+            told |= {"id": str(slot.number), "instanceStatus": "STOPPING" if slot.is_going else "STAGING"}
         if slot.failure is not None:
             code, message = slot.failure
             told["lastAttempt"] = {"errors": {"errors": [{"code": code, "message": message}]}}
