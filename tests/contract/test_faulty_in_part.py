@@ -140,6 +140,24 @@ class WaitsForeverToDelete(FakeProvider):
             raise
 
 
+class CountsAnswersAlone(FakeProvider):
+    """Asks for machines one by one, and returns how many requests were answered."""
+
+    @hookimpl
+    def increase_size(self, group_id: str, expected_target: int, target: int) -> int:
+        asked = expected_target
+        target = asked + self.cloud.faults.at_most("increase_size", group_id, target - asked)
+        while asked < target:
+            try:
+                super().increase_size(group_id, asked, asked + 1)
+            except BaseException:
+                if asked == expected_target:
+                    raise
+                break
+            asked += 1
+        return asked - expected_target
+
+
 class ListsPlaceholders(FakeProvider):
     """Fills the list up to the target."""
 
@@ -200,6 +218,7 @@ REJECTED = [
     (WithdrawsInPartAndClaimsAll, "a_partly_refused_decrease_is_counted"),
     (WaitsForeverToWithdraw, "a_decrease_ends_by_itself"),
     (WaitsForeverToDelete, "a_deletion_ends_by_itself"),
+    (CountsAnswersAlone, "an_answer_that_is_lost_midway_is_counted"),
     (ListsPlaceholders, "placeholders_are_not_listed"),
     (AsksTheWallClockWhenItWithdraws, "time_comes_from_the_context"),
     (AsksTheWallClockForAPrice, "time_comes_from_the_context"),

@@ -198,6 +198,23 @@ def a_lost_answer_buys_nothing_twice(world: ContractWorld) -> None:
     demand_target(world, before + 1, "increase_size whose answer was lost")
 
 
+@check(Promise.ACCEPTED, touches=Touch.OWN_CLOUD)
+def an_answer_that_is_lost_midway_is_counted(world: ContractWorld) -> None:
+    """An increase by three in several writes, of which one is not answered, is not told as an increase by those that were."""
+    refresh(world)
+    before = target(world)
+    # A cloud that takes all of them in one write has no second one, and nothing is lost.
+    world.before_write(lambda: world.before_write(lambda: world.lose_answer(world.group_id)))
+    accepted = None
+    with suppress(ProviderUnavailable, TargetChanged):
+        accepted = world.client.increase_size(world.group_id, before, before + 3)
+    refresh(world)
+    after = target(world)
+    what = "increase_size by 3, of which a later write was not answered,"
+    demand(after <= before + 3, f"{what} raised the target from {before} to {after}")
+    demand(accepted in (None, after - before), f"{what} returned {accepted}, and the target rose by {after - before}")
+
+
 @check(Promise.ONCE, touches=Touch.OWN_CLOUD)
 def a_lost_answer_deletes_nothing_else(world: ContractWorld) -> None:
     """A deletion whose answer is lost, and what the core does about it, ends the named machine alone."""
