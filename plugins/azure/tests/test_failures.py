@@ -7,7 +7,7 @@ import pytest
 
 from azurecloud import AzureCloud
 from azurecloud.sets import BOOTSTRAP_FAILED, STOCK_OUT, Trouble
-from nodewright.spec import ErrorClass, FailureScope, ProviderError, QuotaExceeded
+from nodewright.spec import Capability, ErrorClass, FailureScope, ProviderError, QuotaExceeded
 
 Attach = Callable[..., Any]
 _QUOTA = "Operation could not be completed as it results in exceeding approved {} quota."
@@ -156,6 +156,51 @@ def test_a_machine_of_a_flexible_set_that_could_not_be_created(
     assert stage.client.delete_instances(name, [failure.instance_id], 3) == (failure.instance_id,)
     stage.later(5, name)
     assert stage.client.failed_instances(name) == ()
+
+
+@pytest.mark.parametrize(
+    ("code", "status"), [("TooManyRequests", 429), ("InternalServerError", 500), ("ServiceUnavailable", 503)]
+)
+@pytest.mark.parametrize("trouble", [STOCK_OUT, Trouble("SomethingElse", "it went wrong")])
+@pytest.mark.parametrize("sees_it_come", [True, False])
+def test_an_instance_view_that_cannot_be_read_once_hides_no_failure(
+    cloud: AzureCloud, attach: Attach, code: str, status: int, trouble: Trouble, *, sees_it_come: bool
+) -> None:
+    name = cloud.add_set(capacity=1, properties=_FLEXIBLE)
+    stage = attach(f"0:10:{name}")
+    cloud.hold(name)
+    stage.client.increase_size(name, 1, 2)
+    if sees_it_come:
+        stage.later(5, name)
+    cloud.refuse_once("machineView", code, "later", status)
+    cloud.fail(name, trouble)
+    stage.later(5, name)
+    assert stage.client.failed_instances(name) == ()
+    stage.later(61, name)
+    assert [one.code for one in stage.client.failed_instances(name)] == [trouble.code]
+
+
+def test_without_the_permission_for_instance_views_the_capability_is_off_until_it_is_granted(
+    cloud: AzureCloud, attach: Attach
+) -> None:
+    action = "Microsoft.Compute/virtualMachines/instanceView/read"
+    name, uniform = cloud.add_set(capacity=1, properties=_FLEXIBLE), cloud.add_set(capacity=1)
+    stage = attach(f"0:100:{name}", f"0:10:{uniform}")
+    cloud.deny(action)
+    cloud.hold(name)
+    stage.client.increase_size(name, 1, 31)
+    for _ in range(30):
+        cloud.fail(name)
+    for _ in range(3):
+        stage.later(5, name)
+        off = {group.id: group.switched_off for group in stage.client.node_groups()}
+        assert f"no permission {action}" in off[name][Capability.FAST_FAILURE_DETECTION]
+        assert off[uniform] == {}
+    assert cloud.calls["machineView"] == 1
+    cloud.arm.denied.clear()
+    stage.later(600, name)
+    assert [group.switched_off for group in stage.client.node_groups()] == [{}, {}]
+    assert len(stage.client.failed_instances(name)) == 30
 
 
 @pytest.mark.parametrize("leaves", ["missing", "nothing"])

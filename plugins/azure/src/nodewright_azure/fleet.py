@@ -6,7 +6,7 @@ from random import Random
 
 import msgspec
 
-from nodewright.spec import Clock, CloudBusy, NodeGroupNotFound, ProviderError, ProviderUnavailable
+from nodewright.spec import AccessDenied, Clock, CloudBusy, NodeGroupNotFound, ProviderError, ProviderUnavailable
 from nodewright.spec.cache import attempt, attempt_each, copy_error, not_yet
 from nodewright_azure.agent_pools import split_name
 from nodewright_azure.api import Api
@@ -22,6 +22,8 @@ _EARLIEST = 0.5
 # How long a zone is taken for the next one, among those with as few machines.
 _TURN_SECONDS = 60.0
 _AGAIN_SECONDS = 20.0
+# How long no instance view is asked for after Azure denied one.
+_PROBE_SECONDS = 600.0
 
 
 class MachineList(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +62,8 @@ class Fleet:
         self._random = random
         self._held: dict[str, Held] = {}
         self._read_at = float("-inf")
+        self._probed_at = float("-inf")
+        self.no_views: str | None = None
         self.no_pools: ProviderError | None = None
         self.unusable: dict[str, str] = {}
 
@@ -287,10 +291,25 @@ class Fleet:
         wanted = [one for one in machines if lacks_view(one, before.get(one.id))]
         known = {one.id: before[one.id].machine.properties.instance_view for one in wanted if one.id in before}
         unread = [one for one in wanted if known.get(one.id) is None]
-        answers = attempt_each(self._api.machine_view, [one.number for one in unread], self._options.parallel_calls)
-        views = {one.id: view for one, view in zip(unread, answers, strict=True) if isinstance(view, InstanceView)}
+        views = self._read_views(unread or (machines[:1] if self.no_views is not None else ()))
         views |= {machine_id: view for machine_id, view in known.items() if view is not None}
         return [with_view(one, views[one.id]) if one.id in views else one for one in machines]
+
+    def _read_views(self, machines: Sequence[Machine]) -> dict[str, InstanceView]:
+        """Return the instance views that can be read, by id. Whether we may read any, the first one tells."""
+        now = self._clock.now()
+        if not machines or (self.no_views is not None and now - self._probed_at < _PROBE_SECONDS):
+            return {}
+        first = attempt(lambda: self._api.machine_view(machines[0].number))
+        if isinstance(first, AccessDenied):
+            self._probed_at = now
+            self.no_views = f"no permission Microsoft.Compute/virtualMachines/instanceView/read ({first})"
+            return {}
+        if not isinstance(first, ProviderError):
+            self.no_views = None
+        numbers = [one.number for one in machines[1:]]
+        answers = [first, *attempt_each(self._api.machine_view, numbers, self._options.parallel_calls)]
+        return {one.id: view for one, view in zip(machines, answers, strict=True) if isinstance(view, InstanceView)}
 
     def _update_machine_list(self, held: Held, answer: Sequence[Machine] | ProviderError, *, strict: bool) -> None:
         """Store the machines. After a temporary error keep the last list for a while, unless ``strict``."""

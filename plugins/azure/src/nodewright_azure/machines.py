@@ -25,11 +25,15 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Unit(msgspec.Struct, frozen=True, kw_only=True):
-    """A machine and its state; None: Azure has not reported a state yet."""
+    """A machine and its state; None: Azure has not reported a state yet, or not why the machine failed.
+
+    ``is_new``: its creation was seen.
+    """
 
     machine: Machine
     state: InstanceState | None = None
     failure: Why | None = None
+    is_new: bool = False
 
     @property
     def is_leaving(self) -> bool:
@@ -50,7 +54,8 @@ def read_machines(
     ``before`` are the machines as known before, by id: a machine that is being updated keeps its state. Azure reports
     ``Failed`` for any operation that failed, also long after the creation. A machine that was seen to run is no failed
     creation, independent of its power state and its extensions now. Nor is one whose creation was not seen, unless its
-    code is that of a creation. ``new_ones_are_new``: a machine that is not in ``before`` was created since.
+    code is that of a creation. ``new_ones_are_new``: a machine that is not in ``before`` was created since. A failed
+    machine whose instance view could not be read has no state until it can.
     """
     return tuple(_read_unit(machine, before.get(machine.id), options, new_ones_are_new) for machine in machines)
 
@@ -85,10 +90,12 @@ def _read_unit(machine: Machine, before: Unit | None, options: Options, new_ones
     broken = _broken_extension(machine) if options.detect_extension_failures and said != "Deleting" else None
     if broken is not None:
         return Unit(machine=machine, state=InstanceState.CREATING, failure=broken)
-    if said == "Failed" and options.detect_failures and _power(machine) not in _ALIVE:
-        view = machine.properties.instance_view
+    view = machine.properties.instance_view
+    was_seen = new_ones_are_new if before is None else before.is_new or before.state is not None
+    if said == "Failed" and view is None and options.watches_failures:
+        return Unit(machine=machine, is_new=was_seen)
+    if said == "Failed" and options.detect_failures and _power(view) not in _ALIVE:
         why = find_failure(view.statuses if view is not None else None) or Why()
-        was_seen = new_ones_are_new if before is None else before.state is not None
         if was_seen or is_of_creation(why.code, why.message):
             return Unit(machine=machine, state=InstanceState.CREATING, failure=why)
     return Unit(machine=machine, state=_state(said))
@@ -105,12 +112,9 @@ def _state(said: str | None) -> InstanceState | None:
     return _STATES.get(said, InstanceState.RUNNING) if said else None
 
 
-def _power(machine: Machine) -> str:
-    """Return the first power state. As in CA, a machine without an instance view counts as running."""
-    view = machine.properties.instance_view
-    if view is None:
-        return "running"
-    codes = (status.code or "" for status in view.statuses or ())
+def _power(view: InstanceView | None) -> str:
+    """Return the first power state."""
+    codes = (status.code or "" for status in (view.statuses if view is not None else None) or ())
     return next((code.removeprefix(_POWER) for code in codes if code.startswith(_POWER)), "unknown")
 
 

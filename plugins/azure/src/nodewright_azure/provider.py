@@ -172,6 +172,8 @@ class AzureProvider:
         off = self._unpriced(name)
         if one is not None and one.pool is not None:
             off[_FORCE] = _UNFORCED
+        if one is not None and one.is_loose and self._fleet.no_views is not None:
+            off[_FAST] = self._fleet.no_views
         made_from = one.made_from if one is not None else ""
         return spec.NodeGroup(
             id=name,
