@@ -10,16 +10,25 @@ import msgspec
 from nodewright.spec import Clock
 from nodewright_aws.shapes import Group
 
-# After so long a listing that does not show our write is believed: another writer may have set the former size again.
+# No terminated instance is shown for so long.
 _REMEMBERED_SECONDS = 60.0
+# After so long a former size is believed: another writer may have set it again.
+_FORMER_SECONDS = 30.0
+# It is believed before that if it was read twice in a row so far apart, or right before a write so long after our last one.
+_LAG_SECONDS = 10.0
 
 
-class _Size(msgspec.Struct, frozen=True):
-    """The size that we wrote last, and those that the group had before since listings began to lag."""
+class _Size(msgspec.Struct, frozen=True, kw_only=True):
+    """The size that we wrote last, and those that the group had before since listings began to lag.
+
+    ``shown``: the former size that the last read showed, since the read at ``shown_at``. None: none was read yet.
+    """
 
     written: int
     former: frozenset[int]
-    until: float
+    written_at: float
+    shown: int | None = None
+    shown_at: float = 0.0
 
 
 class OwnWrites:
@@ -34,7 +43,7 @@ class OwnWrites:
         """Note that we changed the size of a group."""
         held = self._sizes.get(name)
         former = {before} | (held.former if held is not None else set())
-        self._sizes[name] = _Size(written, frozenset(former), self._clock.now() + _REMEMBERED_SECONDS)
+        self._sizes[name] = _Size(written=written, former=frozenset(former), written_at=self._clock.now())
 
     def note_ended(self, instance_ids: frozenset[str]) -> None:
         """Note that we terminated instances. No instance comes back."""
@@ -42,17 +51,24 @@ class OwnWrites:
         self._ended = {one: until for one, until in self._ended.items() if now < until}
         self._ended |= dict.fromkeys(instance_ids, now + _REMEMBERED_SECONDS)
 
-    def apply(self, group: Group) -> Group:
-        """Return the group with our writes. A size that is neither ours nor a former one is another writer's."""
-        ended = frozenset(
-            one.instance_id for one in group.living if self._clock.now() < self._ended.get(one.instance_id, 0)
-        )
+    def apply(self, group: Group, *, before_write: bool = False) -> Group:
+        """Return the group with our writes. A size that is neither ours nor a former one is another writer's.
+
+        ``before_write``: a write follows, which would overwrite what another writer has set.
+        """
+        now = self._clock.now()
+        ended = frozenset(one.instance_id for one in group.living if now < self._ended.get(one.instance_id, 0))
         if ended:
             group = with_ended(group, ended)
         held = self._sizes.get(group.name)
         if held is None:
             return group
-        if group.desired_capacity in held.former - {held.written} and self._clock.now() < held.until:
+        size = group.desired_capacity
+        lasts = now - held.shown_at if held.shown == size else 0.0
+        age = now - held.written_at
+        lags = age < _FORMER_SECONDS and lasts < _LAG_SECONDS and not (before_write and age >= _LAG_SECONDS)
+        if size in held.former - {held.written} and lags:
+            self._sizes[group.name] = msgspec.structs.replace(held, shown=size, shown_at=now - lasts)
             return msgspec.structs.replace(group, desired_capacity=held.written)
         del self._sizes[group.name]
         return group
