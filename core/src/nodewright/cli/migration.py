@@ -177,6 +177,9 @@ class _ChartDraft:
         if name in _OF_THE_CHART:
             self.note(f"--{name}", f"the chart gives it, from {_OF_THE_CHART[name]}")
             return
+        if name == "v":
+            self.note("--v", "nodewright logs what happens at each level; from 4 on it would log each loop, too")
+            return
         if name not in KNOWN:
             self.note(f"--{name}", f"there is no such flag{suggest(name, KNOWN)}")
             return
