@@ -359,3 +359,25 @@ def test_a_quota_of_cores_concerns_the_sets_of_its_family(cloud: AzureCloud, att
     with pytest.raises(QuotaExceeded) as raised:
         stage.client.increase_size(large, 0, 1)
     assert raised.value.bucket == "standarddsv3family cores"
+
+
+def test_each_zone_has_its_turn_but_one_without_capacity(cloud: AzureCloud, attach: Attach) -> None:
+    name = cloud.add_set(capacity=1, zones=["1", "2", "3"])
+    stage = attach(f"0:10:{name}")
+
+    def planned() -> set[str]:
+        found = set()
+        for _ in range(5):
+            found.add(stage.client.template_node(name).labels["topology.kubernetes.io/zone"])
+            stage.later(60, name)
+        return found
+
+    assert planned() == {"eastus-1", "eastus-2", "eastus-3"}, "also the zone that has most machines"
+    cloud.hold(name)
+    stage.client.increase_size(name, 1, 2)
+    cloud.fail(name, Trouble("ZonalAllocationFailed", "none left"))
+    stage.later(5, name)
+    [short] = [vm.zone for vm in cloud.set(name).vms if vm.trouble is not None]
+    assert planned() == {f"eastus-{zone}" for zone in "123" if zone != short}
+    stage.later(300, name)
+    assert planned() == {"eastus-1", "eastus-2", "eastus-3"}, "the zone is tried again"

@@ -29,7 +29,7 @@ def test_a_regional_group_is_served_with_its_zones(cloud: GceCloud, attach: Atta
     }
     template = client.template_node(name)
     assert template.labels["topology.kubernetes.io/region"] == "us-east1"
-    assert template.labels[_ZONE] in ("us-east1-c", "us-east1-d"), "the zones with the fewest machines"
+    assert template.labels[_ZONE] in ("us-east1-b", "us-east1-c", "us-east1-d")
 
 
 def test_the_zones_of_an_empty_group_take_turns(cloud: GceCloud, attach: Attach) -> None:
@@ -40,6 +40,28 @@ def test_the_zones_of_an_empty_group_take_turns(cloud: GceCloud, attach: Attach)
         found.add(stage.client.template_node(name).labels[_ZONE])
         stage.later(60)
     assert found == {"us-east1-b", "us-east1-c", "us-east1-d"}
+
+
+def test_each_zone_has_its_turn_but_one_without_capacity(cloud: GceCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=1, zone=REGION)
+    stage = attach(f"0:10:{name}")
+
+    def planned() -> set[str]:
+        found = set()
+        for _ in range(5):
+            found.add(stage.client.template_node(name).labels[_ZONE])
+            stage.later(60, name)
+        return found
+
+    zones = {"us-east1-b", "us-east1-c", "us-east1-d"}
+    assert planned() == zones, "also the zone that has most machines"
+    cloud.hold(name)
+    stage.client.increase_size(name, 1, 2)
+    short = cloud.fail(name).split("/")[3]
+    stage.later(5, name)
+    assert planned() == zones - {short}
+    stage.later(300, name)
+    assert planned() == zones, "the zone is tried again"
 
 
 @pytest.mark.parametrize("seconds", [0, 5])

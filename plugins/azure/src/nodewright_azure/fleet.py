@@ -6,7 +6,15 @@ from random import Random
 
 import msgspec
 
-from nodewright.spec import AccessDenied, Clock, CloudBusy, NodeGroupNotFound, ProviderError, ProviderUnavailable
+from nodewright.spec import (
+    AccessDenied,
+    Clock,
+    CloudBusy,
+    ErrorClass,
+    NodeGroupNotFound,
+    ProviderError,
+    ProviderUnavailable,
+)
 from nodewright.spec.cache import attempt, attempt_each, copy_error, not_yet
 from nodewright_azure.agent_pools import split_name
 from nodewright_azure.api import Api
@@ -19,8 +27,10 @@ from nodewright_azure.shapes import InstanceView, Machine, ScaleSet
 # A listing may lag behind a write: for this long, a listed set with an etag that we know to be old is ignored.
 _LAG_SECONDS = 120.0
 _EARLIEST = 0.5
-# How long a zone is taken for the next one, among those with as few machines.
+# How long a zone is taken for the next one.
 _TURN_SECONDS = 60.0
+# As long as a group backs off after a first failure.
+_SHORT_SECONDS = 300.0
 _AGAIN_SECONDS = 20.0
 # How long no instance view is asked for after Azure denied one.
 _PROBE_SECONDS = 600.0
@@ -39,7 +49,11 @@ class MachineList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """One set as known. ``older``: its earlier etags. ``quiet_since``: when it was first seen in its present state."""
+    """One set as known.
+
+    ``older``: its earlier etags. ``quiet_since``: when it was first seen in its present state. ``short``: when a machine
+    was last seen that could not be created in a zone for lack of capacity, by zone.
+    """
 
     scale_set: ScaleSet
     limits: Limits
@@ -48,6 +62,7 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     quiet_since: float = float("-inf")
     machine_list: MachineList = MachineList()
     ledger: Ledger = Ledger()
+    short: Mapping[str, float] = {}
     trouble: ProviderError | None = None
 
 
@@ -130,17 +145,25 @@ class Fleet:
         return machine_list.units
 
     def next_zone(self, group_id: str) -> str:
-        """Return the zone in which Azure starts the next machine; "": the set has none.
+        """Return the zone that is taken for that of the next machine; "": the set has none.
 
-        Azure adds machines to the zones that need more for the set to be balanced. Among zones with as few machines, which one
-        it is is not known: they take turns, so that pods which need one of them are helped some time.
+        Azure adds machines to the zones that need more for the set to be balanced. Each other turn is that of a zone with the
+        fewest machines, the others are shared by the rest, so that pods which need a certain zone are helped some time. A
+        zone that had no capacity of late has no turn, unless that is true of all.
         """
         held = self.held(group_id)
-        zones = held.scale_set.zones or ()
+        now, every = self._clock.now(), held.scale_set.zones or ()
+        zones = [zone for zone in every if now >= held.short.get(zone, float("-inf")) + _SHORT_SECONDS] or list(every)
+        if not zones:
+            return ""
         living = [unit.machine.zones for unit in held.machine_list.units if not unit.is_leaving]
         counts = {zone: sum(zone in (one or ()) for one in living) for zone in zones}
         fewest = [zone for zone in zones if counts[zone] == min(counts.values())]
-        return fewest[int(self._clock.now() // _TURN_SECONDS) % len(fewest)] if fewest else ""
+        rest = [zone for zone in zones if zone not in fewest]
+        turn = int(now // _TURN_SECONDS)
+        if not rest:
+            return fewest[turn % len(fewest)]
+        return (rest if turn % 2 else fewest)[turn // 2 % len(rest if turn % 2 else fewest)]
 
     def limits(self, group_id: str) -> Limits:
         """Return minimum and maximum of a listed group."""
@@ -262,7 +285,17 @@ class Fleet:
         short = [self._held[held.scale_set.key] for held in wanted if held.scale_set.has_known_mode]
         for held in short if self._options.watches_failures else ():
             ledger = update_ledger(held.scale_set, held.machine_list.units, held.ledger, partial(self._why, held))
-            self._change(held.scale_set.key, ledger=ledger)
+            self._change(held.scale_set.key, ledger=ledger, short={**held.short, **self._newly_short(held, ledger)})
+
+    def _newly_short(self, held: Held, ledger: Ledger) -> dict[str, float]:
+        """Return now for each zone in which a machine is newly known not to have been created for lack of capacity."""
+        failed = {
+            machine_id
+            for machine_id, failure in ledger.machines.items()
+            if failure.error_class is ErrorClass.OUT_OF_RESOURCES and machine_id not in held.ledger.machines
+        }
+        units = [unit.machine for unit in held.machine_list.units if unit.machine.id in failed]
+        return {zone: self._clock.now() for machine in units for zone in machine.zones or ()}
 
     def _ask_machines(self, wanted: Sequence[Held]) -> dict[str, Sequence[Machine] | ProviderError]:
         uniform = [held.scale_set for held in wanted if held.scale_set.is_uniform]

@@ -8,6 +8,7 @@ from nodewright.spec import (
     AccessDenied,
     Clock,
     CloudBusy,
+    ErrorClass,
     InstanceState,
     NodeGroupNotFound,
     ProviderError,
@@ -25,8 +26,11 @@ from nodewright_gce.states import Machine, read_managed
 
 # With this many groups at rest in one zone, all its machines are listed with one call.
 _MANY = 6
-# How long a zone is taken for the next one, among those with as few machines.
+# How long a zone is taken for the next one.
 _TURN_SECONDS = 60.0
+# As long as a group backs off after a first failure.
+_SHORT_SECONDS = 300.0
+_LACKING = ErrorClass.OUT_OF_RESOURCES
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +64,7 @@ class Fleet:
         self._troubles: dict[Place, ProviderError] = {}
         self._refused: dict[str, tuple[Ref, ProviderError]] = {}
         self._missed: dict[Ref, Manager] = {}
+        self._short: dict[str, dict[Ref, float]] = {}
         self._read_at = float("-inf")
 
     @property
@@ -119,18 +124,26 @@ class Fleet:
         return found
 
     def next_zone(self, group: Group) -> str:
-        """Return the zone in which Compute Engine starts the group's next machine.
+        """Return the zone that is taken for that of the group's next machine.
 
-        It spreads the machines of a regional group over its zones. Among those with as few, which one it takes is not known:
-        they take turns.
+        Compute Engine spreads the machines of a regional group over its zones. Each other turn is that of a zone with the
+        fewest machines, the others are shared by the rest, so that pods which need a certain zone are helped some time. A
+        zone that had no capacity of late has no turn, unless that is true of all.
         """
-        zones = group.manager.zones
-        if not group.ref.place.is_regional or not zones:
+        every, now = group.manager.zones, self._clock.now()
+        if not group.ref.place.is_regional or not every:
             return group.ref.zone
+        lacking = self._short.get(group.ref.group_id, {})
+        short = {one.zone for one, at in lacking.items() if now < at + _SHORT_SECONDS}
+        zones = [zone for zone in every if zone not in short] or list(every)
         living = [one.ref.zone for one in group.machines if one.state is not InstanceState.DELETING]
         least = min(living.count(zone) for zone in zones)
         fewest = [zone for zone in zones if living.count(zone) == least]
-        return fewest[int(self._clock.now() // _TURN_SECONDS) % len(fewest)]
+        rest = [zone for zone in zones if zone not in fewest]
+        turn = int(now // _TURN_SECONDS)
+        if not rest:
+            return fewest[turn % len(fewest)]
+        return (rest if turn % 2 else fewest)[turn // 2 % len(rest if turn % 2 else fewest)]
 
     def reread(self, group_id: str, *, machines: bool) -> Group:
         """Read the group now and return it, with its machines if ``machines``; raise NodeGroupNotFound."""
@@ -145,8 +158,15 @@ class Fleet:
         return self._groups[group_id]
 
     def note(self, group: Group) -> None:
-        """Store the group as it is now."""
-        self._groups[group.ref.group_id] = group
+        """Store the group as it is now, and since when machines of a regional one lack capacity."""
+        group_id, now = group.ref.group_id, self._clock.now()
+        self._groups[group_id] = group
+        if not group.ref.place.is_regional:
+            return
+        lacking = {one.ref for one in group.failed if one.failure and one.failure.error_class is _LACKING}
+        known = self._short.get(group_id, {})
+        late = {one: at for one, at in known.items() if now < at + _SHORT_SECONDS}
+        self._short[group_id] = late | {one: known.get(one, now) for one in lacking}
 
     def _ref(self, group_id: str) -> Ref | None:
         if group_id in self._groups:
