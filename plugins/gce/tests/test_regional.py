@@ -64,6 +64,25 @@ def test_each_zone_has_its_turn_but_one_without_capacity(cloud: GceCloud, attach
     assert planned() == zones, "the zone is tried again"
 
 
+@pytest.mark.parametrize(("status", "reason"), [(429, "rateLimitExceeded"), (403, "forbidden")])
+def test_an_increase_that_cannot_be_read_again_was_accepted(
+    cloud: GceCloud, attach: Attach, status: int, reason: str
+) -> None:
+    name = cloud.add_group(size=1, zone=REGION)
+    client = attach(f"0:10:{name}").client
+    cloud.refuse_once("regionInstanceGroupManagers.listManagedInstances", status, reason)
+    assert client.increase_size(name, 1, 3) == 2
+    assert client.target_size(name) == 3
+
+
+def test_the_role_for_a_regional_group_reads_its_operations(cloud: GceCloud, attach: Attach) -> None:
+    needed = "compute.regionOperations.get"
+    client = attach(f"0:10:{cloud.add_group(zone=REGION)}").client
+    assert needed in client.minimal_policy()
+    assert needed in {finding.subject for finding in client.diagnose()}
+    assert needed not in attach(f"0:10:{cloud.add_group()}").client.minimal_policy()
+
+
 @pytest.mark.parametrize("seconds", [0, 5])
 def test_it_grows_and_shrinks_by_name(cloud: GceCloud, attach: Attach, seconds: float) -> None:
     cloud.state.operation_seconds = seconds

@@ -31,6 +31,7 @@ class Permission(msgspec.Struct, frozen=True, kw_only=True):
     capability: Capability | None = None
 
 
+_REGIONAL = "compute.regionOperations.get"
 PERMISSIONS = (
     Permission(name="compute.instanceGroupManagers.get", without="no size can be changed and no failure can be read"),
     Permission(name="compute.instanceGroupManagers.list", without="no group can be read"),
@@ -48,6 +49,7 @@ PERMISSIONS = (
         name="compute.machineTypes.get", without="only custom machine types and those of machine_types are known"
     ),
     Permission(name="compute.zoneOperations.get", without="the results of writes are not known"),
+    Permission(name=_REGIONAL, without="the results of writes to regional groups are not known"),
     Permission(
         name="compute.zoneOperations.list",
         without="preemptions are not known",
@@ -69,13 +71,13 @@ _ON_ACCOUNTS = """\
 _ERROR_GROUPS = 20
 
 
-def minimal_policy(options: Options) -> str:
+def minimal_policy(options: Options, selection: Selection) -> str:
     """Return a custom role in the form of ``gcloud iam roles create --file``."""
     role = {
         "title": "nodewright",
         "description": "What nodewright needs to run node groups on Compute Engine",
         "stage": "GA",
-        "includedPermissions": [one.name for one in PERMISSIONS if _is_needed(one, options)],
+        "includedPermissions": [one.name for one in PERMISSIONS if _is_needed(one, options, selection)],
     }
     return _ON_ACCOUNTS + str(yaml.safe_dump(role, sort_keys=False))
 
@@ -93,7 +95,7 @@ class Doctor:
         return (*self._permissions(fleet), *self._unreadable(fleet), *self._surroundings(fleet.groups))
 
     def _permissions(self, fleet: Fleet) -> Iterator[Finding]:
-        needed = [one for one in PERMISSIONS if _is_needed(one, self._options)]
+        needed = [one for one in PERMISSIONS if _is_needed(one, self._options, self._selection)]
         projects = {group.ref.project for group in fleet.groups.values()}
         projects |= {one.ref.project for one in self._selection.named.values()}
         if not projects:
@@ -208,7 +210,9 @@ def _targets(place: Place, autoscalers: Iterable[Autoscaler]) -> dict[str, str]:
     return found
 
 
-def _is_needed(one: Permission, options: Options) -> bool:
+def _is_needed(one: Permission, options: Options, selection: Selection) -> bool:
+    if one.name == _REGIONAL:
+        return any(named.ref.place.is_regional for named in selection.named.values())
     if one.capability is Capability.INTERRUPTION:
         return options.preemption_interval > 0
     return bool(options.region) if one.name == "compute.regions.get" else True

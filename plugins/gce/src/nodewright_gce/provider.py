@@ -173,7 +173,7 @@ class GceProvider:
 
     @hookimpl
     def minimal_policy(self) -> str:
-        return minimal_policy(self._options)
+        return minimal_policy(self._options, self._selection)
 
     @hookimpl
     def api_calls(self) -> Sequence[spec.ApiCalls]:

@@ -16,6 +16,7 @@ from uuid import UUID
 import msgspec
 
 from nodewright.spec import Clock, InstanceState, NodeGroup, ProviderError, ProviderUnavailable, TargetChanged
+from nodewright.spec.cache import attempt
 from nodewright_gce.api import Api
 from nodewright_gce.errors import TOO_SLOW
 from nodewright_gce.failures import Failures
@@ -79,7 +80,9 @@ class Writer:
             made += names
         self.settle(listed.id)
         if group.ref.place.is_regional:  # in which zones they start, only Compute Engine knows
-            self._fleet.reread(listed.id, machines=True)
+            seen = attempt(lambda: self._fleet.reread(listed.id, machines=True))
+            if isinstance(seen, ProviderError):
+                self._fleet.note(msgspec.structs.replace(group, manager=_resized(group.manager, len(made))))
         else:
             self.note_created(group, made)
         return len(made)
