@@ -128,3 +128,52 @@ def test_a_thread_that_breaks_off_is_a_line_too(log: DaemonLog, stream: io.Bytes
     assert (named["level"], named["message"]) == ("error", f"thread watch-Pod ended: ValueError: {problem}")
     assert "test_daemon_log.py" in named["where"]
     assert (nameless["message"], nameless["where"]) == (f"thread of no name ended: ValueError: {problem}", "")
+
+
+def test_the_last_lines_are_kept_as_they_were_written(log: DaemonLog, stream: io.BytesIO) -> None:
+    assert log.tail() == b""
+    for number in range(2100):
+        log.say(f"line {number}")
+    written = stream.getvalue().splitlines(keepends=True)
+    assert log.tail() == b"".join(written[-2000:])
+
+
+def test_lines_are_kept_even_if_the_stream_is_broken(stream: io.BytesIO) -> None:
+    log = DaemonLog(stream, VirtualClock(0.0))
+    stream.close()
+    log.say("still known")
+    assert b"still known" in log.tail()
+
+
+class Broken:
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+    __repr__ = __str__
+
+
+@pytest.mark.parametrize("is_text", [False, True])
+def test_a_wrong_log_call_of_a_library_is_a_line_and_raises_nothing(
+    root: logging.Logger, stream: io.BytesIO, *, is_text: bool
+) -> None:
+    log = DaemonLog(stream, VirtualClock(0.0), is_text=is_text)
+    root.handlers = []  # those of pytest raise
+    log.take_libraries()
+    library = logging.getLogger("a_plugin.session")
+    library.warning("%d pods", "x")
+    library.warning("%s is wrong", Broken())
+    library.warning(Broken())
+    log.say("a field without JSON", bad=object())
+    told = stream.getvalue().decode().splitlines()
+    assert len(told) == 4
+    for line, said in zip(told, ("%d pods", "%s is wrong", "Broken", "a field without JSON"), strict=True):
+        assert said in line
+    assert "TypeError" in told[0]
+
+
+@pytest.mark.parametrize("is_text", [False, True])
+def test_text_with_lone_surrogates_is_not_lost(stream: io.BytesIO, *, is_text: bool) -> None:
+    log = DaemonLog(stream, VirtualClock(0.0), is_text=is_text)
+    log.say("a file \udc80", path="b\udc80", parts=("c\udc80",), named={"d\udc80": 1})
+    for said in ("a file ?", "b?", "c?", "d?"):
+        assert said in stream.getvalue().decode()

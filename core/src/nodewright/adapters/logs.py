@@ -4,6 +4,7 @@ import logging
 import threading
 import traceback
 from collections import deque
+from contextlib import suppress
 from typing import Any, BinaryIO
 
 import msgspec
@@ -77,23 +78,54 @@ class _Handler(logging.Handler):
         self._write = _as_text if is_text else _as_json
 
     def emit(self, record: logging.LogRecord) -> None:
+        """Keep and write one line. Nothing is raised into the caller: a library's log call may be wrong."""
+        try:
+            written = self._encode(record)
+        except Exception as error:  # noqa: BLE001 - a field or its text may raise anything
+            written = self._write(
+                {
+                    "time": self._log.moment(),
+                    "level": record.levelname.lower(),
+                    "message": _whole_text(
+                        f"{_raw_message(record)[:_MOST_TEXT]} (this line cannot be logged as it is: {type(error).__name__})"
+                    ),
+                    "logger": record.name,
+                }
+            )
+        self.kept.append(written + b"\n")
+        try:
+            self._stream.write(written + b"\n")
+            self._stream.flush()
+        except (OSError, ValueError):
+            return
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Do nothing: the log itself is where an error would be written."""
+
+    def _encode(self, record: logging.LogRecord) -> bytes:
         fields: dict[str, Any] = getattr(record, "fields", {"logger": record.name})
         if record.exc_info and record.exc_info[0] is not None:
             fields = {**fields, "where": "".join(traceback.format_exception(*record.exc_info))}
         line: dict[str, Any] = {
             "time": self._log.moment(),
             "level": record.levelname.lower(),
-            "message": record.getMessage()[:_MOST_TEXT],
+            "message": _whole_text(record.getMessage()[:_MOST_TEXT]),
         }
         if self._log.loop:
             line["loop"] = self._log.loop
-        try:
-            self._stream.write(
-                self._write(line | {name: _name_groups(value) for name, value in fields.items()}) + b"\n"
-            )
-            self._stream.flush()
-        except (OSError, ValueError):
-            return
+        return self._write(line | {name: _name_groups(value) for name, value in fields.items()})
+
+
+def _raw_message(record: logging.LogRecord) -> str:
+    """Return the message; without its arguments if they do not fit it."""
+    with suppress(Exception):
+        return record.getMessage()
+    return record.msg if isinstance(record.msg, str) else type(record.msg).__name__
+
+
+def _whole_text(text: str) -> str:
+    """Return the text with ``?`` in place of lone surrogates, which JSON cannot hold."""
+    return text.encode(errors="replace").decode()
 
 
 def _as_json(line: dict[str, Any]) -> bytes:
@@ -117,7 +149,9 @@ def _name_groups(value: Any) -> Any:
     """Return a field's value with every node group in it as ``provider/id``, as people see it elsewhere."""
     match value:
         case GroupRef():
-            return str(value)
+            return _whole_text(str(value))
+        case str():
+            return _whole_text(value)
         case msgspec.Struct():
             config, names = (
                 value.__struct_config__,

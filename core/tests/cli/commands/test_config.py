@@ -156,6 +156,15 @@ def test_kinds_are_followed_from_the_start_or_not_at_all(file: Path, flag: str) 
     assert (change.applied, change.waiting) == ((), (flag,))
 
 
+def test_the_format_of_the_log_is_chosen_at_the_start(file: Path) -> None:
+    source = SettingsSource({}, str(file))
+    reloader = watch_settings(source, source.load().settings)
+    file.write_text(f"{TEXT}\nlogging-format: text\n")
+    change = reloader.look()
+    assert change is not None
+    assert (change.applied, change.waiting) == ((), ("logging-format",))
+
+
 def test_a_file_that_cannot_be_used_changes_nothing(file: Path) -> None:
     source = SettingsSource({}, str(file))
     reloader = watch_settings(source, source.load().settings)

@@ -12,9 +12,9 @@ from nodewright.model.errors import ConfigError
 from nodewright.model.settings import Settings
 
 # Sections that are used once to build the process; settings that decide how the saved state is read; settings that
-# decide which kinds are watched.
+# decide which kinds are watched; the format of the log, which is chosen at the start.
 _FIXED_SECTIONS = frozenset(("cluster", "leader", "serving"))
-_FIXED = frozenset(("profile", "size-correction", "parallel-scale-up"))
+_FIXED = frozenset(("profile", "size-correction", "parallel-scale-up", "logging-format"))
 _FIXED |= {"enable-provisioning-requests", "enable-provisioning-classes", "capacity-quotas-enabled"}
 _FIXED |= {"capacity-buffer-controller-enabled", "capacity-buffer-pod-injection-enabled"}
 
