@@ -96,11 +96,8 @@ class _Handler(logging.Handler):
         try:
             self._stream.write(written + b"\n")
             self._stream.flush()
-        except (OSError, ValueError):
+        except (OSError, ValueError, RuntimeError):  # RuntimeError: a signal handler logs amid a write
             return
-
-    def handleError(self, record: logging.LogRecord) -> None:
-        """Do nothing: the log itself is where an error would be written."""
 
     def _encode(self, record: logging.LogRecord) -> bytes:
         fields: dict[str, Any] = getattr(record, "fields", {"logger": record.name})

@@ -1,21 +1,24 @@
 """A support bundle: an archive (tar.gz) of what a daemon knows, without secrets, that ``plan`` and ``explain`` read back."""
 
+import gzip
 import io
 import sys
 import tarfile
-from collections.abc import Callable, Iterable, Mapping
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata
 from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.cli.dry_run.dump_groups import GroupEntry, TaintEntry
-from nodewright.clusterstate.state import ClusterState, GroupState
+from nodewright.cli.dry_run.dump_groups import GroupEntry, TaintEntry, check_entries
+from nodewright.clusterstate.state import GroupState
 from nodewright.model.errors import ConfigError
 from nodewright.model.meta import Object
 from nodewright.model.node import HOSTNAME_LABEL, Node
 from nodewright.model.objects import KINDS
+from nodewright.model.printable import printable
 from nodewright.model.quantity import Quantity
 from nodewright.model.settings import Settings
 
@@ -26,8 +29,12 @@ CLUSTER, GROUPS, SETTINGS, ABOUT = "cluster.json", "groups.json", "settings.json
 _GROUP_LABEL = "bundle.nodewright/group"
 # What kubectl writes there is the whole manifest, with the values of variables.
 _ANNOTATION_OF_KUBECTL = "kubectl.kubernetes.io/last-applied-configuration"
-# The largest file that is read from a bundle, in bytes: an archive may pretend to be small.
+# What is read from a bundle at most, unpacked, in bytes: an archive may pretend to be small.
 _MOST_BYTES = 4 * 2**30
+_READ = (CLUSTER, GROUPS, SETTINGS, ABOUT)
+# A bundle is of a time before the year 10000 (epoch seconds).
+_LAST_MOMENT = 253_402_300_799.0
+_BLOCK = 512
 
 
 class Bundle(NamedTuple):
@@ -39,41 +46,48 @@ class Bundle(NamedTuple):
     at: float
 
 
-def pack(files: Mapping[str, bytes], at: float) -> bytes:
-    """Return an archive with these files, each as of ``at`` (epoch seconds)."""
+def pack(files: Mapping[str, Iterable[bytes]], at: float) -> bytes:
+    """Return an archive with these files, each in parts and as of ``at`` (epoch seconds). No file is held as a whole.
+
+    The size of a file stands before its content: so each content is packed by itself, and the parts of the archive are put together.
+    """
     archive = io.BytesIO()
-    with tarfile.open(fileobj=archive, mode="w:gz") as packed:
-        for name, content in files.items():
-            told = tarfile.TarInfo(f"nodewright-bundle/{name}")
-            told.size, told.mtime, told.mode = len(content), int(at), 0o600
-            packed.addfile(told, io.BytesIO(content))
+    for name, parts in files.items():
+        content = io.BytesIO()
+        with gzip.GzipFile(fileobj=content, mode="wb", compresslevel=6, mtime=at) as packed:
+            size = sum(packed.write(part) for part in parts)
+            packed.write(bytes(-size % _BLOCK))
+        told = tarfile.TarInfo(f"nodewright-bundle/{name}")
+        told.size, told.mtime, told.mode = size, int(at), 0o600
+        archive.write(gzip.compress(told.tobuf(), mtime=at) + content.getvalue())
+    archive.write(gzip.compress(bytes(2 * _BLOCK), mtime=at))
     return archive.getvalue()
 
 
-def write_cluster(state: ClusterState, read: Callable[[str], Iterable[Object]]) -> bytes:
-    """Return a dump of the cluster, as kubectl writes one. ``read`` returns the objects of a kind.
+def write_cluster(objects: Mapping[str, Iterable[Object]], group_of_node: Mapping[str, object]) -> Iterator[bytes]:
+    """Yield a dump of the cluster, as kubectl writes one, object by object. ``objects`` are those of each kind, by its name.
 
     It has only the fields that nodewright reads: neither variables of containers nor secrets are among them. Nodes have a
     label that names their group.
     """
-    items: list[dict[str, Any]] = []
+    yield b'{"kind": "List", "apiVersion": "v1", "items": ['
+    between = b"\n"
     for kind in KINDS.values():
         version = f"{kind.api_group}/{kind.version}" if kind.api_group else kind.version
-        for held in read(kind.name):
-            meta = held.metadata
-            notes = {key: text for key, text in meta.annotations.items() if key != _ANNOTATION_OF_KUBECTL}
-            labels = meta.labels
-            if isinstance(held, Node) and held.name in state.group_of_node:
-                labels = {**labels, _GROUP_LABEL: str(state.group_of_node[held.name])}
-            held = replace(held, metadata=replace(meta, annotations=notes, labels=labels))  # noqa: PLW2901 - without them
-            document: dict[str, Any] = _without_nulls(msgspec.to_builtins(held, enc_hook=_text))
-            items.append({"kind": kind.kind or kind.name, "apiVersion": version, **document})
-    return _write({"kind": "List", "apiVersion": "v1", "items": items})
+        for held in objects.get(kind.name, ()):
+            if isinstance(held, Node) and held.name in group_of_node:
+                labels = {**held.metadata.labels, _GROUP_LABEL: str(group_of_node[held.name])}
+                held = replace(held, metadata=replace(held.metadata, labels=labels))  # noqa: PLW2901 - with its group
+            document: dict[str, Any] = _stripped(msgspec.to_builtins(held, enc_hook=_text))
+            document = {"kind": kind.kind or kind.name, "apiVersion": version, **document}
+            yield between + msgspec.json.format(msgspec.json.encode(document), indent=0)
+            between = b",\n"
+    yield b"\n]}\n"
 
 
-def write_groups(state: ClusterState) -> bytes:
+def write_groups(groups: Iterable[GroupState]) -> bytes:
     """Return the node groups, each with a description of its next node; those that nothing describes are left out."""
-    described = [_describe(group) for group in state.groups.values() if group.seen.template is not None]
+    described = [_describe(group) for group in groups if group.seen.template is not None]
     return _write({"groups": msgspec.to_builtins(described)})
 
 
@@ -90,32 +104,71 @@ def write_about(at: float, loop: str, why_not: str) -> bytes:
     )
 
 
-def read_bundle(source: bytes, name: str) -> Bundle:
-    """Read a bundle; raise ConfigError that names the file."""
+class _Bounded:
+    """A file whose content is refused beyond ``most`` bytes."""
+
+    def __init__(self, packed: gzip.GzipFile, most: int, name: str) -> None:
+        self._packed = packed
+        self._left = most
+        self._name = name
+
+    def read(self, size: int) -> bytes:
+        content = self._packed.read(size)
+        self._left -= len(content)
+        if self._left < 0:
+            raise ConfigError(f"{self._name}: is too large when it is unpacked")
+        return content
+
+
+def read_bundle(source: bytes, name: str, most: int = _MOST_BYTES) -> Bundle:
+    """Read a bundle of at most ``most`` bytes when unpacked; raise ConfigError that names the file."""
+    bounded: Any = _Bounded(gzip.GzipFile(fileobj=io.BytesIO(source)), most, name)
+    found: dict[str, bytes] = {}
     try:
-        with tarfile.open(fileobj=io.BytesIO(source), mode="r:gz") as packed:
-            found = {told.name.rpartition("/")[2]: _extract(packed, told, name) for told in packed if told.isfile()}
-    except (tarfile.TarError, OSError, EOFError) as error:
-        raise ConfigError(f"{name}: cannot be read as a bundle of nodewright: {error}") from None
+        with tarfile.open(fileobj=bounded, mode="r|") as packed:
+            for told in packed:
+                short = told.name.rpartition("/")[2]
+                held = packed.extractfile(told) if told.isreg() and short in _READ else None
+                if held is not None:
+                    found[short] = held.read()
+    except (tarfile.TarError, zlib.error, OSError, EOFError, ValueError) as error:
+        raise _unreadable(name, error) from None
     if ABOUT not in found:
         raise ConfigError(f"{name}: is no bundle of nodewright: it has no {ABOUT}")
+    by = ""
     try:
         about = msgspec.json.decode(found[ABOUT], type=dict[str, Any])
+        by = _name_version(about)
+        if about.get("schema") != SCHEMA:
+            raise ConfigError(
+                f"{name}: {ABOUT}: schema {printable(str(about.get('schema')))} is not {SCHEMA}, which is read here{by}"
+            )
         if about.get("without_cluster") or CLUSTER not in found:
-            raise ConfigError(f"{name}: holds no cluster: {about.get('without_cluster') or 'the file is missing'}")
+            why = printable(str(about.get("without_cluster") or "the file is missing"))
+            raise ConfigError(f"{name}: holds no cluster: {why}")
+        at = float(about["at"])
+        if not 0 <= at <= _LAST_MOMENT:
+            raise ConfigError(f"{name}: {ABOUT}: at {printable(str(about['at']))} is no time")
         groups = msgspec.json.decode(found[GROUPS], type=dict[str, tuple[GroupEntry, ...]])["groups"]
         settings = msgspec.json.decode(found[SETTINGS], type=Settings)
-        at = float(about["at"])
-    except (msgspec.MsgspecError, KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"{name}: cannot be read as a bundle of nodewright: {error}") from None
-    return Bundle(found[CLUSTER], groups, msgspec.structs.replace(settings, providers={}), at)
+    except KeyError as error:
+        raise ConfigError(f"{name}: cannot be read as a bundle of nodewright: {error} is missing{by}") from None
+    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise _unreadable(name, error, by) from None
+    check_entries(groups, f"{name}: {GROUPS}")
+    return Bundle(found[CLUSTER], groups, replace(settings, providers={}), at)
 
 
-def _extract(packed: tarfile.TarFile, told: tarfile.TarInfo, name: str) -> bytes:
-    if told.size > _MOST_BYTES:
-        raise ConfigError(f"{name}: {told.name} is too large")
-    held = packed.extractfile(told)
-    return held.read() if held is not None else b""
+def _unreadable(name: str, error: Exception, by: str = "") -> ConfigError:
+    return ConfigError(f"{name}: cannot be read as a bundle of nodewright: {printable(str(error))}{by}")
+
+
+def _name_version(about: Mapping[str, Any]) -> str:
+    """Return by which version the bundle was made, if that is another one; else an empty text."""
+    versions = about.get("versions")
+    made = versions.get("nodewright") if isinstance(versions, dict) else None
+    own = metadata.version("nodewright")
+    return f" (made by nodewright {printable(str(made))}; this is {own})" if made and made != own else ""
 
 
 def _describe(group: GroupState) -> GroupEntry:
@@ -137,10 +190,13 @@ def _describe(group: GroupState) -> GroupEntry:
     )
 
 
-def _without_nulls(value: Any) -> Any:
+def _stripped(value: Any) -> Any:
+    """Return the value without nulls and, also in templates of pods, without the manifests that kubectl notes."""
     if isinstance(value, dict):
-        return {key: _without_nulls(held) for key, held in value.items() if held is not None}
-    return [_without_nulls(held) for held in value] if isinstance(value, list) else value
+        return {
+            key: _stripped(held) for key, held in value.items() if held is not None and key != _ANNOTATION_OF_KUBECTL
+        }
+    return [_stripped(held) for held in value] if isinstance(value, list) else value
 
 
 def _write(document: object) -> bytes:

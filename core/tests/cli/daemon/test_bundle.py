@@ -1,6 +1,5 @@
 """A support bundle: what is in it, what is not, and that plan and explain read it back."""
 
-import io
 import json
 import tarfile
 from pathlib import Path
@@ -9,12 +8,21 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from core.tests.cli.console.worlds import build_last_loop, build_world
+from msgspec.structs import replace
 
 from nodewright.cli import bundle
+from nodewright.cli.commands import bundle as commands_bundle
 from nodewright.cli.daemon.debug_server import BundleSources, DebugServer
+from nodewright.cli.dry_run.dump import plan_dump
+from nodewright.cli.dry_run.dump_options import DumpSource
 from nodewright.cli.main import cli
+from nodewright.cli.settings.load import load
+from nodewright.model.cluster import PodTemplateSpec
+from nodewright.model.errors import ConfigError
+from nodewright.model.quantity import Quantity
 from nodewright.model.settings import ProviderSettings, ScaleDownSettings, Settings
 from nodewright.testkit import FakeClock, build_pod
+from nodewright.testkit.builders import build_controller
 from nodewright.testkit.world import NOW, World
 
 HIDDEN = "hunter2"
@@ -111,7 +119,7 @@ def test_without_a_loop_it_says_why_there_is_no_cluster(tmp_path: Path) -> None:
     assert "holds no cluster: no loop has ended yet" in str(result.exception)
 
 
-@pytest.mark.parametrize("content", [bundle.MAGIC + b"broken", bundle.pack({"a": b"b"}, NOW)])
+@pytest.mark.parametrize("content", [bundle.MAGIC + b"broken", bundle.pack({"a": [b"b"]}, NOW)])
 def test_another_archive_is_refused_in_one_sentence(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "other.tar.gz"
     path.write_bytes(content)
@@ -119,11 +127,145 @@ def test_another_archive_is_refused_in_one_sentence(tmp_path: Path, content: byt
     assert "bundle of nodewright" in str(result.exception)
 
 
-def test_a_file_that_pretends_to_be_a_bundle(tmp_path: Path) -> None:
-    about = json.dumps({"schema": 1, "at": "never"}).encode()
-    files = {"about.json": about, "cluster.json": b"{}", "groups.json": b'{"groups": []}', "settings.json": b"{}"}
+FINE = {
+    "about.json": {"schema": 1, "at": NOW},
+    "cluster.json": {"kind": "List", "items": [{"kind": "Node", "metadata": {"name": "n"}}]},
+    "groups.json": {"groups": []},
+    "settings.json": {},
+}
+DEEP = b"[" * 200_000
+
+
+def group(**changed: Any) -> dict[str, Any]:
+    return {"name": "a", "max_size": 3, "cpu": "1", "memory": "1Gi"} | changed
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("about.json", {"schema": 1, "at": "never"}, "bundle of nodewright"),
+        ("about.json", {"schema": 1, "at": 1e300}, "at 1e+300 is no time"),
+        ("about.json", {"schema": 1, "at": "nan"}, "at nan is no time"),
+        ("about.json", {"schema": 1}, "'at' is missing"),
+        ("about.json", {"schema": 99, "at": NOW}, "schema 99 is not 1"),
+        ("about.json", {"schema": 99, "at": NOW, "versions": {"nodewright": "99.1"}}, "made by nodewright 99.1"),
+        ("about.json", DEEP, "bundle of nodewright"),
+        ("groups.json", DEEP, "bundle of nodewright"),
+        ("groups.json", b'{"groups": [{"name": ' + DEEP, "bundle of nodewright"),
+        ("settings.json", b'{"x": ' + DEEP, "bundle of nodewright"),
+        ("cluster.json", DEEP, "cluster.json"),
+        ("settings.json", {"loop": {"scan-interval": "often"}}, "bundle of nodewright"),
+        ("groups.json", {"groups": [group(cpu="zzz")]}, "groups.json: group 'a': cpu: 'zzz' is not a quantity"),
+        ("groups.json", {"groups": [group(name="")]}, "unique and not empty"),
+        ("groups.json", {"groups": [group(), group()]}, "unique and not empty"),
+        ("groups.json", {"groups": [group(min_size=4)]}, "min_size 4 is above max_size 3"),
+    ],
+)
+def test_a_file_that_pretends_to_be_a_bundle(tmp_path: Path, file: str, content: Any, said: str) -> None:
+    held = {name: [json.dumps(document).encode()] for name, document in FINE.items()}
+    held[file] = [content if isinstance(content, bytes) else json.dumps(content).encode()]
     path = tmp_path / "b.tar.gz"
-    path.write_bytes(bundle.pack(files, NOW))
-    result = CliRunner().invoke(cli, ["plan", str(path)])
-    assert "bundle of nodewright" in str(result.exception)
-    assert io.BytesIO(path.read_bytes()).read(2) == bundle.MAGIC
+    path.write_bytes(bundle.pack(held, NOW))
+    result = CliRunner().invoke(cli, ["plan", str(path), "--group-by", "x"])
+    assert isinstance(result.exception, ConfigError)
+    assert said in str(result.exception)
+    assert "\n" not in str(result.exception)
+
+
+def test_an_archive_that_only_seems_small_is_refused() -> None:
+    """Also where what is large is none of the files that are read."""
+    parts = {name: [json.dumps(document).encode()] for name, document in FINE.items()}
+    large = bundle.pack(parts | {"log.txt": [bytes(2**20)] * 4}, NOW)
+    assert len(large) < 2**16
+    assert bundle.read_bundle(large, "it").at == NOW
+    with pytest.raises(ConfigError, match="it: is too large"):
+        bundle.read_bundle(large, "it", 2**21)
+
+
+def test_settings_that_are_given_are_laid_over_those_of_the_bundle(tmp_path: Path) -> None:
+    """A default that is given counts, too."""
+    path = write(tmp_path, build_world("small"))
+    default = Settings()
+    given = replace(default, scale_down=replace(default.scale_down, scale_down_utilization_threshold=0.3))
+    for flags, wanted in (
+        ({}, (77.0, 0.5)),
+        ({"scale-down-utilization-threshold": "0.3"}, (77.0, 0.3)),
+        ({"scale-down-unneeded-time": "10m", "scale-down-utilization-threshold": "0.3"}, (600.0, 0.3)),
+    ):
+        source = DumpSource(
+            dump=str(path),
+            groups=None,
+            group_by=None,
+            group_max=1,
+            now=None,
+            seed=0,
+            given=load(flags, {}).given_fields,
+        )
+        planned, _ = plan_dump(given, source)
+        found = planned.settings.scale_down
+        assert (found.scale_down_unneeded_time, found.scale_down_utilization_threshold) == wanted
+
+
+def test_no_loop_waits_while_a_bundle_is_encoded() -> None:
+    """The lock of the loop is free when amounts become text."""
+    world, held = build_world("small"), list[bool]()
+
+    class Watched(Quantity):
+        def __str__(self) -> str:
+            held.append(server._turn.locked())
+            return "1"
+
+    pod = world.running[0]
+    node = world.nodes[0]
+    node = replace(node, status=replace(node.status, capacity={"cpu": Watched(10**9)}))
+    kinds: dict[str, list[Any]] = {"Node": [node], "Pod": [pod]}
+    sources = BundleSources(objects=lambda kind: kinds.get(kind, ()))
+    server = DebugServer(FakeClock(NOW + 5), sources=sources)
+    server.publish(build_last_loop(world).report, SETTINGS, None)
+    assert server.pages()["/bundle"]({}).status == 200
+    assert held == [False]
+
+
+def test_a_pod_template_has_no_manifest_of_kubectl() -> None:
+    noted = {"kubectl.kubernetes.io/last-applied-configuration": HIDDEN, "kept": "yes"}
+    pod = build_pod("p", annotations=noted)
+    daemon = build_controller("DaemonSet", "d")
+    daemon = replace(daemon, spec=replace(daemon.spec, template=PodTemplateSpec(metadata=pod.metadata, spec=pod.spec)))
+    told = b"".join(bundle.write_cluster({"DaemonSet": [daemon]}, {})).decode()
+    assert "kept" in told
+    assert HIDDEN not in told
+
+
+def test_logins_are_cut_out_of_urls(tmp_path: Path) -> None:
+    sources = BundleSources(
+        log=f"proxy http://me:{HIDDEN}@proxy:3128/x failed\n".encode,
+        settings=lambda: replace(
+            SETTINGS,
+            cluster=replace(SETTINGS.cluster, kubernetes=f"https://me:{HIDDEN}@api:6443"),
+            providers={"c": ProviderSettings(options={"endpoints": [f"https://{HIDDEN}@cloud/"], "sasUrl": HIDDEN})},
+        ),
+    )
+    path = tmp_path / "b.tar.gz"
+    path.write_bytes(DebugServer(FakeClock(NOW), sources=sources).pages()["/bundle"]({}).body)
+    told = b"".join(unpack(path).values()).decode()
+    assert HIDDEN not in told
+    for kept in ("http://proxy:3128/x", "https://api:6443", "https://cloud/"):
+        assert kept in told
+
+
+def test_only_the_owner_may_read_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "b.tar.gz"
+    path.write_bytes(b"before")
+    path.chmod(0o644)
+    monkeypatch.setattr(commands_bundle, "fetch_page", lambda *_: b"after")
+    for file in (path, tmp_path / "new.tar.gz"):
+        assert CliRunner().invoke(cli, ["bundle", str(file)]).exception is None
+        assert (file.read_bytes(), file.stat().st_mode & 0o777) == (b"after", 0o600)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [([""], "FILE is empty"), (["--debug-address", ""], "--debug-address: is empty")],
+)
+def test_an_empty_word_is_named(words: list[str], said: str) -> None:
+    assert said in str(CliRunner().invoke(cli, ["bundle", *words]).exception)

@@ -1,5 +1,7 @@
 """``nodewright bundle``: what the daemon knows, in one file for a report of a problem."""
 
+import os
+import stat
 import sys
 from pathlib import Path
 
@@ -28,6 +30,10 @@ def command(file: str, debug_address: str) -> None:
 
     Exit codes: 0 written; 2 no daemon answers, or FILE cannot be written.
     """
+    if not file:
+        raise ConfigError("FILE is empty: name a file, or - for stdout")
+    if not debug_address:
+        raise ConfigError("--debug-address: is empty: give the address of a daemon")
     content = fetch_page(debug_address, "/bundle", {})
     if content is None:
         raise ConfigError(f"--debug-address: no process listens at {debug_address}; run it in the pod: kubectl exec")
@@ -35,7 +41,15 @@ def command(file: str, debug_address: str) -> None:
         sys.stdout.buffer.write(content)
         return
     try:
-        Path(file).write_bytes(content)
+        _write_private(Path(file), content)
     except OSError as error:
         raise ConfigError(f"{file}: {error.strerror}") from None
     click.echo(f"{file}: {len(content) // 1024 + 1} KiB; nodewright plan {file} reads it.")
+
+
+def _write_private(path: Path, content: bytes) -> None:
+    """Write a file that only its owner may read, also where it was there before."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            os.fchmod(file.fileno(), 0o600)
+        file.write(content)

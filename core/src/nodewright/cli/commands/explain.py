@@ -7,7 +7,7 @@ import click
 from nodewright.cli.debug_client import ask_daemon, page_query
 from nodewright.cli.dry_run.dump_options import DumpSource, dump_options
 from nodewright.cli.screen import make_console, output_option, write_json
-from nodewright.cli.settings.flags import SettingsCommand, settings_options
+from nodewright.cli.settings.flags import SettingsCommand, SettingsSource, source_options
 from nodewright.model.settings import Settings
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ _NAMELESS = "loop"
 @click.argument("dump", metavar="[DUMP]", required=False)
 @dump_options
 @output_option
-@settings_options
-def command(settings: Settings, kind: str, name: str, dump: str | None, output: str, **given: Any) -> None:
+@source_options
+def command(source: SettingsSource, kind: str, name: str, dump: str | None, output: str, **given: Any) -> None:
     """Say why a node is kept, what happens to a pod, why a group does not grow, or the state of a request or buffer.
 
     explain loop, without a NAME, says what the last loop did, or why it did nothing.
@@ -37,6 +37,8 @@ def command(settings: Settings, kind: str, name: str, dump: str | None, output: 
 
     Exit codes: 0 explained; 2 bad input, or the named object does not exist.
     """
+    loaded = source.load()
+    settings = loaded.settings
     if kind == _NAMELESS and name and dump is None:
         name, dump = "", name
     if kind != _NAMELESS and not name:
@@ -52,7 +54,7 @@ def command(settings: Settings, kind: str, name: str, dump: str | None, output: 
     else:
         from nodewright.cli.dry_run.dump import plan_dump
 
-        dry_run, _ = plan_dump(settings, DumpSource(dump=dump, **given))
+        dry_run, _ = plan_dump(settings, DumpSource(dump=dump, given=loaded.given_fields, **given))
     from nodewright.cli.explanation import explain
     from nodewright.cli.explanation_view import as_json, print_explanation
 

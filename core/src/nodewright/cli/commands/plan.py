@@ -6,9 +6,8 @@ import click
 
 from nodewright.cli.dry_run.dump_options import DumpSource, dump_options
 from nodewright.cli.screen import make_console, output_option, write_json
-from nodewright.cli.settings.flags import SettingsCommand, settings_options
+from nodewright.cli.settings.flags import SettingsCommand, SettingsSource, source_options
 from nodewright.model.errors import ConfigError
-from nodewright.model.settings import Settings
 
 
 @click.command("plan", cls=SettingsCommand)
@@ -34,9 +33,9 @@ from nodewright.model.settings import Settings
     help="Plan as if it were this time: show which budgets and schedules hold then. UTC by default.",
 )
 @output_option
-@settings_options
+@source_options
 def command(
-    settings: Settings, output: str, all_pods: bool, detailed_exitcode: bool, at: str | None, **given: Any
+    source: SettingsSource, output: str, all_pods: bool, detailed_exitcode: bool, at: str | None, **given: Any
 ) -> int:
     """Show what nodewright would do to the cluster in DUMP, and a reason for every pod. Write nothing.
 
@@ -54,6 +53,8 @@ def command(
     from nodewright.cli.dry_run.what_if import WhatIf
     from nodewright.cli.plan_view import as_json, find_exit_code, print_plan
 
+    loaded = source.load()
+    settings = loaded.settings
     if at is not None:
         parse_moment(at, "--at")
         if given["now"] is not None:
@@ -61,7 +62,7 @@ def command(
         given["now"] = at
     flags = [given.pop(name) for name in ("add", "replicas", "remove_node", "group")]
     what = WhatIf(added=flags[0], replicas=flags[1], removed_nodes=flags[2], groups=flags[3])
-    dumped, as_it_is = DumpSource(**given), None
+    dumped, as_it_is = DumpSource(given=loaded.given_fields, **given), None
     if what:
         as_it_is, dry_run, cluster = plan_what_if(settings, dumped, what)
     else:

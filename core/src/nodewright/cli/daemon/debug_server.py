@@ -21,7 +21,7 @@ from nodewright.cli.explanation import KINDS, LOOP, Explanation, LoopExplanation
 from nodewright.cli.explanation_view import as_json as explain_json
 from nodewright.cli.explanation_view import print_explanation
 from nodewright.cli.screen import make_console, safe
-from nodewright.cli.settings.values import without_secrets
+from nodewright.cli.settings.values import without_logins, without_secrets
 from nodewright.cli.status_view import as_json as status_json
 from nodewright.cli.status_view import print_status
 from nodewright.engine.daemon import Engine, Scope
@@ -30,6 +30,7 @@ from nodewright.model.clock import Clock
 from nodewright.model.duration import format_duration, format_moment
 from nodewright.model.errors import ConfigError
 from nodewright.model.meta import Object
+from nodewright.model.objects import KINDS as STORED_KINDS
 from nodewright.model.quantity import Quantity
 from nodewright.model.settings import Settings
 
@@ -166,11 +167,11 @@ class DebugServer:
             {"at": format_moment(past.at), "times": past.times, **msgspec.to_builtins(past.event)}
             for past in self.history.events()
         ]
-        files = {
-            bundle.SETTINGS: _write_settings(sources.settings()),
-            "decisions.json": _write({"schema": 1, "events": told}).body,
-            "metrics.txt": sources.metrics(),
-            "log.txt": sources.log(),
+        files: dict[str, Iterable[bytes]] = {
+            bundle.SETTINGS: (_write_settings(sources.settings()),),
+            "decisions.json": (_write({"schema": 1, "events": told}).body,),
+            "metrics.txt": (sources.metrics(),),
+            "log.txt": (without_logins(sources.log().decode(errors="replace")).encode(),),
         }
         loop, why_not = "", ""
         with self.look() as last:
@@ -178,10 +179,15 @@ class DebugServer:
                 why_not = last
             else:
                 now, loop = last.report.started, last.report.loop
-                files["status.json"] = _write(status_json(last.make_status()) | last.as_json()).body
-                files[bundle.CLUSTER] = bundle.write_cluster(last.state, sources.objects)
-                files[bundle.GROUPS] = bundle.write_groups(last.state)
-        files[bundle.ABOUT] = bundle.write_about(now, loop, why_not)
+                # A loop waits meanwhile: only references are taken. What they refer to does not change.
+                status = status_json(last.make_status()) | last.as_json()
+                objects = {kind: tuple(sources.objects(kind)) for kind in STORED_KINDS}
+                group_of_node, groups = dict(last.state.group_of_node), tuple(last.state.groups.values())
+        if not why_not:
+            files["status.json"] = (_write(status).body,)
+            files[bundle.CLUSTER] = bundle.write_cluster(objects, group_of_node)
+            files[bundle.GROUPS] = (bundle.write_groups(groups),)
+        files[bundle.ABOUT] = (bundle.write_about(now, loop, why_not),)
         return Page(bundle.pack(files, now), content_type="application/gzip")
 
     def _top(self, query: Query) -> Page:
@@ -262,8 +268,8 @@ def _write(document: dict[str, Any]) -> Page:
 
 
 def _write_settings(settings: Settings) -> bytes:
-    """Return the settings as JSON; secrets among the options of providers are left out."""
-    document: dict[str, Any] = msgspec.to_builtins(settings)
+    """Return the settings as JSON; secrets among the options of providers, and users in URLs, are left out."""
+    document: dict[str, Any] = without_logins(msgspec.to_builtins(settings))
     for held in document["providers"].values():
         held["options"] = without_secrets(held["options"])
     return _write(document).body

@@ -2,14 +2,12 @@
 
 from typing import NamedTuple
 
-import msgspec
-
 from nodewright.cli.settings.checks import check_daemon
 from nodewright.cli.settings.flags import SettingsSource
 from nodewright.cli.settings.known_flags import SETTINGS
 from nodewright.cli.settings.values import Setting
 from nodewright.model.errors import ConfigError
-from nodewright.model.settings import Settings
+from nodewright.model.settings import Settings, take_over
 
 # Sections that are used once to build the process; settings that decide how the saved state is read; settings that
 # decide which kinds are watched; the format of the log, which is chosen at the start.
@@ -61,7 +59,7 @@ class Reloader:
         safe = [setting for setting in changed if is_safe(setting)]
         fixed = [setting.flag for setting in changed if not is_safe(setting)]
         providers = [] if wanted.providers == self._settings.providers else ["providers"]
-        self._settings = _take_over(self._settings, wanted, safe)
+        self._settings = take_over(self._settings, wanted, ((setting.section, setting.field) for setting in safe))
         return Change(self._settings, applied=tuple(setting.flag for setting in safe), waiting=(*fixed, *providers))
 
     def _check(self, wanted: Settings) -> None:
@@ -86,14 +84,6 @@ def is_safe(setting: Setting) -> bool:
 
 def _get(settings: Settings, setting: Setting) -> object:
     return getattr(getattr(settings, setting.section), setting.field)
-
-
-def _take_over(settings: Settings, wanted: Settings, safe: list[Setting]) -> Settings:
-    for setting in safe:
-        section = getattr(settings, setting.section)
-        section = msgspec.structs.replace(section, **{setting.field: _get(wanted, setting)})
-        settings = msgspec.structs.replace(settings, **{setting.section: section})
-    return settings
 
 
 def _read(source: SettingsSource) -> bytes | str | None:

@@ -26,7 +26,7 @@ from nodewright.model.decode import decode_objects
 from nodewright.model.errors import ConfigError
 from nodewright.model.node import Node
 from nodewright.model.objects import ClusterObjects
-from nodewright.model.settings import Settings
+from nodewright.model.settings import Settings, take_over
 from nodewright.observe import ClusterObservation
 from nodewright.snapshot.context import Context, Workloads
 from nodewright.snapshot.observation import Buffers, Provisioning
@@ -178,7 +178,7 @@ def plan_objects(
 
 
 def _load(settings: Settings, dumped: DumpSource) -> tuple[Settings, DumpSource, ClusterObjects]:
-    """Read a dump, or a bundle with its groups, its time and its settings, as far as others are not given."""
+    """Read a dump, or a bundle with its groups, its time and its settings; what was given beside it is stronger."""
     source, name = _read(dumped.dump)
     if not source.startswith(bundle.MAGIC):
         return settings, dumped, read_dump(source, name)
@@ -187,11 +187,9 @@ def _load(settings: Settings, dumped: DumpSource) -> tuple[Settings, DumpSource,
         dumped = dataclasses.replace(dumped, entries=held.groups)
     if dumped.now is None:
         dumped = dataclasses.replace(dumped, now=datetime.fromtimestamp(held.at, UTC).isoformat())
-    return (
-        held.settings if settings == Settings() else settings,
-        dumped,
-        read_dump(held.cluster, f"{name}: {bundle.CLUSTER}"),
-    )
+    laid = take_over(held.settings, settings, dumped.given)
+    laid = replace(laid, providers=settings.providers)
+    return laid, dumped, read_dump(held.cluster, f"{name}: {bundle.CLUSTER}")
 
 
 def _read(path: str) -> tuple[bytes, str]:

@@ -75,11 +75,16 @@ def read_groups_file(source: bytes, name: str) -> tuple[GroupEntry, ...]:
     if len(documents) != 1 or not isinstance(documents[0], dict):
         raise ConfigError(f"{name}: must hold one mapping, groups: […]")
     entries = decode_options(documents[0], GroupsFile, name).groups
+    check_entries(entries, name)
+    return entries
+
+
+def check_entries(entries: Iterable[GroupEntry], name: str) -> None:
+    """Raise ConfigError that names the file, the group and the key for groups that cannot be."""
     seen: set[str] = set()
     for entry in entries:
         _check(entry, f"{name}: group {show(entry.name)}", seen)
         seen.add(entry.name)
-    return entries
 
 
 def group_by_label(nodes: Sequence[Node], label: str, max_size: int) -> tuple[GroupEntry, ...]:

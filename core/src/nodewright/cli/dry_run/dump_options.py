@@ -29,7 +29,10 @@ _OPTIONS = (
 
 @dataclass(frozen=True, kw_only=True)
 class DumpSource:
-    """A dump (a path, ``-`` for stdin), and how its groups and its time are found; ``entries`` are those of a bundle."""
+    """A dump (a path, ``-`` for stdin), and how its groups and its time are found; ``entries`` are those of a bundle.
+
+    ``given`` are the settings that were given, as section and field: they are laid over those of a bundle.
+    """
 
     dump: str
     groups: str | None
@@ -38,6 +41,7 @@ class DumpSource:
     now: str | None
     seed: int
     entries: tuple["GroupEntry", ...] = ()
+    given: frozenset[tuple[str, str]] = frozenset()
 
     @property
     def source(self) -> str:

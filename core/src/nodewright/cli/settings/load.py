@@ -53,6 +53,12 @@ class LoadedSettings(NamedTuple):
     given: Layer
     idle: tuple[str, ...]
 
+    @property
+    def given_fields(self) -> frozenset[tuple[str, str]]:
+        """Return the settings that were given, as section and field of the tree; those of providers are left out."""
+        known = (SETTINGS[flag] for flag in self.given if flag in SETTINGS)
+        return frozenset((setting.section, setting.field) for setting in known)
+
 
 Flags = Mapping[str, str | Sequence[str]]
 

@@ -213,24 +213,40 @@ def _fit(value: object, setting: Setting) -> Any:
         raise ValueError("must not be negative")
     if get_origin(setting.type) is Literal and value not in get_args(setting.type):
         known = get_args(setting.type)
-        raise ValueError(f"must be one of {', '.join(known)}, not {show(value)}{suggest(str(value), known)}")
+        listed = ", ".join(word or "''" for word in known)
+        raise ValueError(f"must be one of {listed}, not {show(value)}{suggest(str(value), known)}")
     misfit = find_misfit(value, setting.type)
     if misfit:
         raise ValueError(str(misfit))
     return msgspec.convert(value, setting.type)
 
 
-# Options with such a word in their name hold secrets: their value is not shown.
+# Options with such a word in their name hold secrets: their value is not shown. Short ones only count as a whole word.
 _HIDDEN = "(not shown)"
-_SECRET = ("secret", "password", "token", "key")
+_SECRET = ("secret", "password", "passwd", "token", "key", "credential", "connectionstring", "authorization", "bearer")
+_SHORT_SECRET = frozenset(("pwd", "sas", "pem"))
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+# The user and the password in a URL.
+_LOGIN = re.compile(r"(?<=://)[^/\s?#\"']*@")
 
 
 def without_secrets(value: Any) -> Any:
     """Return the value with secrets hidden, at any depth."""
     if isinstance(value, dict):
         return {key: _HIDDEN if _is_secret(str(key)) else without_secrets(held) for key, held in value.items()}
-    return [without_secrets(held) for held in value] if isinstance(value, list) else value
+    return [without_secrets(held) for held in value] if isinstance(value, list) else without_logins(value)
+
+
+def without_logins(value: Any) -> Any:
+    """Return the value without users and passwords in URLs, at any depth."""
+    if isinstance(value, dict):
+        return {key: without_logins(held) for key, held in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_logins(held) for held in value]
+    return _LOGIN.sub("", value) if isinstance(value, str) else value
 
 
 def _is_secret(key: str) -> bool:
-    return any(word in key.lower() for word in _SECRET)
+    words = [word.lower() for word in _WORD.findall(key)]
+    joined = re.sub(r"[^a-z0-9]", "", key.lower())
+    return any(word in joined for word in _SECRET) or not _SHORT_SECRET.isdisjoint(words)

@@ -3,6 +3,7 @@
 A field's name with dashes is its flag, and cluster-autoscaler's flag where that has one. ``Help`` says what it does.
 """
 
+from collections.abc import Iterable
 from functools import cache
 from itertools import compress
 from typing import Annotated, NamedTuple
@@ -81,6 +82,7 @@ __all__ = [
     "SizeCorrection",
     "TemplateSettings",
     "default_options",
+    "take_over",
 ]
 
 # For so long cluster-autoscaler holds the room of a provisioned request.
@@ -231,3 +233,12 @@ def default_options(settings: Settings) -> GroupOptions:
         scale_down_gpu_utilization_threshold=scale_down.scale_down_gpu_utilization_threshold,
         ignore_daemonsets_utilization=scale_down.ignore_daemonsets_utilization,
     )
+
+
+def take_over(base: Settings, wanted: Settings, fields: Iterable[tuple[str, str]]) -> Settings:
+    """Return ``base`` with the values that these settings (section and field) have in ``wanted``."""
+    for section, field in fields:
+        value = getattr(getattr(wanted, section), field)
+        changed = msgspec.structs.replace(getattr(base, section), **{field: value})
+        base = msgspec.structs.replace(base, **{section: changed})
+    return base
