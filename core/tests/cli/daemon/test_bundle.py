@@ -17,6 +17,7 @@ from nodewright.cli.dry_run.dump import plan_dump
 from nodewright.cli.dry_run.dump_options import DumpSource
 from nodewright.cli.main import cli
 from nodewright.cli.settings.load import load
+from nodewright.cli.settings.values import without_secrets
 from nodewright.model.cluster import PodTemplateSpec
 from nodewright.model.errors import ConfigError
 from nodewright.model.quantity import Quantity
@@ -149,7 +150,7 @@ def group(**changed: Any) -> dict[str, Any]:
         ("about.json", {"schema": 1}, "'at' is missing"),
         ("about.json", {"schema": 99, "at": NOW}, "schema 99 is not 1"),
         ("about.json", {"schema": 99, "at": NOW, "versions": {"nodewright": "99.1"}}, "made by nodewright 99.1"),
-        ("about.json", DEEP, "bundle of nodewright"),
+        ("about.json", b'{"x": ' + DEEP, "maximum recursion depth"),
         ("groups.json", DEEP, "bundle of nodewright"),
         ("groups.json", b'{"groups": [{"name": ' + DEEP, "bundle of nodewright"),
         ("settings.json", b'{"x": ' + DEEP, "bundle of nodewright"),
@@ -269,3 +270,15 @@ def test_only_the_owner_may_read_it(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 )
 def test_an_empty_word_is_named(words: list[str], said: str) -> None:
     assert said in str(CliRunner().invoke(cli, ["bundle", *words]).exception)
+
+
+@pytest.mark.parametrize(
+    ("key", "is_secret"),
+    [
+        *((key, True) for key in ("passwd", "db_pwd", "credentials", "connection_string", "connectionString")),
+        *((key, True) for key in ("Authorization", "bearer", "sas", "sasUrl", "SAS-URL", "client.pem", "api_token")),
+        *((key, False) for key in ("region", "disaster", "development", "templates")),
+    ],
+)
+def test_which_names_of_options_hold_secrets(key: str, is_secret: bool) -> None:
+    assert (without_secrets({key: HIDDEN}) != {key: HIDDEN}) == is_secret

@@ -338,3 +338,8 @@ def test_drain_priorities_are_read_at_start() -> None:
 def test_how_long_evicted_pods_get_is_said_once() -> None:
     said = refusal({"drain-priority-config": "0:60", "max-graceful-termination-sec": "30"})
     assert said.startswith("--drain-priority-config: cannot be given together with --max-graceful-termination-sec")
+
+
+def test_an_empty_word_among_the_choices_is_shown() -> None:
+    with pytest.raises(ConfigError, match="must be one of '', debug, info"):
+        load_settings({"log-level": "loud"}, {})
