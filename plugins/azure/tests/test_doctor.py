@@ -118,6 +118,7 @@ def test_a_flexible_set_in_order(cloud: AzureCloud, attach: Attach) -> None:
     flexible = cloud.add_set(capacity=1, properties={"orchestrationMode": "Flexible"})
     client = attach(f"0:10:{flexible}").client
     assert bad(client.diagnose()) == {}
+    assert f"{_SETS}/instanceView/read" in client.minimal_policy()
     cloud.deny("Microsoft.Compute/virtualMachines/instanceView/read")
     wrong = bad(client.diagnose())
     assert (

@@ -61,7 +61,8 @@ def in_group(options: Options, loose: Iterable[bool]) -> list[Permission]:
     needed = [_READ_SETS]
     if False in kinds or not kinds:
         needed.append(_READ_MACHINES)
-        needed += [_READ_VIEW] if options.watches_failures else []
+    if options.watches_failures:
+        needed.append(_READ_VIEW)
     if True in kinds or not kinds:
         needed.append(_READ_FLEXIBLE)
         needed += [_READ_MACHINE_VIEW] if options.watches_failures else []
