@@ -56,7 +56,7 @@ def test_without_detection_the_time_out_does(play: AwsPlay) -> None:
 
 
 def test_listings_that_lag_buy_nothing_twice(play: AwsPlay) -> None:
-    play.cloud.lag(9.0)
+    play.cloud.lag(25.0)
     result = play.run()
     assert result.final.pending == 0
     assert play.sizes() == {CHEAP: 3, DEAR: 0}

@@ -40,9 +40,9 @@ def test_what_runs_and_what_comes_is_protected_before_a_size_is_lowered(cloud: A
 def test_an_increase_stays_although_listings_lag(cloud: AwsCloud, attach: Attach) -> None:
     name = cloud.add_group(size=1)
     stage = attach(f"0:10:{name}")
-    cloud.lag(9)
+    cloud.lag(25)
     assert stage.client.increase_size(name, 1, 2) == 1
-    for seconds in (1, 5, 2):
+    for seconds in (5, 10, 5):
         stage.later(seconds, name)
         assert stage.client.target_size(name) == 2
     assert stage.client.increase_size(name, 2, 4) == 2
@@ -55,7 +55,7 @@ def test_an_increase_stays_although_listings_lag(cloud: AwsCloud, attach: Attach
 def test_a_deleted_instance_stays_deleted_although_listings_lag(cloud: AwsCloud, attach: Attach) -> None:
     name = cloud.add_group(size=3)
     stage = attach(f"0:10:{name}")
-    cloud.lag(9)
+    cloud.lag(25)
     gone = min(cloud.machines(name))
     assert stage.client.delete_instances(name, [gone], 3) == (gone,)
     for seconds in (5, 10, 5, 30):
@@ -78,7 +78,7 @@ def test_what_another_writer_makes_of_a_size_is_believed(cloud: AwsCloud, attach
     assert stage.client.target_size(name) == 1
 
 
-@pytest.mark.parametrize(("reads", "size"), [((31,), 1), ((9, 10), 1), ((9, 9), 2), ((29,), 2)])
+@pytest.mark.parametrize(("reads", "size"), [((31,), 1), ((12, 20), 1), ((12, 12), 2), ((29,), 2)])
 def test_a_former_size_is_believed_once_it_stays(
     cloud: AwsCloud, attach: Attach, reads: tuple[int, ...], size: int
 ) -> None:
@@ -96,7 +96,7 @@ def test_what_another_writer_lowered_is_not_overwritten(cloud: AwsCloud, attach:
     stage = attach(f"0:10:{name}")
     stage.client.increase_size(name, 0, 3)
     cloud.set_target(name, 0)
-    stage.later(20, name)
+    stage.later(31, name)
     with pytest.raises(TargetChanged) as changed:
         stage.client.increase_size(name, 3, 4)
     assert changed.value.actual == 0

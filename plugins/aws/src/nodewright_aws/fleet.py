@@ -68,9 +68,9 @@ class Fleet:
         raise NodeGroupNotFound(f"aws has no group {name}")
 
     def reread(self, name: str) -> Group:
-        """Read the group now, for a write, and return it; raise NodeGroupNotFound."""
+        """Read the group now and return it; raise NodeGroupNotFound."""
         self.group(name)
-        self._replace([name], before_write=True)
+        self._replace([name])
         return self.group(name)
 
     def listed(self, name: str, also_off: Mapping[Capability, str], most: int | None = None, **known: Any) -> NodeGroup:
@@ -151,15 +151,11 @@ class Fleet:
         if self._options.autoprovisioning is not None:
             yield from self._api.groups_tagged({mark_of(self._options.cluster): ""})
 
-    def _replace(self, names: Sequence[str], *, before_write: bool = False) -> None:
+    def _replace(self, names: Sequence[str]) -> None:
         found = {group.name: group for group in self._api.groups_named(names, urgent=True)} if names else {}
         for name in names:
             self._groups.pop(name, None)
-        there = {
-            name: self._own_writes.apply(group, before_write=before_write)
-            for name, group in found.items()
-            if not group.is_going
-        }
+        there = {name: self._own_writes.apply(group) for name, group in found.items() if not group.is_going}
         self._groups = dict(sorted((self._groups | there).items()))
 
     def _probe(self) -> None:

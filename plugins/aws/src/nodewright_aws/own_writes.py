@@ -12,23 +12,16 @@ from nodewright_aws.shapes import Group
 
 # No terminated instance is shown for so long.
 _REMEMBERED_SECONDS = 60.0
-# After so long a former size is believed: another writer may have set it again.
+# After so long a former size is believed: another writer may have set it again. Listings were seen to lag 25 s.
 _FORMER_SECONDS = 30.0
-# It is believed before that if it was read twice in a row so far apart, or right before a write so long after our last one.
-_LAG_SECONDS = 10.0
 
 
 class _Size(msgspec.Struct, frozen=True, kw_only=True):
-    """The size that we wrote last, and those that the group had before since listings began to lag.
-
-    ``shown``: the former size that the last read showed, since the read at ``shown_at``. None: none was read yet.
-    """
+    """The size that we wrote last, and those that the group had before since listings began to lag."""
 
     written: int
     former: frozenset[int]
     written_at: float
-    shown: int | None = None
-    shown_at: float = 0.0
 
 
 class OwnWrites:
@@ -51,11 +44,8 @@ class OwnWrites:
         self._ended = {one: until for one, until in self._ended.items() if now < until}
         self._ended |= dict.fromkeys(instance_ids, now + _REMEMBERED_SECONDS)
 
-    def apply(self, group: Group, *, before_write: bool = False) -> Group:
-        """Return the group with our writes. A size that is neither ours nor a former one is another writer's.
-
-        ``before_write``: a write follows, which would overwrite what another writer has set.
-        """
+    def apply(self, group: Group) -> Group:
+        """Return the group with our writes. A size that is neither ours nor a former one is another writer's."""
         now = self._clock.now()
         ended = frozenset(one.instance_id for one in group.living if now < self._ended.get(one.instance_id, 0))
         if ended:
@@ -63,12 +53,7 @@ class OwnWrites:
         held = self._sizes.get(group.name)
         if held is None:
             return group
-        size = group.desired_capacity
-        lasts = now - held.shown_at if held.shown == size else 0.0
-        age = now - held.written_at
-        lags = age < _FORMER_SECONDS and lasts < _LAG_SECONDS and not (before_write and age >= _LAG_SECONDS)
-        if size in held.former - {held.written} and lags:
-            self._sizes[group.name] = msgspec.structs.replace(held, shown=size, shown_at=now - lasts)
+        if group.desired_capacity in held.former - {held.written} and now < held.written_at + _FORMER_SECONDS:
             return msgspec.structs.replace(group, desired_capacity=held.written)
         del self._sizes[group.name]
         return group
