@@ -52,6 +52,7 @@ class Cluster:
         return NodeView(node=self.nodes.get(node), pods=pods)
 
     def get_gang_view(self, namespace: str) -> GangView:
+        self.reads[namespace] += 1
         if namespace in self.unreadable:
             raise KubeApiError(f"the pods of {namespace} cannot be read", retryable=True)
         return GangView(
@@ -465,6 +466,42 @@ def test_no_pod_of_a_gang_is_evicted_while_its_others_cannot_be_read() -> None:
     stage.cluster.unreadable.clear()
     stage.run_until(START + MINUTE)
     assert stage.cluster.evicted == ["g0"]
+
+
+def test_a_drain_of_a_whole_gang_goes_on_when_its_first_pods_run_elsewhere() -> None:
+    stage = GangStage(on_a=4, on_b=0, on_c=0)
+    stage.start(stage.removal(*stage.gang))
+    evict = stage.cluster.evict
+
+    def evict_one_at_a_time(pod: Pod, grace_seconds: int) -> Eviction:
+        if stage.clock.now() < START + 5 + 10 * len(stage.cluster.evicted):
+            return Eviction(answer=EvictionAnswer.REFUSED, message="a budget")
+        stage.add_member(f"again-{pod.name}", stage.c)
+        return evict(pod, grace_seconds)
+
+    vars(stage.cluster)["evict"] = evict_one_at_a_time
+    stage.run_until(START + 2 * MINUTE)
+    assert stage.cluster.evicted == ["g0", "g1", "g2", "g3"]
+    assert stage.ended == [(RemovalResult.OK, "")]
+
+
+def test_a_removal_whose_gang_cannot_be_read_ends_after_the_time_for_evictions() -> None:
+    stage = GangStage(max_pod_eviction_time=2 * MINUTE)
+    stage.cluster.unreadable.add("default")
+    stage.start(stage.removal(stage.gang[0]))
+    given_up = START + 5 + 2 * MINUTE
+    stage.run_until(given_up - 1)
+    assert stage.ended == []
+    stage.run_until(given_up + 1)
+    assert stage.ended == [(RemovalResult.INTERNAL, "the pods of default cannot be read")]
+    assert not stage.cluster.is_tainted(stage.a)
+
+
+def test_a_namespace_is_listed_once_for_all_nodes_that_are_drained() -> None:
+    stage = GangStage(on_a=1, on_b=1, on_c=5)
+    stage.start(stage.removal(stage.gang[0]), stage.removal(stage.gang[1], node=stage.b))
+    stage.run_until(START + 5)
+    assert (stage.cluster.evicted, stage.cluster.reads["default"]) == (["g0", "g1"], 1)
 
 
 def test_the_profile_ca_knows_no_gangs() -> None:

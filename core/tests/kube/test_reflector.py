@@ -239,6 +239,23 @@ def test_a_kind_that_the_api_server_does_not_know_is_empty_until_it_does(server:
     assert not any(follower.sentences)
 
 
+@pytest.mark.parametrize("status", [403, 500, 0])
+def test_a_kind_that_has_come_and_cannot_be_listed_is_not_absent(server: ApiServer, status: int) -> None:
+    follower = Follower(server, "CapacityQuota")
+    collection = follower.reflector.resource.path
+    server.refusals[collection] = ApiError("no such kind", status=404)
+    with follower.running():
+        follower.wait(lambda: follower.cache.is_unknown)
+        server.refusals[collection] = ApiError("not now", status=status)
+        follower.wait(lambda: not follower.cache.is_unknown)
+        follower.clock.sleep(50)
+        follower.wait(lambda: "not now" in follower.cache.problem)
+        assert (follower.cache.is_unknown, follower.cache.heard_at) == (False, 1000.0)
+        server.refusals[collection] = ApiError("no such kind", status=404)
+        follower.wait(lambda: follower.cache.heard_at == 1050.0)
+        assert follower.cache.is_unknown
+
+
 def test_a_kind_that_stays_unknown_is_asked_for_every_ten_minutes(server: ApiServer) -> None:
     follower = Follower(server, "CapacityBuffer")
     server.refusals[follower.reflector.resource.path] = ApiError("no such kind", status=404)

@@ -19,14 +19,15 @@ from nodewright.actuation.drain import (
     EmitEvent,
     Evict,
     Finish,
+    GangRecheck,
     PlacementRecheck,
     Step,
     after_eviction,
     after_unknown_deletion,
     as_deletion,
     begin_removal,
-    find_broken_gang,
     find_ranks,
+    has_waited_too_long,
     next_step,
     postponed,
     why_lost,
@@ -40,9 +41,9 @@ from nodewright.clusterstate.state import ClusterState
 from nodewright.model.action import DeleteInstances, Done, Failed, GroupWrite, IncreaseSize, SizeWrite, Unknown
 from nodewright.model.clock import Clock
 from nodewright.model.errors import KubeApiError, NodewrightError, TargetChanged
+from nodewright.model.gang import find_gang
 from nodewright.model.group import GroupRef
 from nodewright.model.plan import ScaleDownReport
-from nodewright.model.pod import Pod
 from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalResult, RemovalStage, Removing
 from nodewright.model.settings import RemovalSettings
 from nodewright.planner.scale_down.missing_pods import CachedPods, doubt_after
@@ -283,9 +284,12 @@ class Actuator:
             self._postpone_for_pause(now, paused_until)
             return ()
         placements = PlacementRecheck(self._reader, self._settings.pods)
+        gangs = GangRecheck(self._reader, self._settings)
         for name in [name for name, active in self._active.items() if active.next_at <= now]:
             if name in self._active:  # the failure of another removal may have ended this one
-                self._advance(self._active[name], placements)
+                self._advance(self._active[name], placements, gangs)
+                if name not in self._active:  # what was listed may have pods that it evicted, as if they stayed
+                    gangs = GangRecheck(self._reader, self._settings)
         due = [batch for batch in self._batches() if self._due_at(batch) <= self._clock.now()]
         # The outcome of one batch may end or postpone others.
         outcomes = (self._delete(batch) for batch in due if all(self._is_unchanged(active) for active in batch.members))
@@ -294,16 +298,22 @@ class Actuator:
     def _is_unchanged(self, active: ActiveRemoval) -> bool:
         return self._active.get(active.name) is active
 
-    def _advance(self, active: ActiveRemoval, placements: PlacementRecheck) -> None:
+    def _advance(self, active: ActiveRemoval, placements: PlacementRecheck, gangs: GangRecheck) -> None:
         """Take this removal's steps until the next one is not due yet."""
         while active.next_at <= self._clock.now():
             try:
                 view = self._reader.get_node_view(active.name)
                 taken = placements.take(active.removal, view.pods) if active.stage == RemovalStage.TAINTED else ""
                 after, steps = next_step(active, view, self._clock.now(), self._settings)
-                taken = taken or self._broken_gang(active.removal, view.pods, steps)
-            except KubeApiError:
-                self._active[active.name] = replace(active, next_at=self._clock.now() + POLL_SECONDS)
+                if not active.removal.is_forced and any(isinstance(step, Evict) for step in steps):
+                    others = {other.name for other in self._active.values() if other.removal.drains} - {active.name}
+                    taken = taken or gangs.find_broken(active, view.pods, others)
+            except KubeApiError as error:
+                now = self._clock.now()
+                if has_waited_too_long(active, now, self._settings):
+                    self._finish_one(active, Finish(result=RemovalResult.INTERNAL, message=str(error)))
+                else:
+                    self._active[active.name] = replace(active, next_at=now + POLL_SECONDS)
                 return
             if taken:
                 self._finish_one(active, Finish(result=RemovalResult.INTERNAL, message=taken))
@@ -317,13 +327,6 @@ class Actuator:
         if active.is_ready and active.removal.group in self._incomplete_groups:
             self._finish_one(active, _GROUP_INCOMPLETE)
 
-    def _broken_gang(self, removal: NodeRemoval, pods: Iterable[Pod], steps: Iterable[Step]) -> str:
-        """Return which gang the evictions among these steps would break up; empty: none. Raise KubeApiError."""
-        if removal.is_forced or not any(isinstance(step, Evict) for step in steps):
-            return ""
-        others = {name for name, other in self._active.items() if other.removal.drains and name != removal.node}
-        return find_broken_gang(self._reader, pods, others, self._settings)
-
     def _do(self, step: Step, name: str) -> None:
         match step:
             case EmitEvent():
@@ -332,7 +335,11 @@ class Actuator:
                 self._finish_one(self._active[name], step)
             case Evict():
                 answer = self._evict(step)
-                self._active[name] = after_eviction(self._active[name], step.pod.key, answer, self._clock.now())
+                after = after_eviction(self._active[name], step.pod.key, answer, self._clock.now())
+                gang = find_gang(step.pod)
+                if gang is not None and answer.answer == EvictionAnswer.ACCEPTED:
+                    after = replace(after, gangs=after.gangs | {gang})
+                self._active[name] = after
 
     def _evict(self, step: Evict) -> Eviction:
         try:

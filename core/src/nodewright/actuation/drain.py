@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.actuation.events import deletion_delay_expired_event, eviction_event, eviction_failed_event
-from nodewright.actuation.ports import Event, Eviction, EvictionAnswer, NodeReader, NodeView
+from nodewright.actuation.ports import Event, Eviction, EvictionAnswer, GangView, NodeReader, NodeView
 from nodewright.clusterstate.deletions import DELETION_SECONDS
 from nodewright.model.action import DeleteInstances
 from nodewright.model.gang import GangRef, RunningGang, find_gang
@@ -68,7 +68,7 @@ class ActiveRemoval(msgspec.Struct, frozen=True, kw_only=True):
     not finished; the first of them is under way. In this wave the API server has not yet accepted the eviction of the
     pods ``unaccepted``. ``terminating`` are evicted pods whose end is awaited since ``accepted_at``. ``refusal`` is the
     API server's last refusal of an eviction. ``may_be_delayed``: the node had a delay-deletion annotation when the
-    removal began. ``ready_at`` is when only the cloud call was left to make (inf: not yet). ``seen_empty_at`` is when the
+    removal began. ``gangs`` are those of which it evicted a pod. ``ready_at`` is when only the cloud call was left to make (inf: not yet). ``seen_empty_at`` is when the
     node last had no pods that would be lost with it (-inf: not yet seen). ``doubt`` is whether it runs pods that no list
     shows (None: not yet looked at). ``next_at`` is when the next step is due (inf: the deletion batch decides).
     """
@@ -85,6 +85,7 @@ class ActiveRemoval(msgspec.Struct, frozen=True, kw_only=True):
     accepted_at: float = 0.0
     refusal: str = ""
     evicted: tuple[str, ...] = ()
+    gangs: frozenset[GangRef] = frozenset()
     ready_at: float = math.inf
     seen_empty_at: float = -math.inf
     doubt: Doubt | None = None
@@ -201,6 +202,7 @@ def begin_removal(removal: NodeRemoval, node: Node, now: float, settings: Remova
         removal=removal,
         stage=RemovalStage.TAINTED,
         started=now,
+        stage_since=now + delay,
         next_at=now + delay,
         may_be_delayed=settings.drain.node_deletion_delay_timeout > 0 and may_be_delayed,
     )
@@ -455,23 +457,46 @@ def as_deletion(removals: Sequence[NodeRemoval], expected_target: int) -> Delete
     )
 
 
-def find_broken_gang(
-    reader: NodeReader, pods: Iterable[Pod], leaving: Container[str], settings: RemovalSettings
-) -> str:
-    """Return which gang would be left with too few pods if these pods went now; empty: none would. Raise KubeApiError.
+def has_waited_too_long(active: ActiveRemoval, now: float, settings: RemovalSettings) -> bool:
+    """Return whether a removal has not begun to drain for ``--max-pod-eviction-time``. A forced one may always wait."""
+    waits = active.stage == RemovalStage.TAINTED and not active.removal.is_forced
+    return waits and now >= active.stage_since + settings.drain.max_pod_eviction_time
 
-    The pods of their namespaces are listed anew, past every cache: members may have ended since the plan was made. Pods
-    on the nodes in ``leaving``, which are being drained, count as gone.
+
+class GangRecheck:
+    """Checks right before evictions whether they would leave a gang with too few pods.
+
+    The pods of each namespace are listed once from the API server, past every cache: members may have ended since the plan
+    was made. An instance is valid for one call of ``Actuator.step``, until a removal ends.
     """
-    if not settings.policy.serves_gangs:
-        return ""
-    moving = [pod for pod in running_pods(pods, settings.pods) if not (pod.is_mirror or pod.is_daemonset_pod)]
-    gangs = dict[GangRef, RunningGang]()
-    for namespace in sorted({ref.namespace for ref in map(find_gang, moving) if ref is not None}):
-        seen = reader.get_gang_view(namespace)
-        gangs |= find_running_among(seen.pods, seen.groups, leaving)
-    broken = DisruptionBudgets((), gangs=gangs).broken_gang(moving)
-    return f"pod {broken.pod.key} blocks the removal: {describe_broken(broken)}" if broken is not None else ""
+
+    def __init__(self, reader: NodeReader, settings: RemovalSettings) -> None:
+        self._reader = reader
+        self._settings = settings
+        self._seen: dict[str, GangView] = {}
+
+    def find_broken(self, active: ActiveRemoval, pods: Iterable[Pod], leaving: Container[str]) -> str:
+        """Return which gang would break up if these pods of the removal's node went now; empty: none. Raise KubeApiError.
+
+        Pods on the nodes in ``leaving``, which are also being drained, count as gone. Gangs of which the removal evicted a pod
+        do not count: their owner may have started that pod again elsewhere.
+        """
+        if not self._settings.policy.serves_gangs:
+            return ""
+        running = running_pods(pods, self._settings.pods)
+        moving = [
+            pod
+            for pod in running
+            if not (pod.is_mirror or pod.is_daemonset_pod or find_gang(pod) in {None, *active.gangs})
+        ]
+        gangs = dict[GangRef, RunningGang]()
+        for namespace in sorted({ref.namespace for ref in map(find_gang, moving) if ref is not None}):
+            if namespace not in self._seen:
+                self._seen[namespace] = self._reader.get_gang_view(namespace)
+            seen = self._seen[namespace]
+            gangs |= find_running_among(seen.pods, seen.groups, leaving)
+        broken = DisruptionBudgets((), gangs=gangs).broken_gang(moving)
+        return f"pod {broken.pod.key} blocks the removal: {describe_broken(broken)}" if broken is not None else ""
 
 
 class PlacementRecheck:

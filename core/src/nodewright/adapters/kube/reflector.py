@@ -203,8 +203,9 @@ class Reflector(Generic[T]):
         try:
             found, version = self._pages()
         except ApiError as error:
-            if error.is_missing and self.resource.may_be_absent:
-                self.cache.is_unknown = True
+            # A kind that came and cannot be listed is not absent: its age counts from when it was last known to be so.
+            self.cache.is_unknown = error.is_missing and self.resource.may_be_absent
+            if self.cache.is_unknown:
                 self._take_as_absent("")
             elif error.is_forbidden and self.resource.may_be_forbidden and not self.cache.all():
                 self._take_as_absent(_describe_forbidden(self.resource, error))
