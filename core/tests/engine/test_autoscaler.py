@@ -15,6 +15,7 @@ from nodewright.model.group import GroupRef
 from nodewright.model.meta import ObjectMeta
 from nodewright.model.plan import Plan, ScaleUpReport
 from nodewright.model.pod import Pod
+from nodewright.model.reason import Unhelped
 from nodewright.model.settings import LoopSettings, Settings
 from nodewright.testkit import build_pod
 from nodewright.validate import PlanViolation
@@ -48,6 +49,21 @@ def test_a_look_for_failures_that_finds_none_leaves_all_writes_to_the_next_loop(
     assert engine.run_once(Scope.LOOK).outcomes == ()
     assert harness.target == 1
     assert isinstance(engine.run_once().outcomes[0], Done)
+
+
+def test_pods_that_wait_are_left_whatever_a_later_report_says_about_others() -> None:
+    pod, member = build_pod("waits"), build_pod("member")
+    grow = GROW
+    first, refusal = ScaleUpReport(awaiting=(pod,)), ScaleUpReport(unhelped=(Unhelped(pod=member, reasons={}),))
+
+    def leaves_pods(*salvo: ScaleUpReport) -> bool:
+        plan = Plan(scale_up=first, salvo=salvo)
+        done = Done(action=grow, started=0.0, accepted=1)
+        return LoopReport(started=0.0, finished=0.0, plan=plan, outcomes=(done,)).leaves_pods
+
+    assert leaves_pods()
+    assert leaves_pods(refusal)
+    assert not leaves_pods(ScaleUpReport(triggered=(pod,)), refusal)
 
 
 def test_a_loop_for_known_pods_writes_and_leaves_pods_that_came_since(harness: Any) -> None:

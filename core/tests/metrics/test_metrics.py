@@ -15,7 +15,7 @@ from nodewright.model.group import Price
 from nodewright.model.interruption import Interruption, InterruptionKind
 from nodewright.model.move import Move, MoveStage
 from nodewright.model.plan import OutdatedNode, Plan, ScaleDownReport, ScaleUpReport
-from nodewright.model.reason import SkipCode, SkipReason
+from nodewright.model.reason import SkipCode, SkipReason, Unhelped
 from nodewright.model.settings import ServingSettings, Settings, TemplateSettings
 from nodewright.snapshot.observation import ProviderSeen
 from nodewright.testkit.builders import build_pod
@@ -71,6 +71,23 @@ def test_groups_that_a_limit_of_resources_leaves_out_are_counted_by_resource_and
     found = read(metrics)
     prefix = "cluster_autoscaler_skipped_scale_events_count{direction=up,reason="
     assert (found[f"{prefix}CpuResourceLimit}}"], found[f"{prefix}MemoryResourceLimit}}"]) == (1, 0)
+
+
+def test_each_pod_that_finds_no_node_counts_once_over_all_rounds() -> None:
+    pods = first, second, third, member = [build_pod(name) for name in ("first", "second", "third", "member")]
+    plan = Plan(
+        scale_up=ScaleUpReport(
+            triggered=(first,),
+            awaiting=(second,),
+            unhelped=(Unhelped(pod=second, reasons={}), Unhelped(pod=third, reasons={})),
+        ),
+        salvo=(ScaleUpReport(triggered=(second,)), ScaleUpReport(unhelped=(Unhelped(pod=member, reasons={}),))),
+    )
+    metrics = Metrics(Settings())
+    metrics.observe(replace(make_report(), plan=plan))
+    found = read(metrics)
+    assert found["cluster_autoscaler_unschedulable_pods_count{type=unschedulable}"] == len(pods)
+    assert found["nodewright_unhelped_pods"] == 2
 
 
 def test_a_loop_that_failed() -> None:

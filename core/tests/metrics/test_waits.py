@@ -95,6 +95,17 @@ def test_time_in_which_no_group_would_help_does_not_count_and_neither_do_gates()
     assert loops.read("pod_decision_seconds_sum") == 22
 
 
+def test_pods_of_a_gang_that_no_group_helps_are_decided() -> None:
+    loops, ordinary, member = Loops(), build_pod("ordinary"), build_pod("member")
+    plan = Plan(scale_up=unhelped(ordinary).scale_up, salvo=(unhelped(member).scale_up,))
+    for _ in range(3):
+        loops.run([ordinary, member], plan)
+    assert loops.read("longest_undecided_seconds") == 0
+    loops.run([member], Plan(scale_up=unhelped(member).scale_up, salvo=(plan_for(member, "a").scale_up,)))
+    loops.run([member], Plan(scale_up=unhelped(member).scale_up, salvo=(plan_for(member, "a").scale_up,)))
+    assert loops.read("longest_undecided_seconds") == 20
+
+
 def test_a_new_leader_does_not_count_pods_that_had_their_machines_before() -> None:
     pod, fresh = build_pod("p", created_at=NOW - 300), build_pod("q", created_at=NOW - 5)
     registry = CollectorRegistry()

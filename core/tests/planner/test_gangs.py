@@ -104,6 +104,21 @@ def test_pods_of_a_higher_priority_get_nodes_before_a_gang_and_those_of_a_lower_
     assert "3 of 4 pods would have room" in said(plan)
 
 
+def test_pods_do_not_wait_for_a_gang_that_gets_nothing_anyway() -> None:
+    """Two groups would help the urgent pods, and only one grows in a loop. The gang has too few pods to start."""
+    for gang in (False, True):
+        world = make_world(2, 99) if gang else World()
+        for name in ("a", "b"):
+            world.add_group(name, cpu="1", max_size=9, labels={"pool": name})
+            world.pending.append(build_pod(f"urgent-{name}", "1", priority=5, node_selector={"pool": name}))
+            world.pending += [
+                build_pod(f"low-{name}-{number}", "1", priority=-1, node_selector={"pool": name}) for number in range(2)
+            ]
+        plan = world.plan(expander="least-waste")
+        assert sorted(target for _, target in grown(plan).values()) == [3]
+        assert ("2 of 99 pods exist" in said(plan)) == gang
+
+
 def test_pods_of_a_higher_priority_get_the_room_that_is_there_before_a_gang() -> None:
     world = make_world(2, 2)
     world.add_group("a", 2, cpu="1", max_size=2)

@@ -29,7 +29,13 @@ from nodewright.model.cluster import (
 from nodewright.model.meta import LabelSelector, Object, ObjectMeta, Requirement
 from nodewright.model.pod import NodeSelector, NodeSelectorTerm
 from nodewright.model.quantity import Quantity
-from nodewright.predicates.volume_binding import BIND_REASON, IMMEDIATE_REASON, PREDICATE, SPACE_REASON
+from nodewright.predicates.volume_binding import (
+    BIND_REASON,
+    IMMEDIATE_REASON,
+    PREDICATE,
+    SPACE_REASON,
+    _topologies_with_space,
+)
 from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.snapshot import Snapshot
 
@@ -156,6 +162,15 @@ def test_a_claim_goes_where_its_driver_reports_enough_space(capacity: CsiStorage
     driver = CsiDriver(metadata=ObjectMeta(name="csi"), spec=CsiDriverSpec(storage_capacity=True))
     snapshot = _zones(claim("c", storage_class="wait", size=5 * 2**30), storage_class("wait"), driver, capacity)
     assert refusals(snapshot, pod(**_claiming())) == dict.fromkeys(full, SPACE)
+
+
+def test_space_that_is_reported_for_each_zone_is_joined() -> None:
+    driver = CsiDriver(metadata=ObjectMeta(name="csi"), spec=CsiDriverSpec(storage_capacity=True))
+    space = [_capacity("a", "5Gi"), _capacity("b", "6Gi")]
+    snapshot = _zones(claim("c", storage_class="wait"), storage_class("wait"), driver, *space)
+    assert refusals(snapshot, pod(**_claiming())) == {"out": SPACE}
+    (joined,) = _topologies_with_space(claim("c", storage_class="wait"), snapshot.context) or ()
+    assert [(one.key, one.values) for one in joined.requirements] == [(ZONE, {"a", "b"})]
 
 
 def test_space_and_allowed_topologies_must_agree() -> None:

@@ -321,7 +321,7 @@ def test_a_gang_that_would_be_left_with_too_few_pods() -> None:
 
 def test_removals_of_one_plan_count_together() -> None:
     given = gang_world("g-0", "g-1", "g-2", least=2)
-    assert gang_rules(given, "g-0", "g-1") == ["gang default/g would keep 1 pods, and needs 2"] * 2
+    assert gang_rules(given, "g-0", "g-1") == ["gang default/g would keep 1 pod, and needs 2"] * 2
     assert gang_rules(gang_world("g-0", "g-1", least=2), "g-0", "g-1") == []
 
 
@@ -329,7 +329,7 @@ def test_removals_under_way_count_for_a_gang() -> None:
     given = gang_world("g-0", "g-1", "g-2", least=2)
     under_way = Removing(removal=removal("g-1", "default/m1"), stage=RemovalStage.DRAINING, started=NOW)
     given.removing = {"g-1": under_way}
-    assert gang_rules(given, "g-0") == ["gang default/g would keep 1 pods, and needs 2"]
+    assert gang_rules(given, "g-0") == ["gang default/g would keep 1 pod, and needs 2"]
 
 
 def test_a_gang_with_too_few_pods_keeps_them_while_others_wait() -> None:
@@ -337,7 +337,7 @@ def test_a_gang_with_too_few_pods_keeps_them_while_others_wait() -> None:
     assert gang_rules(given, "g-0") == []
     waiting = build_pod("again", cpu="1")
     given.pending = [changed(waiting, spec=changed(waiting.spec, scheduling_group=SchedulingGroup(pod_group_name="g")))]
-    assert gang_rules(given, "g-0") == ["gang default/g would keep 1 pods, and needs 2"]
+    assert gang_rules(given, "g-0") == ["gang default/g would keep 1 pod, and needs 2"]
 
 
 def test_a_gang_ends_as_a_whole() -> None:

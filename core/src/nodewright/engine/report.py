@@ -82,7 +82,13 @@ class LoopReport:
     @property
     def leaves_pods(self) -> bool:
         """Return whether a group grew and another one helps pods that are left: the next loop plans for these."""
-        return self.grew and self.plan is not None and bool((self.plan.scale_up, *self.plan.salvo)[-1].awaiting)
+        if not self.grew or self.plan is None:
+            return False
+        awaiting = set[int]()  # as the last report on each pod says; the last one of all may be on a gang
+        for report in (self.plan.scale_up, *self.plan.salvo):
+            awaiting.difference_update(map(id, report.triggered), (id(one.pod) for one in report.unhelped))
+            awaiting.update(map(id, report.awaiting))
+        return bool(awaiting)
 
     @property
     def plans_anew(self) -> bool:

@@ -15,7 +15,7 @@ from nodewright.model.reason import Rejection, ScaleUpResult, SkipCode, SkipReas
 from nodewright.model.settings import TemplateSettings
 from nodewright.planner.context import PlanningContext, deadline
 from nodewright.planner.gangs.find_gangs import Gang
-from nodewright.planner.gangs.serve import ServedGangs, serve_gangs
+from nodewright.planner.gangs.serve import ServedGangs, serve_gangs, why_not_now
 from nodewright.planner.provisioning_requests.arbitration import find_due, plan_provider_calls, serve
 from nodewright.planner.provisioning_requests.ca import ChosenRequest, examine
 from nodewright.planner.provisioning_requests.classes import Mode
@@ -141,6 +141,11 @@ def grow_with_gangs(
     """
     if not gangs:
         return grow(context, pods, random)
+    idle = [gang for gang in gangs if gang.is_young or why_not_now(gang, requests)]
+    if idle:  # no pod has to wait for gangs that get nothing anyway
+        due = [gang for gang in gangs if gang not in idle]
+        growth = grow_with_gangs(context, pods, due, requests, random)
+        return after_gangs(growth, context, serve_gangs(context, idle, requests, random))
     urgent = [pod for pod in pods if (pod.spec.priority or 0) > gangs[0].priority]
     if not urgent:
         highest = max((pod.spec.priority or 0 for pod in pods), default=None)

@@ -11,7 +11,7 @@ from nodewright.model.pod import Volume
 from nodewright.model.quantity import ZERO, Quantity
 from nodewright.predicates.node_selector import matches_node, requirement_mask, selector_mask
 from nodewright.predicates.predicate import Predicate, Texts, whole
-from nodewright.predicates.selectors import Labels, Selector, parse_requirement, parse_selector
+from nodewright.predicates.selectors import Labels, Selector, SelectorRequirement, parse_requirement, parse_selector
 from nodewright.predicates.volumes import (
     WAIT_FOR_CONSUMER,
     claims_of,
@@ -180,7 +180,20 @@ def _topologies_with_space(claim: PersistentVolumeClaim, context: Context) -> li
         if held.storage_class_name == storage_class.name and most is not None and not most < size:
             selector = parse_selector(held.node_topology) if held.node_topology is not None else None
             found += [selector] if selector is not None else []
+    found[:] = _join(found)
     return found
+
+
+def _join(selectors: Iterable[Selector]) -> list[Selector]:
+    """Return selectors that match the same nodes, with one for each key: local storage has one for each node."""
+    values, others = dict[str, frozenset[str]](), list[Selector]()
+    for selector in selectors:
+        match selector.requirements:
+            case (only,) if only.operator == "In":
+                values[only.key] = values.get(only.key, frozenset()) | only.values
+            case _:
+                others.append(selector)
+    return [*(Selector([SelectorRequirement(key, "In", held)]) for key, held in values.items()), *others]
 
 
 def _explain(snapshot: Snapshot, pod: PodClass, row: int) -> Texts | None:

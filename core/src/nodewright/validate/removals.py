@@ -262,27 +262,35 @@ class _RemovalSequence:
                 ref = _gang_of(pod)
                 if ref is not None:
                     going.setdefault(ref, []).append(removal)
+        on_nodes, staying = self._find_members(going)
         for ref, removals in going.items():
-            left, least = self._count_gang(ref)
-            left -= len(removals)
+            least = self._least_of(ref, on_nodes[ref], staying.get(ref, ()))
+            left = len(staying.get(ref, ())) - len(removals)
             if 0 < left < least:
-                text = f"gang {ref.key} would keep {left} pods, and needs {least}"
+                text = f"gang {ref.key} would keep {left} pod{'s' if left > 1 else ''}, and needs {least}"
                 yield from ((removal, text) for removal in {one.node: one for one in removals}.values())
 
-    def _count_gang(self, ref: GangRef) -> tuple[int, int]:
-        """Return how many pods of a gang run on nodes that are not being drained yet, and how many of these must stay."""
+    def _find_members(self, refs: Collection[GangRef]) -> tuple[Counter[GangRef], dict[GangRef, list[Pod]]]:
+        """Return how many pods of these gangs run, and those of them on nodes that are not being drained yet."""
         seen = self._seen
         drained = {name for name, held in seen.removing.items() if held.removal.drains}
-        on_nodes, staying = 0, list[Pod]()
-        for row, node in seen.snapshot.nodes():
-            own = [pod for pod in seen.snapshot.pods(row) if _gang_of(pod) == ref]
-            on_nodes += len(own)
-            staying += own if node.name not in drained else ()
-        terms = find_terms(ref, staying[0], seen.pod_groups) if staying else None
+        on_nodes, staying = Counter[GangRef](), dict[GangRef, list[Pod]]()
+        for row, node in seen.snapshot.nodes() if refs else ():
+            for pod in seen.snapshot.pods(row):
+                ref = _gang_of(pod)
+                if ref is not None and ref in refs:
+                    on_nodes[ref] += 1
+                    if node.name not in drained:
+                        staying.setdefault(ref, []).append(pod)
+        return on_nodes, staying
+
+    def _least_of(self, ref: GangRef, on_nodes: int, staying: Sequence[Pod]) -> int:
+        """Return how many of these pods of a gang must stay."""
+        terms = find_terms(ref, staying[0], self._seen.pod_groups) if staying else None
         if terms is None or terms.is_missing:
-            return len(staying), 0
-        runs = on_nodes >= terms.min_count or any(find_gang(pod) == ref for pod in seen.pending)
-        return len(staying), min(len(staying), terms.min_count) if runs else 0
+            return 0
+        runs = on_nodes >= terms.min_count or any(find_gang(pod) == ref for pod in self._seen.pending)
+        return min(len(staying), terms.min_count) if runs else 0
 
     def broken_anti_affinity(self, removals: Sequence[NodeRemoval]) -> Iterator[tuple[NodeRemoval, str]]:
         """Yield the pods whose planned node violates anti-affinity.

@@ -20,11 +20,12 @@ from nodewright.model.disruption import DisruptionReason
 from nodewright.model.interruption import InterruptionKind
 from nodewright.model.limits import make_resource_limits
 from nodewright.model.move import MoveStage
-from nodewright.model.plan import Plan
+from nodewright.model.plan import Plan, ScaleUpReport
 from nodewright.model.pod import Pod
 from nodewright.model.removal import RemovalReason, RemovalResult
 from nodewright.model.settings import Settings
 from nodewright.planner.explain import buffers_planned, requests_seen
+from nodewright.planner.provisioning_requests.pods import is_stand_in
 from nodewright.planner.scale_up.pending_pods import is_pending, unhelped_namespaces
 from nodewright.snapshot.pod_class import map_alike
 
@@ -283,14 +284,17 @@ class Metrics:
     def _observe_plan(self, plan: Plan) -> None:
         if plan.halted:
             self._safe.set(0)
-        pods = (plan.scale_up.triggered, plan.scale_up.awaiting, plan.scale_up.unhelped)
-        self._pods.labels("unschedulable").set(sum(map(len, pods)))
+        reports = (plan.scale_up, *(report for report in plan.salvo if not _is_of_request(report)))
+        helped = {id(pod) for report in reports for pod in report.triggered}
+        unhelped = {id(one.pod) for report in reports for one in report.unhelped} - helped
+        awaiting = {id(pod) for report in reports for pod in report.awaiting}
+        self._pods.labels("unschedulable").set(len(helped | unhelped | awaiting))
         self._pods.labels("scheduler_unprocessed").set(len(plan.waiting))
-        for skipped in plan.scale_up.skipped.values():
+        for skipped in {ref: why for report in reports for ref, why in report.skipped.items()}.values():
             for word, reason in _LIMITS.items():
                 if word in skipped.resources:
                     self._limited.labels("up", reason).inc()
-        self._unhelped.set(len(plan.scale_up.unhelped))
+        self._unhelped.set(len(unhelped))
         self._held.set(len(plan.held_back))
         self._paused.set(bool(plan.paused))
         down = plan.scale_down
@@ -339,6 +343,11 @@ class Metrics:
                     self._removed.inc(outcome.accepted)
                 case _:
                     continue
+
+
+def _is_of_request(report: ScaleUpReport) -> bool:
+    about = (*report.triggered[:1], *report.awaiting[:1], *(unhelped.pod for unhelped in report.unhelped[:1]))
+    return any(map(is_stand_in, about))
 
 
 def _node_counts(groups: Iterable[GroupState]) -> dict[str, int]:

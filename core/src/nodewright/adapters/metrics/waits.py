@@ -62,7 +62,9 @@ class WaitMetrics:
         bought, placed, unhelped, lacks_room = _bought_for(report), set[int](), set[int](), False
         if report.plan is not None:
             placed = bought | {id(pod) for pod in report.plan.fitting}
-            unhelped = {id(one.pod) for one in report.plan.scale_up.unhelped}
+            growth = (report.plan.scale_up, *report.plan.salvo)
+            unhelped = {id(one.pod) for part in growth for one in part.unhelped}
+            unhelped -= {id(pod) for part in growth for pod in part.triggered}
         waiting, decided = dict[str, float](), set[str]()
         for pod, waits in asked:
             key, has_room = hint_key(pod), id(pod) in placed

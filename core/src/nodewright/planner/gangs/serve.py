@@ -106,7 +106,7 @@ def serve_gangs(
     for gang in gangs:
         if gang.is_young:
             continue
-        why, demand = gang.problem or _why_not_now(gang, requests), _demand_of(context.snapshot, gang)
+        why, demand = why_not_now(gang, requests), _demand_of(context.snapshot, gang)
         found = None if why else hopeless.get(demand) or _GangGrowth(context, gang, random).find()
         if found is not None and found.counts is None and demand is not None:
             hopeless[demand] = found
@@ -128,7 +128,10 @@ def _demand_of(snapshot: Snapshot, gang: Gang) -> Hashable:
     return gang.need, tuple(kind_of(pod_class) for pod_class in classes)
 
 
-def _why_not_now(gang: Gang, requests: ProvisioningRequestState) -> str:
+def why_not_now(gang: Gang, requests: ProvisioningRequestState) -> str:
+    """Return why no nodes are added for a gang now, whatever the groups offer; empty: they may be."""
+    if gang.problem:
+        return gang.problem
     if gang.ref.id in requests.reservations:
         return "machines for it are on their way"
     retry = requests.memory.retries.get(gang.ref.id)
