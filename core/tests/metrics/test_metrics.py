@@ -74,20 +74,25 @@ def test_groups_that_a_limit_of_resources_leaves_out_are_counted_by_resource_and
 
 
 def test_each_pod_that_finds_no_node_counts_once_over_all_rounds() -> None:
-    pods = first, second, third, member = [build_pod(name) for name in ("first", "second", "third", "member")]
+    pods = first, second, third, member, other = [
+        build_pod(name) for name in ("first", "second", "third", "member", "other")
+    ]
     plan = Plan(
         scale_up=ScaleUpReport(
             triggered=(first,),
             awaiting=(second,),
             unhelped=(Unhelped(pod=second, reasons={}), Unhelped(pod=third, reasons={})),
         ),
-        salvo=(ScaleUpReport(triggered=(second,)), ScaleUpReport(unhelped=(Unhelped(pod=member, reasons={}),))),
+        salvo=(
+            ScaleUpReport(triggered=(second,)),
+            ScaleUpReport(unhelped=tuple(Unhelped(pod=pod, reasons={}) for pod in (member, other))),
+        ),
     )
     metrics = Metrics(Settings())
     metrics.observe(replace(make_report(), plan=plan))
     found = read(metrics)
     assert found["cluster_autoscaler_unschedulable_pods_count{type=unschedulable}"] == len(pods)
-    assert found["nodewright_unhelped_pods"] == 2
+    assert found["nodewright_unhelped_pods"] == 3
 
 
 def test_a_loop_that_failed() -> None:
