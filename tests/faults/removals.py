@@ -1,5 +1,7 @@
 """What must hold of scale-down: it removes nothing that is needed, and in the end everything that is not."""
 
+import math
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from tests.faults.facts import SLACK, TOLERATED_UNREADY, Facts, said, unwell
@@ -87,22 +89,47 @@ def check_idle_nodes_go(facts: Facts) -> Findings:
     delays = ("scale-down-delay-after-add", "scale-down-delay-after-delete", "scale-down-delay-after-failure")
     wait = facts.seconds("scale-down-unneeded-time") + max(map(facts.seconds, delays)) + IDLE + SLACK
     idle_since: dict[str, float] = {}
-    busy_until = 0.0
+    busy_until, flapping = 0.0, _Flapping(facts.seconds("scale-down-unneeded-time"))
     for loop in facts.loops:
         if _is_busy(facts, loop):
             busy_until = loop.at
         idle = {machine for machine, node in loop.nodes.items() if _is_idle(loop, machine, node)}
         idle_since = {machine: idle_since.get(machine, loop.at) for machine in idle}
         for machine, since in idle_since.items():
-            start = max(since, busy_until, facts.knows_since(loop.at), _quarantined_until(facts, machine, loop.at))
+            calm = max(_quarantined_until(facts, machine, loop.at), min(loop.at, flapping.until[group_of(machine)]))
+            start = max(since, busy_until, facts.knows_since(loop.at), calm)
             if loop.at - start > wait + facts.hindered(group_of(machine), start, loop.at):
                 yield f"{loop.at:g} s: nothing runs on {machine} since {since:g} s"
+        flapping.note(loop)
 
 
 def _quarantined_until(facts: Facts, machine: str, now: float) -> float:
     """Return until when nothing may be removed from the machine's group because others took machines of it."""
     mine = (asked for asked in facts.history.asked if asked.group == group_of(machine) and not asked.ours)
     return max((min(now, asked.at + QUARANTINE) for asked in mine if asked.at <= now), default=0.0)
+
+
+class _Flapping:
+    """Groups that needed a node again within an hour after they lost one. Nothing is removed from them for a while.
+
+    The pause lasts the unneeded time, and twice as long after each further time.
+    """
+
+    def __init__(self, unneeded: float) -> None:
+        self.until: defaultdict[str, float] = defaultdict(float)
+        self._unneeded = unneeded
+        self._times: Counter[str] = Counter()
+        self._lost: dict[str, float] = {}
+
+    def note(self, loop: Loop) -> None:
+        """Note what the loop wrote."""
+        for write in loop.writes:
+            if write.ids:
+                self._lost[write.group] = loop.at
+            elif write.hook == "increase_size" and loop.at - self._lost.pop(write.group, -math.inf) <= 60 * MINUTE:
+                self._times[write.group] += 1
+                wait = self._unneeded * 2.0 ** (self._times[write.group] - 1)
+                self.until[write.group] = loop.at + min(120 * MINUTE, wait)
 
 
 def _is_busy(facts: Facts, loop: Loop) -> bool:

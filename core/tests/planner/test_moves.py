@@ -25,6 +25,7 @@ from nodewright.model.plan import Plan
 from nodewright.model.removal import RemovalReason
 from nodewright.planner import make_plan
 from nodewright.planner.consolidation.sources import DO_NOT_DISRUPT
+from nodewright.planner.new_moves import SEARCH_SECONDS, next_search
 from nodewright.planner.scale_down.eligibility import SCALE_DOWN_DISABLED
 from nodewright.testkit import build_pod
 from nodewright.testkit.builders import build_budget, build_node
@@ -118,6 +119,13 @@ def test_a_search_in_vain_is_made_again_once_something_changed() -> None:
     world.running.pop()
     look(world)
     assert held(world).searched_at == NOW + 60
+
+
+def test_the_next_search_is_never_told_for_a_moment_at_which_none_is_made() -> None:
+    """A node was free again within a minute after a search in vain: the loop at that moment searched for nothing."""
+    found = MoveMemory(searched_at=NOW, vain=7, again_at=NOW + 40)
+    assert next_search(found) == NOW + SEARCH_SECONDS
+    assert next_search(replace(found, again_at=NOW + 90)) == NOW + 90
 
 
 def _consolidates_no_more(world: World) -> None:

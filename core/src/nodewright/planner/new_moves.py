@@ -79,7 +79,7 @@ def begin_moves(held: MoveMemory, proposals: Iterable[Proposal], state: ClusterS
 
 def next_search(held: MoveMemory) -> float:
     """Return when to search for moves again, if nothing changes until then (epoch seconds)."""
-    return held.again_at if held.vain else held.searched_at + SEARCH_SECONDS
+    return max(held.searched_at + SEARCH_SECONDS, held.again_at if held.vain else 0.0)
 
 
 def _fingerprint(context: PlanningContext, settled: Mapping[str, str], most_nodes: int | None) -> int:
