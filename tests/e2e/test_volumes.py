@@ -104,7 +104,10 @@ def count_bought(shared: SharedCloud) -> int:
 def test_the_limit_of_a_driver_is_learned_from_the_first_node(
     storing: ControlPlane, shared: SharedCloud, start: StartDaemon
 ) -> None:
-    """Three pods have room on one machine, and its driver attaches one volume: two more machines, and no more."""
+    """Three pods have room on one machine, and its driver attaches one volume: two more machines, and no more.
+
+    The scheduler may leave the last pods in its queue for five minutes: no event tells it of CSINodes that are there already.
+    """
     add_driver(storing, reports_space=False)
     add_csi_nodes(storing, 1)
     start()
@@ -112,8 +115,10 @@ def test_the_limit_of_a_driver_is_learned_from_the_first_node(
         add_claim(storing, name)
         bind(storing, name)
         deploy(storing, name, 1, volumes=volume_of(name))
-    wait_until(lambda: count_running(storing) == 3, "three running pods")
-    assert len(set(hosts(storing))) == 3
+    wait_until(lambda: count_bought(shared) == 3, "three machines")
+    wait_until(lambda: count_running(storing) > 0, "a running pod")
+    there = [host for host in hosts(storing) if host]
+    assert len(set(there)) == len(there)
     assert count_bought(shared) == 3
 
 
