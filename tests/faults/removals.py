@@ -177,14 +177,16 @@ def _has(node: NodeSeen, how: str) -> bool:
 
 def given_up_lately(facts: Facts, loop: Loop) -> set[str]:
     """Return the machines that were given up for others a moment ago."""
-    lately = (other.given_up for other in facts.loops if loop.at - LASTS < other.at <= loop.at)
-    return set().union(*lately)
+    return set().union(*(other.given_up for other in _lately(facts, loop)))
 
 
 def in_moves_lately(facts: Facts, loop: Loop) -> set[str]:
     """Return the machines that a move gave up, or that came for one, a moment ago."""
-    lately = (other.in_moves for other in facts.loops if loop.at - LASTS < other.at <= loop.at)
-    return set().union(*lately)
+    return set().union(*(other.in_moves for other in _lately(facts, loop)))
+
+
+def _lately(facts: Facts, loop: Loop) -> Iterator[Loop]:
+    return (other for other in facts.loops if loop.at - LASTS < other.at <= loop.at)
 
 
 def still_in_moves(facts: Facts) -> set[str]:

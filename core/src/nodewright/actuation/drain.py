@@ -68,9 +68,10 @@ class ActiveRemoval(msgspec.Struct, frozen=True, kw_only=True):
     not finished; the first of them is under way. In this wave the API server has not yet accepted the eviction of the
     pods ``unaccepted``. ``terminating`` are evicted pods whose end is awaited since ``accepted_at``. ``refusal`` is the
     API server's last refusal of an eviction. ``may_be_delayed``: the node had a delay-deletion annotation when the
-    removal began. ``gangs`` are those of which it evicted a pod. ``ready_at`` is when only the cloud call was left to make (inf: not yet). ``seen_empty_at`` is when the
-    node last had no pods that would be lost with it (-inf: not yet seen). ``doubt`` is whether it runs pods that no list
-    shows (None: not yet looked at). ``next_at`` is when the next step is due (inf: the deletion batch decides).
+    removal began. ``gangs`` are those of which it evicted a pod. ``ready_at`` is when only the cloud call was left to make
+    (inf: not yet). ``seen_empty_at`` is when the node last had no pods that would be lost with it (-inf: not yet seen).
+    ``doubt`` is whether it runs pods that no list shows (None: not yet looked at). ``next_at`` is when the next step is due
+    (inf: the deletion batch decides).
     """
 
     removal: NodeRemoval

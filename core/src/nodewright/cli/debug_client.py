@@ -4,13 +4,23 @@ import http.client
 from collections.abc import Mapping
 from urllib.parse import urlencode
 
+import click
+
 from nodewright.cli.screen import make_console
 from nodewright.model.address import SERVER_NAME, parse_address
 from nodewright.model.errors import ConfigError
+from nodewright.model.settings import ServingSettings
 
 # In seconds. A daemon in the middle of a loop responds when the loop ends.
 _TIMEOUT_SECONDS = 120.0
 _FLAG = "--debug-address"
+debug_address_option = click.option(
+    _FLAG,
+    metavar="TEXT",
+    default=ServingSettings().debug_address,
+    show_default=True,
+    help="Address of the daemon to ask.",
+)
 
 
 def ask_daemon(address: str, path: str, query: Mapping[str, str]) -> str | None:

@@ -16,6 +16,7 @@ from nodewright.spec import (
     ProviderUnavailable,
 )
 from nodewright.spec.cache import attempt, attempt_each, copy_error, not_yet
+from nodewright.spec.zones import zone_in_turn
 from nodewright_azure.agent_pools import split_name
 from nodewright_azure.api import Api
 from nodewright_azure.discovery import Limits, Selection
@@ -27,8 +28,6 @@ from nodewright_azure.shapes import InstanceView, Machine, ScaleSet
 # A listing may lag behind a write: for this long, a listed set with an etag that we know to be old is ignored.
 _LAG_SECONDS = 120.0
 _EARLIEST = 0.5
-# How long a zone is taken for the next one.
-_TURN_SECONDS = 60.0
 # As long as a group backs off after a first failure.
 _SHORT_SECONDS = 300.0
 _AGAIN_SECONDS = 20.0
@@ -147,23 +146,13 @@ class Fleet:
     def next_zone(self, group_id: str) -> str:
         """Return the zone that is taken for that of the next machine; "": the set has none.
 
-        Azure adds machines to the zones that need more for the set to be balanced. Each other turn is that of a zone with the
-        fewest machines, the others are shared by the rest, so that pods which need a certain zone are helped some time. A
-        zone that had no capacity of late has no turn, unless that is true of all.
+        A zone that had no capacity of late has no turn, unless that is true of all.
         """
         held = self.held(group_id)
         now, every = self._clock.now(), held.scale_set.zones or ()
         zones = [zone for zone in every if now >= held.short.get(zone, float("-inf")) + _SHORT_SECONDS] or list(every)
-        if not zones:
-            return ""
         living = [unit.machine.zones for unit in held.machine_list.units if not unit.is_leaving]
-        counts = {zone: sum(zone in (one or ()) for one in living) for zone in zones}
-        fewest = [zone for zone in zones if counts[zone] == min(counts.values())]
-        rest = [zone for zone in zones if zone not in fewest]
-        turn = int(now // _TURN_SECONDS)
-        if not rest:
-            return fewest[turn % len(fewest)]
-        return (rest if turn % 2 else fewest)[turn // 2 % len(rest if turn % 2 else fewest)]
+        return zone_in_turn({zone: sum(zone in (one or ()) for one in living) for zone in zones}, now)
 
     def limits(self, group_id: str) -> Limits:
         """Return minimum and maximum of a listed group."""

@@ -19,23 +19,16 @@ AS_OF = datetime(2026, 5, 20, tzinfo=UTC).timestamp()
 
 def list_price(location: str, size: str) -> tuple[float, str] | None:
     """Return USD an hour, and the location that it is of: LOCATION where this one is not in the table; None: the size is not sold."""
-    place = location if location in _locations() else LOCATION
-    price = _prices(place).get(size.lower().removeprefix("standard_"))
+    place, prices = _column(location)
+    price = prices.get(size.lower().removeprefix("standard_"))
     return (price, place) if price is not None else None
 
 
 @cache
-def _locations() -> frozenset[str]:
-    return frozenset(_rows()[0][1:])
-
-
-@cache
-def _prices(location: str) -> Mapping[str, float]:
-    head, *rows = _rows()
-    column = head.index(location)
-    return {row[0]: float(row[column]) for row in rows if row[column]}
-
-
-def _rows() -> list[list[str]]:
+def _column(location: str) -> tuple[str, Mapping[str, float]]:
+    """Return the location, or LOCATION where it has no column, and its prices by size."""
     packed = resources.files("nodewright_azure").joinpath("list_prices.csv.gz").read_bytes()
-    return list(csv.reader(gzip.decompress(packed).decode("ascii").splitlines()))
+    head, *rows = csv.reader(gzip.decompress(packed).decode("ascii").splitlines())
+    place = location if location in head[1:] else LOCATION
+    column = head.index(place)
+    return place, {row[0]: float(row[column]) for row in rows if row[column]}

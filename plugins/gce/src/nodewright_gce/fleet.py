@@ -16,6 +16,7 @@ from nodewright.spec import (
     Throttled,
 )
 from nodewright.spec.cache import attempt, attempt_each, copy_error, not_yet
+from nodewright.spec.zones import zone_in_turn
 from nodewright_gce.api import Api
 from nodewright_gce.bulk import assign, is_at_rest
 from nodewright_gce.discovery import Selection
@@ -26,8 +27,6 @@ from nodewright_gce.states import Machine, read_managed
 
 # With this many groups at rest in one zone, all its machines are listed with one call.
 _MANY = 6
-# How long a zone is taken for the next one.
-_TURN_SECONDS = 60.0
 # As long as a group backs off after a first failure.
 _SHORT_SECONDS = 300.0
 _LACKING = ErrorClass.OUT_OF_RESOURCES
@@ -126,9 +125,7 @@ class Fleet:
     def next_zone(self, group: Group) -> str:
         """Return the zone that is taken for that of the group's next machine.
 
-        Compute Engine spreads the machines of a regional group over its zones. Each other turn is that of a zone with the
-        fewest machines, the others are shared by the rest, so that pods which need a certain zone are helped some time. A
-        zone that had no capacity of late has no turn, unless that is true of all.
+        A zone that had no capacity of late has no turn, unless that is true of all.
         """
         every, now = group.manager.zones, self._clock.now()
         if not group.ref.place.is_regional or not every:
@@ -137,13 +134,7 @@ class Fleet:
         short = {one.zone for one, at in lacking.items() if now < at + _SHORT_SECONDS}
         zones = [zone for zone in every if zone not in short] or list(every)
         living = [one.ref.zone for one in group.machines if one.state is not InstanceState.DELETING]
-        least = min(living.count(zone) for zone in zones)
-        fewest = [zone for zone in zones if living.count(zone) == least]
-        rest = [zone for zone in zones if zone not in fewest]
-        turn = int(now // _TURN_SECONDS)
-        if not rest:
-            return fewest[turn % len(fewest)]
-        return (rest if turn % 2 else fewest)[turn // 2 % len(rest if turn % 2 else fewest)]
+        return zone_in_turn({zone: living.count(zone) for zone in zones}, now)
 
     def reread(self, group_id: str, *, machines: bool) -> Group:
         """Read the group now and return it, with its machines if ``machines``; raise NodeGroupNotFound."""

@@ -52,9 +52,10 @@ class CacheOptions:
 class Listeners:
     """Functions that the thread of a watch calls when something happens that may start a loop, or that metrics count.
 
-    ``on_unschedulable``: the scheduler has just found no place for a pod. ``on_pod``: a pod came or changed. ``on_node``: a node came or changed; it is called
-    with what was known of it (None: nothing), and with the node. ``on_forbidden``: a kind is taken to be absent because the
-    API server refuses to list it; it is called with the kind and a sentence, and with "" when that is over.
+    ``on_unschedulable``: the scheduler has just found no place for a pod. ``on_pod``: a pod came or changed. ``on_node``: a
+    node came or changed; it is called with what was known of it (None: nothing), and with the node. ``on_forbidden``: a
+    kind is taken to be absent because the API server refuses to list it; it is called with the kind and a sentence, and
+    with "" when that is over.
     """
 
     on_unschedulable: Callable[[], None] = lambda: None

@@ -125,8 +125,8 @@ class Reflector(Generic[T]):
     """Keep a cache current: ``run`` in a thread of its own until ``stop``.
 
     A failure is stored in the cache and tried again, after a random wait that grows to 30 s; that for a kind which the API
-    server does not know grows to 10 min. ``on_forbidden`` is called with
-    a sentence when the kind is taken to be absent because the API server refuses to list it, and with "" when that is over.
+    server does not know grows to 10 min. ``on_forbidden`` is called with a sentence when the kind is taken to be absent
+    because the API server refuses to list it, and with "" when that is over.
     """
 
     def __init__(
@@ -159,12 +159,8 @@ class Reflector(Generic[T]):
                     self._patiently(self._watch)
             except ApiError as error:  # expired, or not to be retried: from the beginning, after a breath
                 self.cache.problem = str(error)
-                is_absent = error.is_missing and self.resource.may_be_absent
-                self._absences = self._absences + 1 if is_absent else 0
-                longest = _FIRST_WAIT if error.is_expired else _LONGEST_WAIT
-                if is_absent:
-                    longest = min(_LONGEST_ABSENCE, _LONGEST_WAIT * 2.0 ** min(self._absences - 1, 10))
-                self._pause(self._random.uniform(longest / 2 if is_absent else 0, longest))
+                self._absences = self._absences + 1 if self._is_absence(error) else 0
+                self._pause(self._breath(error))
 
     def stop(self) -> None:
         """Stop. Another thread may call this; an open watch ends at once."""
@@ -183,6 +179,17 @@ class Reflector(Generic[T]):
             reraise=True,
         )
         retrying(step)
+
+    def _breath(self, error: ApiError) -> float:
+        """Return how many seconds to wait before everything is listed again."""
+        if self._absences:
+            longest = min(_LONGEST_ABSENCE, _LONGEST_WAIT * 2.0 ** min(self._absences - 1, 10))
+            return self._random.uniform(longest / 2, longest)
+        return self._random.uniform(0, _FIRST_WAIT if error.is_expired else _LONGEST_WAIT)
+
+    def _is_absence(self, error: ApiError) -> bool:
+        """Return whether the API server does not know the kind, which it need not."""
+        return error.is_missing and self.resource.may_be_absent
 
     def _pause(self, seconds: float) -> None:
         self._stop.wait(seconds)
@@ -204,7 +211,7 @@ class Reflector(Generic[T]):
             found, version = self._pages()
         except ApiError as error:
             # A kind that came and cannot be listed is not absent: its age counts from when it was last known to be so.
-            self.cache.is_unknown = error.is_missing and self.resource.may_be_absent
+            self.cache.is_unknown = self._is_absence(error)
             if self.cache.is_unknown:
                 self._take_as_absent("")
             elif error.is_forbidden and self.resource.may_be_forbidden and not self.cache.all():

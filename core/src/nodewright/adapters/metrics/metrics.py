@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_late
 
 from nodewright.actuation.cloud_writes import WriteOutcome
 from nodewright.adapters.metrics.collectors import MADE, ClientMetrics, CostMetrics, GroupMetrics, NodeMetrics, Sources
-from nodewright.adapters.metrics.waits import WaitMetrics
+from nodewright.adapters.metrics.waits import WaitMetrics, find_unhelped
 from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.engine.report import LoopReport
 from nodewright.model.action import CreateNodeGroup, DeleteInstances, DeleteNodeGroup, Done, Failed, IncreaseSize
@@ -286,7 +286,7 @@ class Metrics:
             self._safe.set(0)
         reports = (plan.scale_up, *(report for report in plan.salvo if not _is_of_request(report)))
         helped = {id(pod) for report in reports for pod in report.triggered}
-        unhelped = {id(one.pod) for report in reports for one in report.unhelped} - helped
+        unhelped = find_unhelped(reports)
         awaiting = {id(pod) for report in reports for pod in report.awaiting}
         self._pods.labels("unschedulable").set(len(helped | unhelped | awaiting))
         self._pods.labels("scheduler_unprocessed").set(len(plan.waiting))

@@ -1,6 +1,6 @@
 """Metrics of the promise: how soon pods have their machines asked for and run, and how soon another group takes over."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from prometheus_client import CollectorRegistry, Gauge, Histogram
 
@@ -9,6 +9,7 @@ from nodewright.engine.report import LoopReport
 from nodewright.model.action import Done, Failed, IncreaseSize
 from nodewright.model.errors import TargetChanged
 from nodewright.model.group import GroupRef
+from nodewright.model.plan import ScaleUpReport
 from nodewright.model.pod import Pod
 from nodewright.planner.scale_up.pending_pods import hint_key
 
@@ -63,8 +64,7 @@ class WaitMetrics:
         if report.plan is not None:
             placed = bought | {id(pod) for pod in report.plan.fitting}
             growth = (report.plan.scale_up, *report.plan.salvo)
-            unhelped = {id(one.pod) for part in growth for one in part.unhelped}
-            unhelped -= {id(pod) for part in growth for pod in part.triggered}
+            unhelped = find_unhelped(growth)
         waiting, decided = dict[str, float](), set[str]()
         for pod, waits in asked:
             key, has_room = hint_key(pod), id(pod) in placed
@@ -102,6 +102,13 @@ class WaitMetrics:
                     for at in self._open.values():
                         self._failover.observe(max(0.0, outcome.started - at))
                     self._open.clear()
+
+
+def find_unhelped(reports: Sequence[ScaleUpReport]) -> set[int]:
+    """Return the identities of the pods that no group helps by any of these reports of one plan."""
+    return {id(one.pod) for report in reports for one in report.unhelped} - {
+        id(pod) for report in reports for pod in report.triggered
+    }
 
 
 def _bought_for(report: LoopReport) -> set[int]:

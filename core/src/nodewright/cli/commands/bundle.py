@@ -7,20 +7,13 @@ from pathlib import Path
 
 import click
 
-from nodewright.cli.debug_client import fetch_page
+from nodewright.cli.debug_client import debug_address_option, fetch_page
 from nodewright.model.errors import ConfigError
-from nodewright.model.settings import ServingSettings
 
 
 @click.command("bundle")
 @click.argument("file", metavar="[FILE]", default="nodewright-bundle.tar.gz")
-@click.option(
-    "--debug-address",
-    metavar="TEXT",
-    default=ServingSettings().debug_address,
-    show_default=True,
-    help="Address of the daemon to ask.",
-)
+@debug_address_option
 def command(file: str, debug_address: str) -> None:
     """Write into FILE what the daemon knows: the cluster, settings, status, last decisions, metrics and the end of the log.
 

@@ -4,10 +4,9 @@ from typing import Any
 
 import click
 
-from nodewright.cli.debug_client import fetch_page
+from nodewright.cli.debug_client import debug_address_option, fetch_page
 from nodewright.cli.screen import count, make_console, make_table, output_option, safe, write_json
 from nodewright.model.errors import ConfigError
-from nodewright.model.settings import ServingSettings
 
 _ALIKE = ("same", "notYet")
 _WORDS = {
@@ -28,13 +27,7 @@ def command() -> None:
 
 
 @command.command("report")
-@click.option(
-    "--debug-address",
-    metavar="TEXT",
-    default=ServingSettings().debug_address,
-    show_default=True,
-    help="Address of the daemon to ask.",
-)
+@debug_address_option
 @output_option
 def report(debug_address: str, output: str) -> None:
     """Show how often the other autoscaler and nodewright agreed, and the differences by cause, with what they cost.

@@ -7,23 +7,16 @@ from typing import NoReturn
 import click
 
 from nodewright.adapters.clocks import SystemClock
-from nodewright.cli.debug_client import ask_daemon, page_query
+from nodewright.cli.debug_client import ask_daemon, debug_address_option, page_query
 from nodewright.model.clock import Clock
 from nodewright.model.errors import ConfigError
-from nodewright.model.settings import ServingSettings
 
 _PIPE_LINES = 60
 _EVERY_SECONDS = 2.0
 
 
 @click.command("top")
-@click.option(
-    "--debug-address",
-    metavar="TEXT",
-    default=ServingSettings().debug_address,
-    show_default=True,
-    help="Address of the daemon to read from.",
-)
+@debug_address_option
 @click.option("--once", is_flag=True, help="Print one screen and exit, as where the output is no terminal.")
 def command(debug_address: str, once: bool) -> None:
     """Show what the daemon does now: groups, waiting pods, nodes with their utilization and why each is still here.
