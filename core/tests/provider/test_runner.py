@@ -1,7 +1,11 @@
 """Calls run one at a time and end at their deadline, and the number of hung calls is bounded."""
 
+import io
+import sys
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import redirect_stderr, redirect_stdout
 
 import pytest
 
@@ -120,3 +124,61 @@ def test_virtual_time_never_runs_backwards() -> None:
         clock.advance_to(61)
     clock.advance_to(61)
     assert clock.now() == 61
+
+
+def _prints(text: str) -> Callable[[], int]:
+    return lambda: sys.stdout.write(text)
+
+
+def test_what_calls_print_goes_to_the_stderr_of_the_moment() -> None:
+    """One call is awaited all the time, while what stands for stdout and stderr comes and goes."""
+    runner, release, there = ThreadRunner("p", workers=2), threading.Event(), sys.stdout
+    with ThreadPoolExecutor(1) as pool:
+        with redirect_stdout(io.StringIO()) as first:
+            begun = threading.Barrier(2, timeout=LONG)
+            waiting = pool.submit(runner.run, lambda: (begun.wait(), release.wait()), LONG)
+            begun.wait()
+        with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
+            runner.run(_prints("call, "), LONG)
+            sys.stdout.write("command")
+            release.set()
+            waiting.result(LONG)
+            runner.run(_prints("call again"), LONG)
+        assert sys.stdout is there
+    assert (first.getvalue(), out.getvalue(), err.getvalue()) == ("", "command", "call, call again")
+    runner.close()
+
+
+def test_what_an_abandoned_call_prints_late_is_no_output() -> None:
+    runner, release, printed = ThreadRunner("p"), threading.Event(), threading.Event()
+
+    def call() -> None:
+        release.wait()
+        sys.stdout.write("late")
+        printed.set()
+
+    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
+        with pytest.raises(CallTimedOut):
+            runner.run(call, SOON)
+        release.set()
+        assert printed.wait(LONG)
+    assert (out.getvalue(), err.getvalue()) == ("", "late")
+    runner.close()
+
+
+def test_what_threads_of_a_plugin_print_during_a_call_is_no_output() -> None:
+    def call() -> None:
+        thread = threading.Thread(target=_prints("from beside"))
+        thread.start()
+        thread.join()
+
+    runner = ThreadRunner("p")
+    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
+        runner.run(call, LONG)
+    assert (out.getvalue(), err.getvalue()) == ("", "from beside")
+    with redirect_stdout(io.StringIO()) as out:
+        runner.run(lambda: None, LONG)
+        with redirect_stderr(sys.stdout):
+            runner.run(_prints("all in one"), LONG)
+    assert out.getvalue() == "all in one"
+    runner.close()

@@ -4,9 +4,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import redirect_stdout
 from queue import SimpleQueue
-from typing import Protocol, TextIO, TypeVar
+from typing import Any, Protocol, TextIO, TypeVar
+from weakref import WeakSet
 
 from nodewright.adapters.clocks import DeadlinePassed, VirtualClock
 from nodewright.model.errors import ProviderUnavailable
@@ -46,30 +46,51 @@ class InlineRunner:
             raise CallTimedOut(f"no answer within {deadline_seconds:g} s") from error
 
 
-class _PrintsToStderr:
-    """While any call is awaited, what a plugin prints goes to stderr: it must not stand in a command's JSON."""
+class _PluginsToStderr:
+    """Stands for ``sys.stdout``: what a plugin prints goes to stderr, since it must not stand in a command's JSON.
+
+    That is what the threads of providers print at any time, and while a call is awaited all threads but the main one: a
+    plugin may have threads of its own. It stays for good, and what replaces ``sys.stdout`` for a while may come and go.
+    """
+
+    def __init__(self, stdout: TextIO) -> None:
+        self._stdout = stdout
+
+    def write(self, text: str) -> int:
+        return self._present().write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._present(), name)
+
+    def _present(self) -> TextIO:
+        thread = threading.current_thread()
+        if thread is threading.main_thread() or not (_awaited.calls or thread in _workers):
+            return self._stdout
+        # It may be ourselves, in a ``redirect_stderr(sys.stdout)``.
+        return self._stdout if sys.stderr is self else sys.stderr
+
+
+class _Awaited:
+    """Counts the calls that are awaited, by any runner. From the first one on stdout is watched."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._awaited = 0
-        self._redirection: redirect_stdout[TextIO] | None = None
+        self.calls = 0
 
     def __enter__(self) -> None:
         with self._lock:
-            self._awaited += 1
-            if self._redirection is None:
-                self._redirection = redirect_stdout(sys.stderr)
-                self._redirection.__enter__()
+            self.calls += 1
+            if sys.stdout is not None and not isinstance(sys.stdout, _PluginsToStderr):
+                sys.stdout = _PluginsToStderr(sys.stdout)
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
-            self._awaited -= 1
-            if not self._awaited and self._redirection is not None:
-                self._redirection.__exit__(None, None, None)
-                self._redirection = None
+            self.calls -= 1
 
 
-_prints_to_stderr = _PrintsToStderr()
+_awaited = _Awaited()
+# The threads that make providers' calls, also those whose call was abandoned.
+_workers: WeakSet[threading.Thread] = WeakSet()
 
 
 class ThreadRunner:
@@ -99,7 +120,7 @@ class ThreadRunner:
         try:
             self._refuse_if_hanging()
             worker = self._take_worker()
-            with _prints_to_stderr:
+            with _awaited:
                 worker.submit(job)
                 is_done = job.done.wait(deadline - time.monotonic())
             if not is_done and self._abandon(job):
@@ -187,7 +208,9 @@ class _Worker:
         self._jobs: SimpleQueue[_PendingCall | None] = SimpleQueue()
 
     def start(self, name: str) -> None:
-        threading.Thread(target=self._loop, name=f"provider-{name}", daemon=True).start()
+        thread = threading.Thread(target=self._loop, name=f"provider-{name}", daemon=True)
+        _workers.add(thread)
+        thread.start()
 
     def submit(self, job: _PendingCall) -> None:
         self._jobs.put(job)
