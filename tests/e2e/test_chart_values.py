@@ -296,13 +296,23 @@ def test_no_default_contradicts_what_is_said_of_a_resource(
     assert container["resources"] == {"requests": requests, "limits": limits}
 
 
-@pytest.mark.parametrize("address", ["", "https://docs.example.com/runbooks/"])
-def test_alerts_name_their_runbook_where_people_read_it(farm_binary: Path, address: str) -> None:
+@pytest.mark.parametrize(
+    ("address", "key", "page"),
+    [
+        ("", "runbook", "docs/runbooks.md"),
+        ("https://docs.example.com/runbooks/", "runbook_url", "https://docs.example.com/runbooks/"),
+    ],
+)
+def test_alerts_name_their_runbook_where_people_read_it(farm_binary: Path, address: str, key: str, page: str) -> None:
+    """A file is no URL, so it is not called one."""
     assert farm_binary.exists()
     rule = find("PrometheusRule", {"prometheusRule": {"enabled": True, "runbookUrl": address}})
     rules = rule["spec"]["groups"][0]["rules"]
     alerts = [one for one in rules if "alert" in one]
-    assert {one["alert"]: one["annotations"]["runbook_url"] for one in alerts} == {
-        one["alert"]: f"{address or 'docs/runbooks.md'}#{one['alert'].lower()}" for one in alerts
+    assert {one["alert"]: one["annotations"].keys() - {"summary", "description"} for one in alerts} == {
+        one["alert"]: {key} for one in alerts
+    }
+    assert {one["alert"]: one["annotations"][key] for one in alerts} == {
+        one["alert"]: f"{page}#{one['alert'].lower()}" for one in alerts
     }
     assert [one["record"] for one in rules if "record" in one]

@@ -1,9 +1,11 @@
 """The workflows call what exists, and actionlint finds nothing wrong with them."""
 
+import base64
 import os
 import re
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -38,22 +40,43 @@ def test_the_tests_run_on_each_python_that_we_name() -> None:
     assert workflow["jobs"]["test"]["strategy"]["matrix"]["python"] == named
 
 
-def test_a_released_chart_asks_for_the_image_that_is_pushed(tmp_path: Path) -> None:
+RELEASED = ("core", "simulator", *(f"plugins/{path.parent.name}" for path in ROOT.glob("plugins/*/pyproject.toml")))
+
+
+def test_what_is_released_names_where_the_project_is_hosted(tmp_path: Path) -> None:
+    """By the workflow's own steps: packages, the chart, the image that it asks for, and the site of its alerts."""
     [workflow] = load_yaml((ROOT / ".github/workflows/release.yaml").read_text(), "release.yaml")
-    [chart] = load_yaml((ROOT / "deploy/chart/Chart.yaml").read_text(), "Chart.yaml")
-    values, told = tmp_path / "deploy/chart/values.yaml", tmp_path / "told"
-    values.parent.mkdir(parents=True)
-    shutil.copy(ROOT / "deploy/chart/values.yaml", values)
-    given = {"GITHUB_REPOSITORY": "Some/Where", "GITHUB_REF_NAME": f"v{chart['appVersion']}", "GITHUB_ENV": str(told)}
+    shutil.copytree(ROOT / "deploy", tmp_path / "deploy")
+    for folder in RELEASED:
+        (tmp_path / folder).mkdir(parents=True)
+        shutil.copy(ROOT / folder / "pyproject.toml", tmp_path / folder)
+    version = tomllib.loads((ROOT / "core/pyproject.toml").read_text())["project"]["version"]
+    told = tmp_path / "told"
+    given = {"GITHUB_REPOSITORY": "Some/Where", "GITHUB_REF_NAME": f"v{version}", "GITHUB_ENV": str(told)}
     for job, name in (("image", "The image's tag is the version"), ("chart", "The chart asks for the image")):
         [step] = [one for one in workflow["jobs"][job]["steps"] if one.get("name", "").startswith(name)]
         subprocess.run(["bash", "-e", "-c", step["run"]], cwd=tmp_path, env={**os.environ, **given}, check=True)
     variables = dict(line.split("=", 1) for line in told.read_text().splitlines())
-    [asked] = load_yaml(values.read_text(), "values.yaml")
-    assert variables == {"IMAGE": asked["image"]["repository"], "VERSION": chart["appVersion"]}
+    [asked] = load_yaml((tmp_path / "deploy/chart/values.yaml").read_text(), "values.yaml")
+    assert variables == {"IMAGE": asked["image"]["repository"], "VERSION": version}
     assert variables["IMAGE"] == "ghcr.io/some/where"
+    assert asked["prometheusRule"]["runbookUrl"] == "https://some.github.io/Where/runbooks/"
+    [chart] = load_yaml((tmp_path / "deploy/chart/Chart.yaml").read_text(), "Chart.yaml")
+    assert chart["home"] == "https://github.com/Some/Where"
+    assert f"image: ghcr.io/some/where:{version}\n" in chart["annotations"]["artifacthub.io/images"]
+    for folder in RELEASED:
+        project = tomllib.loads((tmp_path / folder / "pyproject.toml").read_text())["project"]
+        assert project["urls"]["Source"] == "https://github.com/Some/Where"
     [pushed] = [one["with"]["tags"] for one in workflow["jobs"]["image"]["steps"] if "tags" in one.get("with", {})]
     assert pushed == "${{ env.IMAGE }}:${{ env.VERSION }}"
+
+
+def test_the_icon_of_the_chart_is_that_of_the_site() -> None:
+    """It stands in the chart itself, so that it is shown wherever the chart is hosted."""
+    [chart] = load_yaml((ROOT / "deploy/chart/Chart.yaml").read_text(), "Chart.yaml")
+    kind, _, data = chart["icon"].partition(",")
+    assert kind == "data:image/svg+xml;base64"
+    assert base64.b64decode(data) == (ROOT / "docs/assets/icon.svg").read_bytes()
 
 
 @pytest.mark.slow
