@@ -221,6 +221,55 @@ def test_the_policy_passes_one_role_to_ec2_alone(attach: Attach[AwsCloud], model
     assert passes["Condition"] == {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}
 
 
+@pytest.mark.parametrize("more", [{}, {"node_role": "my-nodes", "launch_template": "lt-0123456789abcdef0"}])
+def test_no_statement_passes_any_role_or_starts_any_machine(
+    attach: Attach[AwsCloud], model: str, more: dict[str, str]
+) -> None:
+    policy = json.loads(attach(f"0:10:{model}", **options(model, **more)).client.minimal_policy() or "")
+    sensitive = ("iam:PassRole", "ec2:RunInstances")
+    granting = [one for one in policy["Statement"] if set(sensitive) & set(one["Action"])]
+    assert granting
+    for one in granting:
+        named = one["Resource"] if isinstance(one["Resource"], list) else [one["Resource"]]
+        kinds = [resource.split(":", 5)[5].partition("/") for resource in named]
+        assert "*" not in [kind for kind, _, _ in kinds], "each kind of resource is named"
+        # Of which template or role, the resource or the condition says.
+        is_bound = all("*" not in name for _, _, name in kinds)
+        assert is_bound or one["Condition"]
+    actions = [action for one in policy["Statement"] for action in one["Action"]]
+    assert [action for action in actions if "*" in action] == []
+
+
+def test_machines_start_of_one_template_or_of_those_with_the_tag_of_the_cluster(
+    attach: Attach[AwsCloud], model: str
+) -> None:
+    def statements(**more: str) -> tuple[Any, Any]:
+        policy = json.loads(attach(f"0:10:{model}", **options(model, **more)).client.minimal_policy() or "")
+        found = {one["Sid"]: one for one in policy["Statement"]}
+        return found["NodewrightStarts"], found["NodewrightTemplates"]
+
+    prefix = "arn:aws:ec2:*:*:launch-template"
+    starts, templates = statements()
+    assert starts["Condition"] == {"ArnLike": {"ec2:LaunchTemplate": f"{prefix}/*"}}
+    assert f"{prefix}/*" not in starts["Resource"]
+    assert (templates["Resource"], templates["Condition"]) == (
+        f"{prefix}/*",
+        {"StringEquals": {f"aws:ResourceTag/k8s.io/cluster-autoscaler/{CLUSTER}": "owned"}},
+    )
+    starts, templates = statements(launch_template="lt-0abc")
+    assert starts["Condition"] == {"ArnLike": {"ec2:LaunchTemplate": f"{prefix}/lt-0abc"}}
+    assert templates["Resource"] == f"{prefix}/lt-0abc"
+    assert "Condition" not in templates
+
+
+def test_doctor_tries_to_start_machines_as_a_new_group_would(stage: Stage[AwsCloud], model: str) -> None:
+    template = stage.cloud.group(model)["LaunchTemplate"]["LaunchTemplateId"]
+    stage.cloud.start_only(template)
+    assert "ec2:RunInstances" not in bad(stage.client.diagnose() or ())
+    stage.cloud.start_only("lt-of-others")
+    assert "no group can be created" in bad(stage.client.diagnose() or ())["ec2:RunInstances"].message
+
+
 @pytest.mark.parametrize(
     ("like", "said"),
     [

@@ -51,6 +51,7 @@ class AwsCloud:
         self._lag = 0.0
         self._earlier: dict[str, list[tuple[float, bytes]]] = {}
         self._denied: set[str] = set()
+        self._only_template = ""
         # What the price list has by instance type, as text; spot prices by instance type and zone.
         self.list_prices: dict[str, str] = {}
         self.spot_prices: dict[tuple[str, str], str] = {}
@@ -246,6 +247,10 @@ class AwsCloud:
         """No permission for these actions from now on."""
         self._denied |= set(actions)
 
+    def start_only(self, template_id: str) -> None:
+        """No permission to start machines of another launch template, nor without one."""
+        self._only_template = template_id
+
     def allow(self, *actions: str) -> None:
         self._denied -= set(actions)
 
@@ -270,7 +275,9 @@ class AwsCloud:
         self.calls[action or f"{request.service} {request.method}"] += 1
         if action in _SIZE_WRITES and request.form.get("AutoScalingGroupName", "") in ("", *self._known()):
             self.mishaps.write_arrives()
-        if action in self._denied:
+        template = request.form.get("LaunchTemplate.LaunchTemplateId", "")
+        is_foreign = action == "RunInstances" and self._only_template not in ("", template)
+        if action in self._denied or is_foreign:
             if request.service == "pricing":
                 return refuse_json("AccessDeniedException", f"User is not authorized to perform pricing:{action}")
             code = "UnauthorizedOperation" if request.service == "ec2" else "AccessDenied"

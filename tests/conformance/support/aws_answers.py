@@ -121,8 +121,8 @@ class AnsweredApi(Api):
     def simulate(self, actions: Sequence[str], group: Group) -> None:
         raise _untold("simulate", group.name, *actions)
 
-    def dry_run(self, operation: str) -> bool:
-        raise _untold("dry_run", operation)
+    def dry_run(self, operation: str, template: TemplateSpec | None = None) -> bool:
+        raise _untold("dry_run", operation, template.named if template is not None else "")
 
     def list_price(self, instance_type: str) -> tuple[float, str] | None:
         raise _untold("list_price", instance_type)

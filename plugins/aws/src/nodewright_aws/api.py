@@ -120,8 +120,8 @@ class Api(Protocol):
     def simulate(self, actions: Sequence[str], group: Group) -> Mapping[str, bool] | None:
         """Return IAM's decision for each action on the group; None: we may not use IAM's simulator."""
 
-    def dry_run(self, operation: str) -> bool:
-        """Return whether we may call this EC2 operation."""
+    def dry_run(self, operation: str, template: TemplateSpec | None = None) -> bool:
+        """Return whether we may call this EC2 operation, about this launch template if it needs one."""
 
     def policy_owners(self) -> Collection[str]:
         """Return the groups whose size a scaling policy of AWS may change."""

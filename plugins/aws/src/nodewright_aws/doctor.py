@@ -6,14 +6,15 @@ sent for a group that does not exist, which AWS refuses because of its name, or 
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-from nodewright.spec import AccessDenied, Finding, FindingLevel, ProviderError
+from nodewright.spec import AccessDenied, Finding, FindingLevel, ProviderError, ProviderUnavailable
 from nodewright.spec.cache import attempt
 from nodewright_aws.api import Api
+from nodewright_aws.catalogue import launch_template_of
 from nodewright_aws.discovery import Selection
 from nodewright_aws.errors import NO_CREDENTIALS, NO_REGION
 from nodewright_aws.fleet import Fleet
 from nodewright_aws.options import Options
-from nodewright_aws.policy import Permission, needed_permissions
+from nodewright_aws.policy import START, Permission, needed_permissions
 from nodewright_aws.shapes import Group, NewGroup, TemplateSpec
 
 _NOWHERE = "nodewright-doctor-no-such-group"
@@ -57,9 +58,10 @@ class Doctor:
     def _permissions(self, groups: Sequence[Group]) -> Iterator[Finding]:
         needed = needed_permissions(self._options)
         sample = groups[:_SIMULATED]
-        # IAM's simulator is asked about groups, not about the queue.
-        yield from (self._probe(one, groups) for one in needed if one.is_of_queue)
-        needed = [one for one in needed if not one.is_of_queue]
+        # IAM's simulator is asked about groups, not about the queue or a launch template.
+        tried = [one for one in needed if one.is_of_queue or one.action == START]
+        yield from (self._probe(one, groups) for one in tried)
+        needed = [one for one in needed if one not in tried]
         decided = [(group, self._api.simulate([one.action for one in needed], group)) for group in sample]
         if not decided or any(decision is None for _, decision in decided):
             yield from (self._probe(one, groups) for one in needed)
@@ -90,7 +92,8 @@ class Doctor:
         api = self._api
         service, _, operation = action.partition(":")
         if service == "ec2":
-            if not api.dry_run(operation):
+            template = self._template_of_model() if action == START else None
+            if not api.dry_run(operation, template):
                 raise AccessDenied(f"{operation} was refused in a dry run")
             return
         queue = self._options.interruption_queue
@@ -113,6 +116,17 @@ class Doctor:
             "DeleteAutoScalingGroup": lambda: api.delete_group(_NOWHERE),
         }
         uses[operation]()
+
+    def _template_of_model(self) -> TemplateSpec:
+        """Return the launch template of new groups: the permission may be for no other. Raise an error if there is none."""
+        making = self._options.autoprovisioning
+        found = self._api.groups_named([making.like]) if making is not None else ()
+        template = launch_template_of(found[0]) if found else None
+        if template is None:
+            raise ProviderUnavailable(
+                "the group of the option autoprovisioning.like has no launch template, or is not there"
+            )
+        return template
 
     def _surroundings(self, groups: Iterable[Group]) -> Iterator[Finding]:
         others = {

@@ -46,7 +46,7 @@ class Making(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     They are like the group ``like``, of these instance types, with names that begin with ``prefix``.
     ``labels_from_tags``: the nodes of such a group take labels and taints from its tags. ``node_role``: the role of IAM
-    in the launch template, with its path, for the policy.
+    in the launch template, with its path, and ``launch_template`` the id of that template, both for the policy.
     """
 
     like: Name
@@ -54,6 +54,7 @@ class Making(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     prefix: Prefix = ""
     labels_from_tags: bool = False
     node_role: Role = ""
+    launch_template: Annotated[str, Meta(pattern="^(lt-[0-9a-z]+)?$")] = ""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

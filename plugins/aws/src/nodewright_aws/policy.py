@@ -5,8 +5,10 @@ import json
 import msgspec
 
 from nodewright.spec import Capability, FindingLevel
-from nodewright_aws.options import Options
+from nodewright_aws.options import Making, Options
 from nodewright_aws.tags import OWNED, cluster_tag
+
+_CREATE, START = "autoscaling:CreateAutoScalingGroup", "ec2:RunInstances"
 
 
 class Permission(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,7 +110,7 @@ _PERMISSIONS = (
         level=FindingLevel.WARNING,
     ),
     Permission(
-        action="autoscaling:CreateAutoScalingGroup",
+        action=_CREATE,
         without="no group can be created",
         is_write=True,
         capability=Capability.AUTOPROVISIONING,
@@ -121,14 +123,27 @@ _PERMISSIONS = (
         capability=Capability.AUTOPROVISIONING,
     ),
     Permission(
-        action="ec2:RunInstances",
+        action=START,
         without="no group can be created: AWS requires it where a launch template is used",
         capability=Capability.AUTOPROVISIONING,
     ),
 )
-_CREATE, _START = "autoscaling:CreateAutoScalingGroup", "ec2:RunInstances"
 # These actions have separate statements in the policy.
-_FOR_CREATING = (_CREATE, _START)
+_FOR_CREATING = (_CREATE, START)
+_EC2 = "arn:aws:ec2:*:*:"
+# What AWS checks when a machine starts, beside its launch template. Images and snapshots belong to no account there.
+_STARTED_WITH = (
+    "capacity-reservation",
+    "image",
+    "instance",
+    "key-pair",
+    "network-interface",
+    "placement-group",
+    "security-group",
+    "snapshot",
+    "subnet",
+    "volume",
+)
 
 
 def needed_permissions(options: Options) -> list[Permission]:
@@ -152,7 +167,7 @@ def minimal_policy(options: Options) -> str:
     if options.interruption_queue:
         statements.append(_queue_statement(options))
     if options.autoprovisioning is not None:
-        statements += _creating_statements(tag, options.autoprovisioning.node_role)
+        statements += _creating_statements(tag, options.autoprovisioning)
     return json.dumps({"Version": "2012-10-17", "Statement": statements}, indent=2)
 
 
@@ -162,23 +177,45 @@ def _queue_statement(options: Options) -> dict[str, object]:
     return {"Sid": "NodewrightQueue", "Effect": "Allow", "Action": actions, "Resource": resource}
 
 
-def _creating_statements(tag: str, node_role: str) -> list[dict[str, object]]:
+def _creating_statements(tag: str, making: Making) -> list[dict[str, object]]:
     """Return the statements that creating groups needs in addition.
 
     Tags are set in the same call. AWS also checks that the caller may start machines of the launch template and pass
-    their role; those machines carry no tag yet. No other role can be passed: a caller that passes a role has its rights.
+    their role; those machines carry no tag yet. Other templates cannot be used: one that is not named must have the
+    cluster's tag. No other role can be passed: a caller that passes a role has its rights.
     """
     made = {"StringEquals": {f"aws:RequestTag/{tag}": OWNED}}
     passed = {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}
-    create = [_CREATE, "autoscaling:CreateOrUpdateTags"]
+    template = f"{_EC2}launch-template/{making.launch_template or '*'}"
+    templates: dict[str, object] = {
+        "Sid": "NodewrightTemplates",
+        "Effect": "Allow",
+        "Action": [START],
+        "Resource": template,
+    }
+    if not making.launch_template:
+        templates["Condition"] = {"StringEquals": {f"aws:ResourceTag/{tag}": OWNED}}
     return [
-        {"Sid": "NodewrightMakes", "Effect": "Allow", "Action": create, "Resource": "*", "Condition": made},
-        {"Sid": "NodewrightStarts", "Effect": "Allow", "Action": [_START], "Resource": "*"},
+        {
+            "Sid": "NodewrightMakes",
+            "Effect": "Allow",
+            "Action": [_CREATE, "autoscaling:CreateOrUpdateTags"],
+            "Resource": "*",
+            "Condition": made,
+        },
+        templates,
+        {
+            "Sid": "NodewrightStarts",
+            "Effect": "Allow",
+            "Action": [START],
+            "Resource": [f"{_EC2}{kind}/*" for kind in _STARTED_WITH],
+            "Condition": {"ArnLike": {"ec2:LaunchTemplate": template}},
+        },
         {
             "Sid": "NodewrightPasses",
             "Effect": "Allow",
             "Action": ["iam:PassRole"],
-            "Resource": f"arn:aws:iam::*:role/{node_role or '<role of the nodes>'}",
+            "Resource": f"arn:aws:iam::*:role/{making.node_role or '<role of the nodes>'}",
             "Condition": passed,
         },
     ]

@@ -55,7 +55,7 @@ _PROBES: Mapping[str, Raw] = {
         "VirtualizationTypes": ["hvm"],
         "InstanceRequirements": {"VCpuCount": {"Min": 2}, "MemoryMiB": {"Min": 1024}},
     },
-    "RunInstances": {"ImageId": "ami-00000000000000000", "MinCount": 1, "MaxCount": 1},
+    "RunInstances": {"MinCount": 1, "MaxCount": 1},
 }
 
 
@@ -269,9 +269,12 @@ class Sdk:
             return None
         return {result["EvalActionName"]: result["EvalDecision"] == "allowed" for result in results}
 
-    def dry_run(self, operation: str) -> bool:
+    def dry_run(self, operation: str, template: TemplateSpec | None = None) -> bool:
+        asked = {**_PROBES.get(operation, {})}
+        if template is not None:
+            asked["LaunchTemplate"] = {**_naming(template), "Version": template.version or "$Default"}
         try:
-            self._calls.call("ec2", operation, DryRun=True, **_PROBES.get(operation, {}))
+            self._calls.call("ec2", operation, DryRun=True, **asked)
         except AccessDenied:
             return False
         except (ProviderUnavailable, CloudBusy):
