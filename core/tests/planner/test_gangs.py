@@ -104,6 +104,28 @@ def test_pods_of_a_higher_priority_get_nodes_before_a_gang_and_those_of_a_lower_
     assert "3 of 4 pods would have room" in said(plan)
 
 
+def test_pods_take_the_room_that_is_left_on_nodes_for_a_gang() -> None:
+    world = make_world(3, 3)
+    world.add_group("a", cpu="2", max_size=9)
+    world.pending.append(build_pod("lower", "1", priority=-1))
+    plan = world.plan()
+    assert grown(plan) == {"a": (0, 2)}
+    assert [pod.name for pod in plan.fitting] == ["lower"]
+    world.pending.append(build_pod("lowest", "1", priority=-2))
+    assert sum(target for _, target in grown(world.plan()).values()) == 3
+
+
+def test_pods_take_the_room_that_is_left_on_nodes_for_pods_that_go_before_a_gang() -> None:
+    """The gang needs three nodes and the group may have one more."""
+    world = make_world(3, 3)
+    world.add_group("a", cpu="2", max_size=2)
+    world.pending = [member(number, cpu="2") for number in range(3)]
+    world.pending += [build_pod("higher", "1", priority=1), build_pod("lower", "1", priority=-1)]
+    plan = world.plan()
+    assert grown(plan) == {"a": (0, 1)}
+    assert [pod.name for pod in plan.fitting] == ["lower"]
+
+
 def test_pods_do_not_wait_for_a_gang_that_gets_nothing_anyway() -> None:
     """Two groups would help the urgent pods, and only one grows in a loop. The gang has too few pods to start."""
     for gang in (False, True):

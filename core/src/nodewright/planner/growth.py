@@ -27,7 +27,7 @@ from nodewright.planner.provisioning_requests.state import (
 )
 from nodewright.planner.scale_up.options import skip_reason
 from nodewright.planner.scale_up.orchestrator import ScaleUp, increases
-from nodewright.planner.scale_up.pending_pods import split_young
+from nodewright.planner.scale_up.pending_pods import split_young, take_fitting
 from nodewright.planner.scale_up.planned_nodes import grown
 
 # The reasons against a group that hold for a few loops: then it is looked at again.
@@ -48,7 +48,7 @@ class Growth:
     ``is_put_off``: all pending pods are very new, and more may come. ``context``: the cluster with the existing room
     that requests got; ``held``: pods of requests that got such room; ``finds_room``: a request was served by existing
     room alone. ``bought``: the cluster with new nodes for requests (None: there are none), without those of
-    ``unplaced``. ``is_over``: no pod or request still waits for its turn. ``changes``: what was decided about requests.
+    ``unplaced``. ``fitting``: pods that have room on nodes bought for others in this loop. ``is_over``: no pod or request still waits for its turn. ``changes``: what was decided about requests.
     """
 
     context: PlanningContext
@@ -59,6 +59,7 @@ class Growth:
     finds_room: bool = False
     bought: PlanningContext | None = None
     unplaced: Sequence[ScaleUpReport] = ()
+    fitting: tuple[Pod, ...] = ()
     is_over: bool = True
     changes: RequestChanges = NO_CHANGES
 
@@ -134,37 +135,52 @@ def grow_with_gangs(
     gangs: Sequence[Gang],
     requests: ProvisioningRequestState,
     random: Random,
+    *,
+    has_new_nodes: bool = False,
 ) -> Growth:
     """Plan growth for gangs and pods, by their priority; of equal ones gangs go first.
 
-    While it is not known what pods of a higher priority will get, gangs wait for the next loop.
+    While it is not known what pods of a higher priority will get, gangs wait for the next loop. ``has_new_nodes``: nodes that are
+    bought in this loop are in the context's snapshot; their room is used before more are bought.
     """
     if not gangs:
-        return grow(context, pods, random)
+        return _grow_beside(context, pods, random, has_new_nodes=has_new_nodes)
     idle = [gang for gang in gangs if gang.is_young or why_not_now(gang, requests)]
     if idle:  # no pod has to wait for gangs that get nothing anyway
         due = [gang for gang in gangs if gang not in idle]
-        growth = grow_with_gangs(context, pods, due, requests, random)
+        growth = grow_with_gangs(context, pods, due, requests, random, has_new_nodes=has_new_nodes)
         return after_gangs(growth, context, serve_gangs(context, idle, requests, random))
     urgent = [pod for pod in pods if (pod.spec.priority or 0) > gangs[0].priority]
     if not urgent:
         highest = max((pod.spec.priority or 0 for pod in pods), default=None)
         now = [gang for gang in gangs if highest is None or gang.priority >= highest]
         served = serve_gangs(context, now, requests, random)
-        return after_gangs(grow_with_gangs(served.context, pods, gangs[len(now) :], requests, random), context, served)
-    first = grow(context, urgent, random)
+        is_new = has_new_nodes or bool(served.actions)
+        rest = grow_with_gangs(served.context, pods, gangs[len(now) :], requests, random, has_new_nodes=is_new)
+        return after_gangs(rest, context, served)
+    first = _grow_beside(context, urgent, random, has_new_nodes=has_new_nodes)
     after = context_after(first)
     if after is None:
         return replace(first, is_over=False)
     chosen = set(map(id, urgent))
-    rest = grow_with_gangs(after, [pod for pod in pods if id(pod) not in chosen], gangs, requests, random)
+    others, is_new = [pod for pod in pods if id(pod) not in chosen], has_new_nodes or bool(first.actions)
+    rest = grow_with_gangs(after, others, gangs, requests, random, has_new_nodes=is_new)
     return replace(
         rest,
         context=context,
+        fitting=(*first.fitting, *rest.fitting),
         actions=[*first.actions, *rest.actions],
         reports=[*first.reports, *rest.reports],
         bought=rest.bought or (after if first.actions else None),
     )
+
+
+def _grow_beside(context: PlanningContext, pods: Sequence[Pod], random: Random, *, has_new_nodes: bool) -> Growth:
+    """Plan growth for pods beside what others get: first they take the room that is left on nodes bought for these."""
+    if not has_new_nodes:
+        return grow(context, pods, random)
+    fitting, left = take_fitting(context.snapshot, pods)
+    return replace(grow(context, left, random), fitting=tuple(fitting))
 
 
 def after_gangs(growth: Growth, context: PlanningContext, served: ServedGangs) -> Growth:

@@ -428,7 +428,8 @@ def _grow_groups(draft: _Growing) -> _Growing:
         requests = requests.apply(changes)
         requests = requests.apply(reserve_room(context.snapshot, requests))
         growth = grow_as_ca(context, others, chosen, requests, random)
-    plan = replace(draft.plan, scale_up=growth.reports[0], salvo=tuple(growth.reports[1:]))
+    fitting = (*draft.plan.fitting, *growth.fitting)
+    plan = replace(draft.plan, scale_up=growth.reports[0], salvo=tuple(growth.reports[1:]), fitting=fitting)
     actions = (*draft.actions, *growth.actions)
     return replace(draft, plan=plan, requests=requests.apply(growth.changes), growth=growth, actions=actions)
 
