@@ -119,6 +119,21 @@ def test_a_trickle_is_written_a_few_times_a_minute(expander: str) -> None:
     assert story.result.final.pending == 0
 
 
+@EXPANDERS
+@pytest.mark.parametrize("boots", ["5s", "45s"])
+def test_a_trickle_for_three_groups_is_written_as_seldom(boots: str, expander: str) -> None:
+    """Each batch may ask all three groups: it lasts longer then, up to twice ``--batch-max-duration``."""
+    story = make_story(*FAMILIES, boots=boots, expander=expander)
+    last_pod = send_pods(story, SHAPES * 200, begin=BEGIN, every=0.2)
+    writes = writes_of(story)
+    assert max(len([w for w in writes if 0 <= w.at - first.at < MINUTE]) for first in writes) <= 15
+    # Later writes are for pods that kube-scheduler placed otherwise than was planned.
+    for_arrivals = [BEGIN, *(write.at for write in writes if write.at <= last_pod + 3)]
+    assert max(later - earlier for earlier, later in pairwise(for_arrivals)) <= 20.2 + 1e-6
+    assert for_arrivals[-1] > last_pod
+    assert story.result.final.pending == 0
+
+
 def test_jobs_that_come_in_waves_are_one_decision_each() -> None:
     """Each wave has 40 pods more than the one before, and finds what that one needed still busy."""
     shape = {"cpu": "1", "memory": "1Gi"}

@@ -3,6 +3,8 @@
 import math
 from collections.abc import Callable
 
+import pytest
+
 from nodewright.adapters.clocks import VirtualClock
 from nodewright.engine.daemon import BatchWindow, Daemon, Scope
 from nodewright.engine.report import LoopReport
@@ -37,7 +39,7 @@ class Script:
         self.told.append((WORDS[scope], started))
         self._clock.sleep(self.takes)
         leaves_pods = round(started, 6) in self.leaves_pods
-        grown = (GROWN,) if leaves_pods or round(started, 6) in self.growth else ()
+        grown = (GROWN,) * (self.growth.count(round(started, 6)) or leaves_pods)
         plan = Plan(scale_up=ScaleUpReport(awaiting=(build_pod("left"),) if leaves_pods else ()))
         wake_at = min((at for at in self.deadlines if at > started), default=math.inf)
         return LoopReport(started=started, finished=self._clock.now(), plan=plan, outcomes=grown, wake_at=wake_at)
@@ -112,6 +114,30 @@ def test_arrivals_without_a_pause_wait_no_longer_than_the_longest_batch() -> Non
     assert loops(told) == [0, 8, 15]
 
 
+@pytest.mark.parametrize(("writes", "ends"), [(1, 5.2), (2, 8.0), (3, 10.2), (30, 10.2)])
+def test_a_batch_without_a_pause_lasts_longer_after_many_requests_but_at_most_twice_as_long(
+    writes: int, ends: float
+) -> None:
+    """Four seconds for each request since that loop began, which gathers pods from 0.2 s on."""
+
+    def prepare(script: Script) -> None:
+        script.takes = 0.2
+        script.growth.extend([0] * writes)
+        script.rings.extend(0.1 + 0.1 * number for number in range(300))
+
+    told = run(prepare, 12)
+    assert next(at for what, at in told if what == "loop" and at) == ends
+
+
+def test_many_requests_do_not_hold_up_pods_whose_arrival_pauses() -> None:
+    def prepare(script: Script) -> None:
+        script.takes = 0.2
+        script.growth.extend([0] * 30)
+        script.rings.append(2.0)
+
+    assert loops(run(prepare, 4)) == [0, 1.2, 3]
+
+
 def test_a_batch_that_is_open_when_the_scan_interval_ends_is_gathered_whole() -> None:
     told = run(lambda script: script.rings.extend([9.5, 10.2, 10.9]), 20)
     assert loops(told) == [0, 11.9]
@@ -153,13 +179,13 @@ def test_after_a_refusal_the_next_loop_is_at_once() -> None:
 
 
 def test_a_group_that_grew_is_looked_at_at_once_and_after_the_idle_second() -> None:
-    """Its cloud may have told meanwhile that it has no machines."""
+    """Its cloud may have told meanwhile that it has no machines. Pods that are left over are the later look's."""
 
     def prepare(script: Script) -> None:
         script.takes = 0.2
         script.growth.append(10)
 
-    assert loops(run(prepare, 22)) == [0, 10, 10.3, 11.2, 21.2]
+    assert run(prepare, 12) == [("loop", 0), ("loop", 10), ("look", 10.3), ("loop", 11.2)]
 
 
 def test_pods_that_follow_growth_do_not_put_these_looks_off_and_are_gathered_as_others() -> None:
@@ -176,7 +202,7 @@ def test_pods_that_come_during_a_long_look_are_left_to_their_batch_by_the_next()
         script.growth.append(0)
         script.rings.append(2.5)
 
-    assert run(prepare, 8) == [("loop", 0), ("loop", 2.1), ("look", 4.1), ("loop", 6.1)]
+    assert run(prepare, 8) == [("loop", 0), ("look", 2.1), ("look", 4.1), ("loop", 6.1)]
 
 
 def test_a_batch_that_ends_during_a_look_is_planned_right_after_it() -> None:

@@ -13,12 +13,17 @@ from nodewright.model.clock import Clock
 
 # Seconds after a group grew until its cloud is looked at for the first time.
 _FIRST_LOOK = 0.1
+# Seconds of pause for each request for machines, where pods go on to arrive: some 15 requests a minute.
+_SECONDS_PER_WRITE = 4.0
+# So many times as long as it may, a batch lasts at most in order to keep that pace.
+_LONGER = 2.0
 
 
 class BatchWindow(NamedTuple):
     """The wait, in seconds, of a loop that pending pods start, for more of them.
 
-    It waits until no pod arrived for ``idle``, and at most for ``longest`` after the first.
+    It waits until no pod arrived for ``idle``, and at most for ``longest`` after the first; up to twice as long where
+    the loops before made many requests for machines.
     """
 
     idle: float
@@ -76,6 +81,8 @@ class Daemon:
         self._open_batch: tuple[float, float] | None = None
         # When to look at the cloud after a group grew.
         self._looks: list[float] = []
+        # Until when a batch is left open while pods go on to arrive: clouds throttle those who write often.
+        self._paced_until = 0.0
 
     def run(self) -> None:
         """Loop until ``may_go_on`` says no."""
@@ -111,6 +118,7 @@ class Daemon:
         second that they have no machines. If a batch is open then, that loop leaves the new pods to the loop that ends the
         batch. So does one that plans anew for pods of the last loop. Without a window growth starts no loop.
         """
+        self._paced_until = max(self._paced_until, report.started) + _SECONDS_PER_WRITE * report.increases
         now, batch, latest = self._clock.now(), self._engine.batch_window(), report.wake_at
         until, open_batch, self._open_batch = min(until, latest), self._open_batch, None
         self._looks = [at for at in self._looks if at > report.started]
@@ -128,7 +136,8 @@ class Daemon:
         while self._may_go_on() and not self._alarm.take_urgent():
             now, step_at = self._clock.now(), self._engine.next_step_at()
             if has_rung:
-                latest = min(latest, now + batch.longest)
+                longest = min(max(batch.longest, self._paced_until - now), _LONGER * batch.longest)
+                latest = min(latest, now + longest)
                 until, has_rung = min(now + batch.idle, latest), False
                 open_batch = until, latest
             elif step_at <= now:
@@ -137,7 +146,8 @@ class Daemon:
                 return Scope.ALL
             elif look_at <= now:
                 self._open_batch = open_batch
-                return scope if plans_anew or open_batch is not None else Scope.ALL
+                is_last = look_at >= max(self._looks, default=look_at)
+                return scope if plans_anew or open_batch is not None or not is_last else Scope.ALL
             else:
                 has_rung = self._alarm.wait(min(until, step_at, look_at) - now)
         return Scope.ALL

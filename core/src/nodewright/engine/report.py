@@ -50,6 +50,11 @@ class LoopReport:
         )
 
     @property
+    def increases(self) -> int:
+        """Return how many times this loop asked for machines, whatever came of it."""
+        return sum(isinstance(ended.action, IncreaseSize) for ended in self.outcomes)
+
+    @property
     def grew(self) -> bool:
         """Return whether the cloud accepted an increase."""
         return any(isinstance(ended, Done) and isinstance(ended.action, IncreaseSize) for ended in self.outcomes)
