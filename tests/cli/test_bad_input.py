@@ -129,5 +129,8 @@ def test_a_daemon_with_a_bad_file_of_prices_does_not_start(command: Command, tmp
 def test_a_daemon_without_a_cluster(command: Command) -> None:
     """What is missing is said of both places: it may well be a pod, one that was given no token."""
     ended = command("run", "--cloud-provider=fake", env={"KUBECONFIG": "nowhere", "KUBERNETES_SERVICE_HOST": ""})
-    found = "this process runs in no pod (Service host/port is", "and there is no kubeconfig (Invalid kube-config"
+    found = (
+        "this process does not run in a pod (Service host/port is",
+        "and there is no kubeconfig (Invalid kube-config",
+    )
     assert_refused(ended, "nodewright: --kubeconfig: ", *found)

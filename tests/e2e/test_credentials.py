@@ -116,7 +116,7 @@ def test_an_exec_plugin_is_asked_again_when_its_token_is_refused(
     assert who_asks(connection) == account.user
     plugin.fail()
     withdraw(plane, mounted)
-    with pytest.raises(ApiError, match="cat gave no credentials") as caught:
+    with pytest.raises(ApiError, match="cat returned no credentials") as caught:
         who_asks(connection)
     assert caught.value.status == 401
     plugin.issue(token_of(plane, "admin"), seconds)

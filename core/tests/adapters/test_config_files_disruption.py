@@ -56,7 +56,7 @@ WHEN = "when: {cron: 0 8 * * *, for: 1h}"
         ("disruption: [{nodes: 1, when: {cron: 0 8 * * *, for: 0s}}]", "disruption[0].when.for: '0s' is not"),
         (
             "disruption: [{nodes: 1, when: {cron: 0 8 * * *, for: 1h, timezone: Europe/Berln}}]",
-            "disruption[0].when.timezone: 'Europe/Berln' is no time zone, did you mean Europe/Berlin?",
+            "disruption[0].when.timezone: 'Europe/Berln' is not a time zone, did you mean Europe/Berlin?",
         ),
         (f"schedules: [{{{WHEN}, set: {{}}}}]", "schedules[0].set: sets nothing"),
         (f"schedules: [{{{WHEN}, set: {{min: 4, max: 3}}}}]", "schedules[0].set: min 4 is more than max 3"),

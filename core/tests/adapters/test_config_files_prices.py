@@ -68,7 +68,7 @@ def test_an_empty_file_says_nothing() -> None:
         ("prices: [{group: g, per_hour: 1}, {group: g, per_hour: 2, spot: true}]", "p.yaml: group g has two prices"),
         (
             "prices: [{type: m, per_hour: 1, currency: GBP}]",
-            "p.yaml: the price of type m is in GBP, for which currencies has no rate",
+            "p.yaml: the price of type m is in GBP, which has no rate in currencies",
         ),
         ("prices: [{type: m, per_hour: 1, currency: pounds}]", "p.yaml: prices[0].currency"),
         ("prices: [{per_hour: 1}]", "p.yaml: a price of 1 is for no type and no group"),

@@ -184,7 +184,7 @@ def test_nobody_becomes_anonymous(connect_as: MakeConnection) -> None:
 
 
 def test_a_plugin_without_an_answer_is_an_error_at_the_start(connect_as: MakeConnection) -> None:
-    with pytest.raises(ConfigError, match=r"^--kubeconfig: false gave no credentials"):
+    with pytest.raises(ConfigError, match=r"^--kubeconfig: false returned no credentials"):
         connect_as({"exec": {"apiVersion": EXEC, "command": "false", "interactiveMode": "Never"}})
 
 

@@ -202,7 +202,7 @@ def test_what_is_no_event_ends_the_watch_and_not_the_thread(server: ApiServer, f
             follower.wait(lambda: server.watches)
             server.watches, watches = [], server.watches
             watches[-1][1].queue.put(msgspec.json.encode({"type": "BOOKMARK", "object": broken}))
-            follower.wait(lambda: "no bookmark" in follower.cache.problem)
+            follower.wait(lambda: "not a valid bookmark" in follower.cache.problem)
             follower.wait(lambda: server.watches)
         server.put(f"{NODES}/a", make_node("a"))
         follower.wait(lambda: follower.told == ["a"])

@@ -135,7 +135,7 @@ def test_a_save_that_arrives_while_the_next_leader_takes_over_is_found(there: in
 
 def test_state_that_changes_at_each_try_is_not_taken_over() -> None:
     server = Busy()
-    with pytest.raises(NodewrightError, match="by other processes all the time"):
+    with pytest.raises(NodewrightError, match="keeps being written by other processes"):
         open_store(server).load()
     assert server.tries == 5
 

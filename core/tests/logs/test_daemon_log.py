@@ -127,7 +127,7 @@ def test_a_thread_that_breaks_off_is_a_line_too(log: DaemonLog, stream: io.Bytes
     named, nameless = lines(stream)
     assert (named["level"], named["message"]) == ("error", f"thread watch-Pod ended: ValueError: {problem}")
     assert "test_daemon_log.py" in named["where"]
-    assert (nameless["message"], nameless["where"]) == (f"thread of no name ended: ValueError: {problem}", "")
+    assert (nameless["message"], nameless["where"]) == (f"thread without a name ended: ValueError: {problem}", "")
 
 
 def test_the_last_lines_are_kept_as_they_were_written(log: DaemonLog, stream: io.BytesIO) -> None:

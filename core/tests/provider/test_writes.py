@@ -76,7 +76,7 @@ def test_an_unavailable_cloud_is_in_doubt_like_a_timeout(client: ProviderClient,
 def test_when_looking_fails_too_the_outcome_is_unknown(client: ProviderClient, scripted: Any, clock: Any) -> None:
     scripted.script["increase_size"] = [hang(clock)]
     scripted.script["refresh"] = [hang(clock)]
-    with pytest.raises(OutcomeUnknown, match="looking what became of it failed too"):
+    with pytest.raises(OutcomeUnknown, match="reading the result from the cloud failed too"):
         client.increase_size("g", 2, 3)
 
 

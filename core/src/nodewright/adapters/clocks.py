@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 
-# A correction of the wall clock is followed by running that much faster or slower.
+# How much faster or slower than real time the clock runs while it follows a correction of the wall clock.
 FOLLOWS = 0.1
 
 
@@ -24,7 +24,7 @@ class SteadyClock:
         self._last = (wall(), elapsed())
 
     def start(self) -> None:
-        """Take the wall clock's time over at once, also an earlier one. Call it before anything depends on this clock."""
+        """Adopt the wall clock's time at once, even an earlier one. Call it before anything depends on this clock."""
         with self._lock:
             self._last = (self._wall(), self._elapsed())
 
@@ -50,7 +50,7 @@ class SteadyClock:
 
 
 class SystemClock:
-    """Real time, for what is no simulation."""
+    """Real time."""
 
     def now(self) -> float:
         """Return the seconds since the Unix epoch."""
@@ -62,7 +62,7 @@ class SystemClock:
 
 
 class ThreadAlarm:
-    """Implements Alarm. ``ring`` from any thread."""
+    """Implements Alarm. Any thread may call ``ring``."""
 
     def __init__(self) -> None:
         self._rung = threading.Event()
@@ -89,7 +89,7 @@ class ThreadAlarm:
 
 
 class BootClock:
-    """Seconds since the machine started, also those for which it slept: for what runs out."""
+    """Seconds since the machine booted, including the time for which it was suspended. For leases."""
 
     def now(self) -> float:
         return time.clock_gettime(time.CLOCK_BOOTTIME)
@@ -100,7 +100,7 @@ class BootClock:
 
 
 class DeadlinePassed(BaseException):
-    """Virtual time reached the deadline of the call at hand; ends the call, as abandoning it would.
+    """Virtual time reached the deadline of the current call. It ends the call, as ThreadRunner abandons one.
 
     Not an Exception: a plugin that catches every Exception must not survive its deadline.
     """
@@ -135,7 +135,7 @@ class VirtualClock:
 
 
 class Deadline:
-    """One entry of a clock's stack of deadlines; plain, for it is on the way of every simulated call."""
+    """One entry of a clock's stack of deadlines. A plain class for speed: every simulated call makes one."""
 
     __slots__ = ("_instant", "_stack")
 

@@ -29,10 +29,10 @@ T = TypeVar("T")
 
 
 class ReloadedFile(Generic[T]):
-    """Gives the content of the file that ``flag`` names. While the file is bad, what was read before stays in use.
+    """Reads the file that ``flag`` names. While the file is invalid, the last valid content stays in use.
 
     ``parse`` gets the text and the path, and raises ConfigError. Without a file the content is ``nothing``. ``problem`` says
-    what is wrong with the file; empty: nothing.
+    what is wrong with the file; empty: the file is valid.
     """
 
     def __init__(self, flag: str, parse: Callable[[bytes, str], T], nothing: T) -> None:
@@ -43,7 +43,7 @@ class ReloadedFile(Generic[T]):
         self.problem = ""
 
     def read(self, path: str) -> T:
-        """Return the content as it is now; an empty path means that there is no file."""
+        """Return the present content; an empty path means that there is no file."""
         if not path:
             self._path, self._text, self.problem, self._content = "", None, "", self._nothing
             return self._content
@@ -75,11 +75,11 @@ class ConfigFile(ABC, Generic[T]):
 
     @abstractmethod
     def read(self) -> T:
-        """Return the content as it is now."""
+        """Return the present content."""
 
     @property
     def problem(self) -> str:
-        """Return what is wrong with the file; empty: nothing."""
+        """Return what is wrong with the file; empty: the file is valid."""
         return self._file.problem
 
     def check(self) -> None:
@@ -106,7 +106,7 @@ class PricesFile(ConfigFile[PriceBook]):
         self._content = self._book = PriceBook()
 
     def read(self) -> PriceBook:
-        """Return the prices as they are now; the same object as long as nothing has changed."""
+        """Return the present prices; the same object as long as nothing has changed."""
         wanted = self._settings()
         content = self._file.read(wanted.prices)
         if content is not self._content or self._book.assumes != wanted.assume_prices:
@@ -156,11 +156,11 @@ def _check_rows(file: PriceFile, name: str) -> None:
         if row.group and (row.type or row.zone):
             raise ConfigError(f"{name}: the price of {what} is for a group and for a type or zone; give two rows")
         if row.currency != CURRENCY and row.currency not in file.currencies:
-            raise ConfigError(f"{name}: the price of {what} is in {row.currency}, for which currencies has no rate")
+            raise ConfigError(f"{name}: the price of {what} is in {row.currency}, which has no rate in currencies")
 
 
 def _index(rows: Iterable[PriceRow], rates: Mapping[str, float], name: str) -> dict[Key, Price]:
-    """Return the rows by what they are for, in USD."""
+    """Return the prices in USD, by group or by type, zone and spot; raise ConfigError if two rows have one key."""
     found: dict[Key, Price] = {}
     for row in rows:
         key = (row.group, "", False) if row.group else (row.type, row.zone, row.spot)
@@ -192,7 +192,7 @@ class DisruptionFile(ConfigFile[DisruptionConfig]):
         self._settings = settings
 
     def read(self) -> DisruptionConfig:
-        """Return the budgets and schedules as they are now."""
+        """Return the present budgets and schedules."""
         return self._file.read(self._settings().disruption_config)
 
 
@@ -230,16 +230,16 @@ def _check_window(window: Window, place: str) -> None:
     except (ZoneInfoNotFoundError, ValueError, OSError):
         near = difflib.get_close_matches(window.timezone, available_timezones(), n=1)
         hint = f", did you mean {near[0]}?" if near else ""
-        raise ConfigError(f"{place}.timezone: {show(window.timezone)} is no time zone{hint}") from None
+        raise ConfigError(f"{place}.timezone: {show(window.timezone)} is not a time zone{hint}") from None
     fields = window.cron.split()
     if len(fields) != _CRON_FIELDS:
         raise ConfigError(f"{place}.cron: {show(window.cron)} has {len(fields)} fields, not 5 such as 0 8 * * 1-5")
     try:
         found = next(CronSim(window.cron, datetime.fromtimestamp(0, UTC).astimezone(zone)), None)
     except CronSimError as error:
-        raise ConfigError(f"{place}.cron: {show(window.cron)} is no cron expression: {error}") from None
+        raise ConfigError(f"{place}.cron: {show(window.cron)} is not a cron expression: {error}") from None
     if found is None:
-        raise ConfigError(f"{place}.cron: {show(window.cron)} never comes")
+        raise ConfigError(f"{place}.cron: {show(window.cron)} never occurs")
     _check_duration(window.length, f"{place}.for", "a duration such as 10h")
 
 

@@ -1,4 +1,4 @@
-"""The daemon's log: the standard library's logging, with JSON objects or text for people, one a line."""
+"""The daemon's log, on the standard library's logging: each line is a JSON object, or text for people."""
 
 import logging
 import threading
@@ -18,7 +18,7 @@ from nodewright.model.printable import printable
 DEBUG, INFO, WARNING, ERROR = "debug", "info", "warning", "error"
 _NUMBERS = {DEBUG: logging.DEBUG, INFO: logging.INFO, WARNING: logging.WARNING, ERROR: logging.ERROR}
 _MOST_TEXT = 4000
-# So many of the last lines are kept in memory.
+# How many of the last lines are kept in memory.
 _KEPT_LINES = 2000
 
 
@@ -46,7 +46,7 @@ class DaemonLog:
             self._logger.log(_NUMBERS[level], "%s", message[:_MOST_TEXT], extra={"fields": fields})
 
     def take_libraries(self) -> None:
-        """Write also the warnings of libraries and plugins, which use the standard library's logging."""
+        """Also write the warnings of libraries and plugins, which use the standard library's logging."""
         root = logging.getLogger()
         root.addHandler(self._handler)
         root.setLevel(logging.WARNING)
@@ -64,7 +64,7 @@ class DaemonLog:
 
     def thread_ended(self, ended: threading.ExceptHookArgs) -> None:
         """Log that a thread ended with an exception, as ``threading.excepthook``."""
-        name = ended.thread.name if ended.thread is not None else "of no name"
+        name = ended.thread.name if ended.thread is not None else "without a name"
         where = "".join(traceback.format_tb(ended.exc_traceback))
         self.say(f"thread {name} ended: {ended.exc_type.__name__}: {ended.exc_value}", level=ERROR, where=where)
 
@@ -78,7 +78,7 @@ class _Handler(logging.Handler):
         self._write = _as_text if is_text else _as_json
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep and write one line. Nothing is raised into the caller: a library's log call may be wrong."""
+        """Keep and write one line. Never raise: a library may log with wrong arguments."""
         try:
             written = self._encode(record)
         except Exception as error:  # noqa: BLE001 - a field or its text may raise anything
@@ -164,7 +164,7 @@ def _name_groups(value: Any) -> Any:
 
 
 class ConditionLog:
-    """Says what is wrong when it begins, not again as long as it lasts. For any thread, one for each ``what``."""
+    """Logs a problem when it begins, and not again while it lasts. Any thread may call it, but only one for each ``what``."""
 
     def __init__(self, log: DaemonLog) -> None:
         self._log = log
@@ -180,7 +180,7 @@ class ConditionLog:
 
 
 class LoggedEvents:
-    """Implements EventSink: says each event before it goes on to ``beyond``, where there is one."""
+    """Implements EventSink: logs each event, then passes it on to ``beyond``, if there is one."""
 
     def __init__(self, log: DaemonLog, beyond: EventSink | None) -> None:
         self._log = log

@@ -1,4 +1,4 @@
-"""The API server's time, as far as its responses tell it, and node times that lie in the future.
+"""The API server's time, taken from the dates of its responses, and node times that lie in the future.
 
 The API server's clock or a kubelet's may be ahead of ours (docs/adr/0026-steady-time.md, docs/adr/0028-server-time.md).
 """
@@ -14,22 +14,22 @@ from nodewright.model.duration import format_duration, format_moment
 from nodewright.model.node import Node
 
 DAY = 86400.0
-# This version was written later: 2026-01-01.
+# 2026-01-01: this version was written later, so a date before it is wrong.
 OLDEST = 1767225600.0
-# A response that claims a time so far ahead was dated by something else than the API server.
+# Seconds. A date further ahead than this was set by something other than the API server.
 FARTHEST_AHEAD = 30 * DAY
-# A smaller difference between the two clocks is usual.
+# Seconds. A smaller difference between the two clocks is usual.
 _APART = 5.0
 
 
 class ServerTime:
-    """Implements Clock: the API server's time, and until a response tells it that of the machine. For any thread.
+    """Implements Clock: the API server's time; the machine's time until a response has a usable date. For any thread.
 
-    ``machine`` is the machine's wall clock, which an operator or NTP may set. ``elapsed`` only goes on (seconds). No clock
-    that is right tells a time before ``oldest``.
+    ``machine`` is the machine's wall clock, which an operator or NTP may set. ``elapsed`` (seconds) is monotonic. No correct
+    clock shows a time before ``oldest``.
 
-    A ``Date`` header has whole seconds, and a response takes its time: it leaves a range for the API server's time. A response
-    shifts what was taken for it no further than into that range, so that none makes it less exact.
+    A ``Date`` header has whole seconds and a response takes time to arrive, so each response gives a range in which the API
+    server's time lies. A response moves the estimate only as far as into that range: no response makes it less exact.
     """
 
     def __init__(self, machine: Clock, elapsed: Callable[[], float], *, oldest: float = OLDEST) -> None:
@@ -37,7 +37,7 @@ class ServerTime:
         self._elapsed = elapsed
         self._oldest = oldest
         self._lock = threading.Lock()
-        # The API server's time minus ``elapsed``; None until a response told it.
+        # The API server's time minus ``elapsed``; None until a response had a usable date.
         self._apart: float | None = None
         self._is_dateless = False
         # The last date that was not believed.
@@ -53,15 +53,15 @@ class ServerTime:
 
     @property
     def is_heard(self) -> bool:
-        """Return whether a response has told the time."""
+        """Return whether a response has had a usable date."""
         return self._apart is not None
 
     def elapsed(self) -> float:
-        """Return the moment of a request, for ``hear``."""
+        """Return the monotonic time: take it before a request, and pass it to ``hear`` as ``asked``."""
         return self._elapsed()
 
     def hear(self, date: float | None, asked: float) -> None:
-        """Take the date of a response that has just come (whole seconds since the epoch; None: it had none)."""
+        """Use the date of a response that has just arrived (whole seconds since the epoch; None: it had none)."""
         came = self._elapsed()
         with self._lock:
             if date is None:
@@ -79,11 +79,11 @@ class ServerTime:
             self._apart = min(latest, max(earliest, self._apart))
 
     def _is_believable(self, date: float) -> bool:
-        """Return whether the API server's clock may have told that date."""
+        """Return whether the API server's clock may have shown that date."""
         if date < self._oldest:
             return False
         now = self.now()
-        # A machine whose clock was never set is corrected by any number of years.
+        # If this machine's clock was never set, the date may be any number of years ahead of it.
         return date - now <= FARTHEST_AHEAD or (self._apart is None and now < self._oldest)
 
     def problem(self) -> str:
@@ -102,15 +102,15 @@ class ServerTime:
 
 
 class JumpWatch:
-    """Tells by how many seconds a clock was set, beside ``elapsed``, which only goes on.
+    """Detects jumps of a clock, by comparison with ``elapsed``, which is monotonic.
 
-    Dates of several API servers whose clocks differ look like one clock that is set to and fro. So a time is told no more
-    that the clock has jumped to twice.
+    The dates of several API servers whose clocks differ look like one clock that is set forwards and back. So a jump to a
+    time is reported at most twice.
     """
 
     # Smaller corrections are normal and not reported.
     LEAST = 2.0
-    # How often a jump to one time is told, and how many times are remembered.
+    # How often a jump to one time is reported, and how many such times are remembered.
     OFTEN, REMEMBERED = 2, 10
 
     def __init__(self, clock: Callable[[], float], elapsed: Callable[[], float]) -> None:
@@ -121,7 +121,7 @@ class JumpWatch:
         self._visits: list[tuple[float, int]] = []
 
     def take(self) -> float:
-        """Return by how many seconds the clock jumped since the last call; 0: it did not jump, or it went back to a time that it had left before."""
+        """Return by how many seconds the clock jumped since the last call; 0: no jump to report."""
         apart = self._clock() - self._elapsed()
         jump, self._apart = apart - self._apart, apart
         if abs(jump) < self.LEAST:

@@ -32,7 +32,7 @@ PATIENCE_SECONDS = 60.0
 
 
 class ComparisonVerdict(StrEnum):
-    """``NOT_YET``: we would do it too, later."""
+    """How nodewright's plan compares with the other autoscaler's action. ``NOT_YET``: nodewright would do it too, later."""
 
     SAME = "same"
     OTHER_SIZE = "otherSize"
@@ -42,7 +42,7 @@ class ComparisonVerdict(StrEnum):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """``subject`` is a group or a node; ``theirs`` and ``ours`` say what each does; ``at`` in epoch seconds.
+    """``subject`` is a group or a node; ``theirs`` and ``ours`` say what each autoscaler does; ``at`` in epoch seconds.
 
     ``cost``: how much more ours costs, in USD an hour; None: no price is known.
     """
@@ -59,7 +59,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class _Loop:
-    """Record of the loop before."""
+    """The facts of one loop that are compared with the next one."""
 
     state: ClusterState
     plan: Plan
@@ -68,7 +68,7 @@ class _Loop:
 
 
 class Shadow:
-    """``compare`` after each loop, with the plan as it was before it was withheld."""
+    """Call ``compare`` after each loop, with the plan before its writes were withheld."""
 
     def __init__(self, seed: int = 0) -> None:
         self._seed = seed
@@ -107,7 +107,7 @@ class Shadow:
         ]
 
     def _plan_instead(self, before: _Loop, loop: _Loop, settings: Settings) -> Plan:
-        """Return our plan for what is seen now, in groups as they were before."""
+        """Return our plan for the present cluster, with the groups as they were in the loop before."""
         seen, old = loop.state.observation, before.state.observation.groups
         groups = {
             ref: replace(group, target=old[ref].target, instances=old[ref].instances, failed=old[ref].failed)
@@ -134,7 +134,7 @@ class Shadow:
                 continue
             self._told.add((what, subject))
             ours = wanted[what, subject]
-            reason = f"wanted here for {PATIENCE_SECONDS:g} s, and not done"
+            reason = f"wanted here for {PATIENCE_SECONDS:g} s, and not done there"
             found.append(
                 Comparison(
                     at=now, what=what, subject=subject, verdict=ComparisonVerdict.ONLY_OURS, ours=ours, reason=reason
@@ -192,7 +192,7 @@ def _compare_removal(at: float, node: str, before: _Loop) -> Comparison:
 
 
 def _with_cost(one: Comparison, state: ClusterState) -> Comparison:
-    """Return the comparison with its cost: that of machines of growth, or of the node that only one of the two removes."""
+    """Return the comparison with its cost: of the machines of growth, or of a node that only one of the two removes."""
     if one.what == "growth":
         group = next((group for ref, group in state.groups.items() if str(ref) == one.subject), None)
         machines = int(one.ours or 0) - int(one.theirs or 0)
@@ -226,7 +226,7 @@ Said = Mapping[tuple[str, str], str]
 
 
 class HealthShadow:
-    """Tells once of each difference that lasts: the two look at different moments."""
+    """Reports each lasting difference once. Short ones do not count: the two autoscalers look at different times."""
 
     def __init__(self) -> None:
         self._since: dict[tuple[str, str, str, str], float] = {}

@@ -1,4 +1,4 @@
-"""The daemon's HTTP server: pages by path, GET and HEAD only; nothing is ever changed by a request."""
+"""The daemon's HTTP server: pages by path, GET and HEAD only. A request changes nothing."""
 
 import asyncio
 import socket
@@ -24,7 +24,8 @@ from nodewright.model.errors import ConfigError
 
 _PLAIN = "text/plain; charset=utf-8"
 _IDLE_SECONDS, _LAST_SECONDS = 5, 5
-# By these names a browser on this machine asks for a page. A page of a stranger, whose name leads here, asks by that name.
+# The host names by which a browser on this machine asks for a page. A foreign page whose DNS name leads to this machine (DNS
+# rebinding) asks by its own name, and is refused.
 _OWN_NAMES = ["localhost", "127.0.0.1", "[::1]"]
 _HEADERS = {
     "Server": SERVER_NAME,
@@ -37,7 +38,7 @@ _HEADERS = {
 
 
 class Page(NamedTuple):
-    """An answer; ``lasts`` are the seconds for which a browser may keep it."""
+    """A response; ``lasts`` are the seconds for which a browser may cache it."""
 
     body: bytes
     status: int = 200
@@ -46,10 +47,10 @@ class Page(NamedTuple):
 
 
 class ClientLimits(NamedTuple):
-    """The most that clients may hold.
+    """Limits for clients.
 
-    Seconds until a request has come whole, and until its answer is taken, since a page may wait 90 s for a loop; bytes of
-    a request's head; connections of all clients together.
+    Seconds until a request has arrived completely; seconds until its response has been received (a page may wait 90 s for
+    a loop); bytes of a request's headers; connections of all clients together.
     """
 
     request_seconds: float = 10.0
@@ -67,7 +68,7 @@ class WebServer:
     """Serve ``pages`` by path, in threads of its own, until ``stop``.
 
     A page gets the query; of a repeated key it gets the last value. ``name`` is the setting that holds the address. At a
-    loopback address only requests for a name of this machine are answered. Raise ConfigError for what is no address.
+    loopback address only requests for a name of this machine are answered. Raise ConfigError if ``address`` is invalid.
     """
 
     def __init__(self, name: str, address: str, pages: Pages, limits: ClientLimits = ClientLimits()) -> None:  # noqa: B008 - it cannot be changed
@@ -83,7 +84,7 @@ class WebServer:
 
     @property
     def port(self) -> int:
-        """The one that it listens on since ``start``, also when the system chose it (0)."""
+        """Return the port on which the server listens after ``start``. For port 0 the operating system chooses one."""
         return self._port
 
     def start(self) -> None:
@@ -115,7 +116,7 @@ class WebServer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Listen no more; return once the last page that was asked for is rendered."""
+        """Stop listening; return once the pages that were asked for are rendered."""
         if self._server is None or self._thread is None:
             return
         self._server.should_exit = True
@@ -145,7 +146,7 @@ def _make_app(pages: Pages, limits: ClientLimits, names: list[str]) -> ASGIApp:
 
 
 def _endpoint(render: Render) -> Callable[[Request], Response]:
-    """Return what answers a request, in a thread."""
+    """Return a function that responds to a request, in a thread."""
 
     def answer(request: Request) -> Response:
         try:
@@ -163,7 +164,7 @@ def _respond(page: Page) -> Response:
 
 
 class _BoundedTime:
-    """An ASGI application whose answers take a bounded time, until the client has them, and carry our headers."""
+    """An ASGI application that bounds the time until the client has received a response, and adds our headers."""
 
     def __init__(self, app: ASGIApp, seconds: float) -> None:
         self._app = app
@@ -182,7 +183,7 @@ class _BoundedTime:
 
 
 class _BoundedProtocol(H11Protocol):
-    """uvicorn's protocol, with a bound on connections and on the time until a request has come whole."""
+    """uvicorn's protocol, with a bound on connections and on the time until a request has arrived completely."""
 
     limits: ClientLimits
 
@@ -200,7 +201,7 @@ class _BoundedProtocol(H11Protocol):
         self.loop.call_later(self.limits.request_seconds, self._give_up, self.cycle)
 
     def _give_up(self, last: object) -> None:
-        """Close a connection on which no request has come whole since ``last``; cut it if the client does not take the rest."""
+        """Close a connection on which no request has arrived since ``last``; cut it if the client does not receive the rest."""
         if self.cycle is last:
             self.transport.close()
             self.loop.call_later(self.limits.answer_seconds, self.transport.abort)

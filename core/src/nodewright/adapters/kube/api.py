@@ -1,4 +1,4 @@
-"""The interface of an API server for the rest of this package: bytes for a path, and errors that say what to do next."""
+"""The interface of an API server for the rest of this package: requests, responses as bytes, and typed errors."""
 
 import threading
 from collections import Counter
@@ -23,7 +23,7 @@ Query = Mapping[str, str]
 
 
 class ApiError(KubeApiError):
-    """The API server refused or failed. ``status`` is HTTP's, 0 when no answer came; ``retry_after`` in seconds."""
+    """The API server refused or failed. ``status`` is HTTP's; 0: no response came; ``retry_after`` in seconds."""
 
     def __init__(self, message: str, *, status: int = NO_ANSWER, reason: str = "", retry_after: float = 0.0) -> None:
         super().__init__(message, retryable=status in _RETRYABLE)
@@ -74,7 +74,7 @@ class Lines(Protocol):
 
 
 class Api(Protocol):
-    """An API server. Both raise ApiError."""
+    """An API server. Both methods raise ApiError."""
 
     def send(self, request: Request) -> bytes: ...
     def follow(self, request: Request) -> AbstractContextManager[Lines]: ...
@@ -99,7 +99,7 @@ def read_answer(raw: bytes | msgspec.Raw, kind: type[T], name: str) -> T:
     try:
         return msgspec.json.decode(raw, type=kind)
     except (msgspec.DecodeError, ValueError) as error:
-        raise ApiError(f"the API server answered what is no {name}: {error}") from None
+        raise ApiError(f"the API server's response is not a valid {name}: {error}") from None
 
 
 class _Status(msgspec.Struct):
@@ -119,12 +119,12 @@ def read_status(raw: bytes | msgspec.Raw, what: str, status: int, retry_after: f
     return ApiError(f"{what}: {said}", status=code, reason=found.reason, retry_after=retry_after)
 
 
-# Seconds for which no other process can become leader.
+# Returns for how many seconds no other process can become leader.
 Remaining = Callable[[], float]
 
 
 class GuardedApi:
-    """Implements Api: a write gets no more time than the lease lasts, and is not sent without the lease."""
+    """Implements Api: a write may take no longer than the lease lasts, and is not sent without the lease."""
 
     def __init__(self, api: Api, remaining: Remaining) -> None:
         self._api = api
@@ -146,7 +146,7 @@ _OK = 200
 _VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
-# Verb, resource and HTTP's code; 0: there was no answer.
+# Verb, resource and HTTP's code; 0: no response came.
 Asked = tuple[str, str, int]
 
 

@@ -1,4 +1,4 @@
-"""One cache for each kind that is read, and what feeds them."""
+"""One cache for each kind that is read, and the reflectors that fill the caches."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -16,12 +16,12 @@ from nodewright.model.objects import KINDS, POD_GROUP_KINDS
 from nodewright.model.pod import Pod
 from nodewright.model.settings import Settings
 
-# Pods that ended take no part in anything, and may be many.
+# Pods that have ended matter for no decision, and there may be many.
 _LIVING_PODS = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
 # A pod that kube-scheduler reported unschedulable longer ago than this (seconds) starts no extra loop.
 _FRESH_SECONDS = 10.0
 _CONFIG_MAP = "ConfigMap"
-# Read only where they are asked for: clusters without them need not know the kind.
+# Read only if a setting asks for them: a cluster need not know these kinds otherwise.
 OPTIONAL_KINDS = frozenset(
     {
         "PodTemplate",
@@ -52,7 +52,7 @@ class CacheOptions:
 class Listeners:
     """Functions that the thread of a watch calls when something happens that may start a loop, or that metrics count.
 
-    ``on_unschedulable``: the scheduler has just found no place for a pod. ``on_pod``: a pod came or changed. ``on_node``: a
+    ``on_unschedulable``: kube-scheduler has just found no node for a pod. ``on_pod``: a pod came or changed. ``on_node``: a
     node came or changed; it is called with what was known of it (None: nothing), and with the node. ``on_forbidden``: a
     kind is taken to be absent because the API server refuses to list it; it is called with the kind and a sentence, and
     with "" when that is over.
@@ -83,9 +83,9 @@ def optional_kinds(settings: Settings) -> frozenset[str]:
 
 
 class Caches:
-    """Every kind, kept current by threads of its own from ``start`` to ``stop``.
+    """The caches of all kinds, kept current by one thread each from ``start`` to ``stop``.
 
-    ``clock`` is for durations, ``wall`` for the API server's times; by default it is the same.
+    ``clock`` is for durations, ``wall`` for the API server's times; by default both are ``clock``.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class Caches:
         return {name: r.cache.problem for name, r in self._reflectors.items() if not r.cache.is_synced}
 
     def describe_missing(self) -> str:
-        """Return one sentence for all kinds that were not listed: most often they have the same reason."""
+        """Return one sentence about all kinds that were not listed. It gives one reason: mostly all have the same."""
         missing = self.missing()
         kind, why = next(((kind, why) for kind, why in missing.items() if why), ("", "no answer yet"))
         others = [other for other in missing if other != kind]
@@ -163,20 +163,20 @@ class Caches:
         return f"the cluster cannot be read: {why}{also}"
 
     def ages(self) -> dict[str, float]:
-        """Return for each kind that the API server knows the seconds since it last sent something of it."""
+        """Return by kind the seconds since the API server last sent anything about it; unknown kinds are left out."""
         now = self._clock.now()
         return {name: now - r.cache.heard_at for name, r in self._reflectors.items() if not r.cache.is_unknown}
 
     def problems(self) -> dict[str, str]:
-        """Return by kind why it is not current; kinds that are current are left out."""
+        """Return by kind why its cache is not current; current kinds are left out."""
         return {name: r.cache.problem for name, r in self._reflectors.items() if r.cache.problem}
 
     def lists(self) -> dict[str, int]:
-        """Return how often each kind had to be listed."""
+        """Return how often each kind was listed."""
         return {name: reflector.lists for name, reflector in self._reflectors.items()}
 
     def _see_pod(self, _: Pod | None, pod: Pod) -> None:
-        """Tell of a pod once each time that the scheduler finds no place for it: its other updates are no arrivals."""
+        """Call the listeners: ``on_unschedulable`` only once each time that kube-scheduler finds no node for the pod."""
         self._listeners.on_pod(pod)
         now = self._wall.now()
         since = unschedulable_since(pod)
@@ -188,7 +188,7 @@ class Caches:
 
 
 def unschedulable_since(pod: Pod) -> float | None:
-    """Return when the scheduler found no place for the pod (epoch seconds); None if it has one, or is not asked for."""
+    """Return when kube-scheduler found no node for the pod (epoch seconds); None: it has one, has ended or was not tried."""
     if pod.spec.node_name or pod.is_terminal:
         return None
     times = (c.last_transition_time for c in pod.status.conditions if c.finds_no_place)

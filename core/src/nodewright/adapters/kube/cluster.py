@@ -1,4 +1,4 @@
-"""Give the engine a snapshot of the real cluster, and for dry runs one that is only read.
+"""The real cluster as the engine reads and writes it, and one for dry runs that is only read.
 
 Changes of objects update the snapshot; it is not rebuilt for each loop.
 """
@@ -44,7 +44,7 @@ class LiveCluster:
     def __init__(self) -> None:
         self._snapshot = Snapshot()
         self._pods: dict[str, Pod] = {}
-        # With what they are sorted by: when each was created, and its key.
+        # By key: when the pod was created, its key and the pod; sorted by the first two.
         self._pending: dict[str, tuple[float, str, Pod]] = {}
         self._by_host: defaultdict[str, dict[str, Pod]] = defaultdict(dict)
 
@@ -111,7 +111,7 @@ class LiveCluster:
         snapshot.place_pods((row, [*self._by_host.get(node.name, {}).values()]) for row, node in rows)
 
     def _rebuild(self, changes: Mapping[str, Node | None]) -> None:
-        """Rebuild the snapshot with the changes. This is cheaper than to change many rows one by one."""
+        """Rebuild the snapshot with the changes. This is cheaper than changing many rows one by one."""
         nodes: dict[str, Node | None] = {node.name: node for _, node in self._snapshot.nodes()}
         fresh = self._snapshot.sibling()
         fresh.context = self._snapshot.context
@@ -119,7 +119,7 @@ class LiveCluster:
         self._snapshot = fresh
 
 
-# The kinds of which each part of the observation is made, with their fields in ClusterObjects.
+# The kinds from which each part of the observation is made, with their fields in ClusterObjects.
 _CONTEXT = {
     "Namespace": "namespaces",
     "PersistentVolumeClaim": "persistent_volume_claims",

@@ -1,4 +1,4 @@
-"""ConfigMaps that nodewright itself writes: each write says which version it replaces."""
+"""ConfigMaps that nodewright itself writes. Each write names the version that it replaces."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from nodewright.adapters.kube.resources import collection_path
 class StoredMap(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A ConfigMap; ``version`` is empty for one that does not exist yet.
 
-    Labels and annotations may belong to others: a writer keeps those that it has read.
+    Labels and annotations may belong to other programs: a writer keeps those that it has read.
     """
 
     data: dict[str, str] = {}
@@ -44,12 +44,12 @@ class ConfigMaps:
         self._path = collection_path("", "configmaps", namespace)
 
     def read(self, name: str) -> StoredMap | None:
-        """Return the ConfigMap; None if there is none of that name."""
+        """Return the ConfigMap; None if it does not exist."""
         raw = find(self._api, f"{self._path}/{name}")
         return _decode(raw) if raw is not None else None
 
     def write(self, name: str, content: StoredMap) -> StoredMap:
-        """Create it, or replace the version that ``content`` names; a conflict if another writer was faster."""
+        """Create it, or replace the version that ``content`` names. Raise a conflict if another writer was faster."""
         marks = {"labels": content.labels, "annotations": content.annotations}
         metadata: dict[str, Any] = {"name": name, "namespace": self.namespace, **marks}
         if content.version:

@@ -1,4 +1,4 @@
-"""The connection to a real API server: bytes to and fro, under credentials that change while it is used.
+"""The connection to a real API server: it sends and receives bytes, with credentials that may change during use.
 
 The official client's typed models, which cost seconds and hundreds of MiB on a large cluster, are not used.
 """
@@ -59,7 +59,7 @@ class TokenFile:
         self._last = ""
 
     def read(self) -> str:
-        """Empty if there never was one."""
+        """Return the token; empty if the file never held a valid one."""
         try:
             found = self._path.read_text(encoding="ascii").strip()
         except (OSError, ValueError):
@@ -91,12 +91,12 @@ class Credentials:
         return str(settings[_BEARER]["value"] or "").strip() if _BEARER in settings else ""
 
     def proof(self) -> tuple[str, bytes]:
-        """Return the token and the certificate, by which the API server knows this process."""
+        """Return the token and the client certificate, with which this process authenticates itself."""
         return self.header(), self._certificate
 
 
 def load_credentials(kubeconfig: str, pod: PodEnvironment) -> Credentials:
-    """Load what ``kubeconfig`` says; without it the cluster around ``pod``, else kubectl's choice. Raise ConfigError."""
+    """Load the credentials of ``kubeconfig``; if empty, those of the pod; outside a pod, kubectl's. Raise ConfigError."""
     try:
         return _load(kubeconfig, pod)
     except (ConfigException, YAMLError, OSError, *_WRONG_SHAPE) as error:
@@ -115,12 +115,12 @@ def _load(kubeconfig: str, pod: PodEnvironment) -> Credentials:
             return _load_user(KUBE_CONFIG_DEFAULT_LOCATION)
         except ConfigException as error:
             raise ConfigException(
-                f"this process runs in no pod ({no_pod}), and there is no kubeconfig ({error})"
+                f"this process does not run in a pod ({no_pod}), and there is no kubeconfig ({error})"
             ) from None
 
 
 def _new_configuration() -> Configuration:
-    """Return a new configuration, without a module-wide default that other code may have set."""
+    """Return a new configuration, without the module-wide defaults that other code may have set."""
     made: Configuration = type.__call__(Configuration)
     return made
 
@@ -133,7 +133,7 @@ def load_pod(pod: PodEnvironment) -> Credentials:
 
 
 def _with_certificate(configuration: Configuration, token_file: TokenFile | None) -> Credentials:
-    """Return the credentials with their certificate, read now: its file may have been replaced when it is compared."""
+    """Return the credentials with their certificate. It is read now, since its file may be replaced later."""
     certificate = Path(configuration.cert_file).read_bytes() if configuration.cert_file else b""
     return Credentials(configuration, token_file, certificate)
 
@@ -145,9 +145,9 @@ def _load_user(kubeconfig: str) -> Credentials:
     token_file = user.safe_get("tokenFile") if user is not None else None
     path = Path(user.path).parent / token_file if token_file else None
     found = _with_certificate(configuration, TokenFile(path) if path is not None else None)
-    # The client only logs that a plugin failed. Without it we would be taken for anonymous, and refused for good.
+    # The client only logs that a credential plugin failed. Without credentials every request would be refused as anonymous.
     if user is not None and "exec" in user and not any(found.proof()):
-        raise ConfigException(f"{printable(str(user['exec']['command']))} gave no credentials")
+        raise ConfigException(f"{printable(str(user['exec']['command']))} returned no credentials")
     return found
 
 
@@ -163,10 +163,12 @@ def _describe_error(kubeconfig: str, error: Exception) -> str:
     if isinstance(error, OSError):
         return f"{printable(str(error.filename))}: {error.strerror}"
     said = printable(" ".join(str(error).split()))
-    return said if isinstance(error, ConfigException) else f"{kubeconfig or 'the usual file'} is no kubeconfig: {said}"
+    return (
+        said if isinstance(error, ConfigException) else f"{kubeconfig or 'the usual file'} is not a kubeconfig: {said}"
+    )
 
 
-# Every kind keeps one connection for its watch; the others are for calls.
+# The most connections. Each kind keeps one for its watch; the others are for calls.
 _POOL = 48
 _CONNECT_SECONDS = 10.0
 _CHUNK = 1 << 16
@@ -183,9 +185,9 @@ def connect(
     pod: PodEnvironment = THIS_POD,
     time: ServerTime | None = None,
 ) -> "Connection":
-    """Connect to the API server that ``kubeconfig`` names; without it to the cluster around ``pod``, else to kubectl's choice.
+    """Connect to the API server of ``kubeconfig``; if empty, to the pod's; outside a pod, to that of kubectl's kubeconfig.
 
-    ``server`` overrides the address alone. ``time`` is told the date of each response. Raise ConfigError.
+    ``server`` overrides only the address. ``time`` is given the date of each response. Raise ConfigError.
     """
     if server and not server.startswith(_SCHEMES):
         raise ConfigError(f"--kubernetes: {printable(server)} is no address like https://10.0.0.1:6443")
@@ -200,7 +202,7 @@ def connect(
 
 
 class _Session(NamedTuple):
-    """Credentials, and the connections under them: a certificate is shown when one is opened."""
+    """Credentials, and the connections opened with them: a client certificate is sent when a connection is opened."""
 
     credentials: Credentials
     pool: urllib3.PoolManager
@@ -217,8 +219,8 @@ def _open_session(credentials: Credentials) -> _Session:
 class Connection:
     """Implements Api; for any number of threads.
 
-    The API server may refuse credentials that should still hold: a token that was withdrawn, a plugin that says no
-    expiry. ``load`` is then asked again and, if it finds others, the call is sent once more.
+    The API server may refuse credentials that should still be valid, such as a revoked token, or one for which a plugin
+    gave no expiry. Then ``load`` is called again and, if it returns other credentials, the request is sent once more.
     """
 
     def __init__(
@@ -253,7 +255,7 @@ class Connection:
                 _check(request, reply, bytes(reply.data))
             yield _Stream(request, reply)
         finally:
-            reply.close()  # the rest of a watch is never read: the connection cannot be used again
+            reply.close()  # the rest of the response is not read, so the connection cannot be used again
 
     def _open(self, request: Request) -> urllib3.BaseHTTPResponse:
         session = self._session
@@ -282,7 +284,7 @@ class Connection:
                 what = f"{request}: the credentials were refused, and there are no others"
                 raise ApiError(f"{what}: {error}", status=_UNAUTHORIZED) from None
             proof = _proof(found)
-            # The kubeconfig may name another cluster by now: its credentials are not for this one.
+            # The kubeconfig may name another cluster by now, whose credentials must not be sent to this one.
             is_here = found.credentials.configuration.host == self.server
             if not is_here or proof == sent or not any(proof):
                 return None
@@ -345,7 +347,7 @@ class _Stream:
     def abandon(self) -> None:
         shutdown = getattr(self._reply, "shutdown", None)
         if shutdown is not None:
-            # The watch has ended by itself: cut by the API server, closed, or its connection is in the pool again.
+            # Errors mean that the watch has ended by itself: it was cut or closed, or its connection is in the pool again.
             with suppress(OSError, ValueError, RuntimeError):
                 shutdown()
 
@@ -365,9 +367,9 @@ def _patience(text: str) -> float:
 
 
 def _date(headers: Mapping[str, str]) -> float | None:
-    """Return when the API server made a response, in seconds since the epoch; None: it does not say.
+    """Return when the API server made a response, in seconds since the epoch; None: unknown.
 
-    A response with an age comes from a cache on the way. The API server made it at some other time.
+    A response with an ``Age`` header comes from a cache on the way. The API server made it earlier.
     """
     if "Age" in headers:
         return None

@@ -1,6 +1,6 @@
-"""Events as the API server keeps them: written by a thread of their own, the same one counted up instead of repeated.
+"""Kubernetes events, written by a thread of their own. An event that is repeated is counted up instead of written again.
 
-Many that differ in their message alone become one, as Kubernetes' own components do it.
+Many events that differ only in their message become one, as in Kubernetes' own components.
 """
 
 import threading
@@ -23,11 +23,12 @@ from nodewright.model.objects import KINDS
 COMPONENT = "cluster-autoscaler"
 _MOST_WAITING = 1000
 _MOST_KNOWN = 4096
-# How many messages of one object and reason are written apart within how many seconds; later ones are combined.
+# So many messages about one object and reason get events of their own; later ones are combined, until so many seconds
+# have passed without any.
 _MOST_SIMILAR, _SIMILAR_SECONDS = 10, 600.0
 _COMBINED = "(combined from similar events): "
 _MOST_TEXT = 1024
-# Of an object's name, so that the event's own is no longer than the 253 characters that a name may have.
+# How many characters of the object's name begin the event's name, which may have 253.
 _MOST_STEM = 200
 
 FindUid = Callable[[str, str], str]
@@ -35,7 +36,7 @@ FindUid = Callable[[str, str], str]
 
 @dataclass
 class _Similar:
-    """The messages that were written apart, and when the last event of this object and reason came (epoch seconds)."""
+    """The messages that have events of their own, and when the last event of this object and reason came (epoch seconds)."""
 
     messages: set[str]
     last: float
@@ -46,7 +47,7 @@ class KubeEvents:
 
     After ten messages about one object and reason, later ones are combined into one event, until ten minutes pass without
     any. If events arrive faster than the API server takes them, the oldest are dropped and counted. ``problem`` says why
-    the last write failed; empty: it did not. ``find_uid`` returns the uid of an object by kind and name, or an empty text:
+    the last write failed; empty: it succeeded. ``find_uid`` returns the uid of an object by kind and name, or an empty text:
     kubectl describe finds events by uid.
     """
 
@@ -68,7 +69,7 @@ class KubeEvents:
         self._thread.start()
 
     def stop(self, seconds: float = 5.0) -> None:
-        """Write what waits, for so long at most."""
+        """Write the waiting events, for at most ``seconds``."""
         with self._changed:
             self._stopping = True
             self._changed.notify()
@@ -111,7 +112,7 @@ class KubeEvents:
         self._remember(kind, name, 1)
 
     def _combined(self, event: Event) -> tuple[Event, Event]:
-        """Return the event to count up, if it is known, and the event to write: one for all similar ones once there are many."""
+        """Return the event under which it is counted, and the event to write: one for all similar ones once there are many."""
         alike, now = msgspec.structs.replace(event, message=""), self._clock.now()
         held = self._similar.pop(alike, None)
         if held is None or held.last + _SIMILAR_SECONDS < now:
@@ -189,7 +190,7 @@ class OwnMaps:
 
 
 def _new_message(kind: Event, event: Event) -> dict[str, str]:
-    """Return what changes in an event that is counted up: a combined event shows the last message."""
+    """Return the message to change when an event is counted up: a combined event shows the last message."""
     return {"message": event.message[:_MOST_TEXT]} if kind.message != event.message else {}
 
 

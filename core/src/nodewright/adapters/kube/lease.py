@@ -1,10 +1,11 @@
-"""One leader: a Lease that its holder renews, by client-go's rules, so that nodewright and CA exclude each other.
+"""Leader election by a Lease, under client-go's rules, so that nodewright and cluster-autoscaler exclude each other.
 
-Time is counted on a clock that goes on while the machine sleeps, from before the request that renewed: a holder that
-was frozen knows at its first look that it is no longer one. Others' clocks are never compared with ours: a lease has
-run out when it has not changed for as long as it says it lasts, or as ours would. One that an operator deletes or edits
-lasts no shorter: its holder writes it again, and who waited for it goes on waiting. Only a good-bye, as client-go writes
-it, frees the lease at once.
+- The clock goes on while the machine is suspended, and a renewal counts from before its request was sent. So a process
+  that was frozen sees at its first look at the clock that its lease has run out.
+- Clocks of other processes are never compared with ours. A lease has run out when it has not changed for its duration, or
+  for ours if that is longer.
+- A lease that an operator deletes or edits does not run out sooner: its holder writes it again, and the other processes go
+  on waiting. Only a release, as client-go writes it, frees the lease at once.
 """
 
 import threading
@@ -23,16 +24,15 @@ from nodewright.model.clock import Clock
 from nodewright.model.errors import KubeApiError
 
 _LEASES = "coordination.k8s.io"
-# What a holder that says good-bye writes for the duration.
-_GOOD_BYE_SECONDS = 1
+# The duration that a holder writes when it releases the lease, as client-go does.
+_RELEASED_SECONDS = 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class LeaseOptions:
     """Durations in seconds.
 
-    ``is_first`` is asked where no lease exists; it returns True if no process can have led before, so that none can lead
-    still.
+    ``is_first`` is called if no lease exists. It returns True if no process has ever led, so that none can still be leader.
     """
 
     namespace: str
@@ -83,17 +83,17 @@ class Leadership:
         self._wall = wall
         self._random = random
         self._report_problem = report_problem
-        # Two calls make a renewal, and one may fail.
+        # A renewal makes two calls, and one renewal may fail.
         self._call_seconds = options.renew_deadline / 4
         self._collection = collection_path(_LEASES, "leases", options.namespace)
         self._path = f"{self._collection}/{options.name}"
         self._seen: _Lease | None = None
         self._seen_at = 0.0
-        # The time that the last holder who was seen had renewed it at.
+        # The renew time of the last holder that was seen.
         self._renewal: str | None = None
         self._until = -1.0
         self._held = _Spec()
-        # Whether the lease may be ours although no answer said so.
+        # Whether the lease may be ours although no response confirmed it.
         self._is_unsure = False
         self._missing_since: float | None = None
         self._stop = threading.Event()
@@ -117,7 +117,7 @@ class Leadership:
         return (self._seen.spec.holder_identity or "") if self._seen is not None else ""
 
     def acquire(self) -> bool:
-        """Wait until we lead, then keep it up in a thread; False when ``stop`` came first."""
+        """Wait until we lead, then renew in a thread; return False if ``stop`` was called first."""
         while not self._stop.is_set():
             if self.attempt():
                 break
@@ -133,7 +133,7 @@ class Leadership:
         self._stop.set()
 
     def release(self) -> None:
-        """Say good-bye, so that another may lead at once. Only when nothing of ours is under way any more."""
+        """Release the lease, so that another process may lead at once. Call it only when no write of ours is under way."""
         self.stop()
         if self._keeper is not None:
             self._keeper.join(self._options.renew_deadline)
@@ -143,7 +143,7 @@ class Leadership:
         now = self._timestamp()
         said = _Spec(
             holder_identity="",
-            lease_duration_seconds=_GOOD_BYE_SECONDS,
+            lease_duration_seconds=_RELEASED_SECONDS,
             acquire_time=now,
             renew_time=now,
             lease_transitions=self._held.lease_transitions,
@@ -181,14 +181,14 @@ class Leadership:
         began = self._clock.now()
         seen = self._seen
         ours = seen is not None and seen.spec.holder_identity == self._options.identity
-        # One that is not there says nothing of who had it while we were away.
+        # A missing lease does not tell whether another process held it meanwhile.
         knows = seen is not None and (seen.metadata.resource_version or self.remaining() > 0)
         if self._until >= 0 and (self._is_late() or not (ours and knows)):
-            # Another process may have taken it, and given it up since: this one was silent for too long. What its other
-            # threads decided before that must not become allowed again.
+            # This process was silent for too long: another one may have held the lease meanwhile. Writes that other threads
+            # of this process decided on before that must not be allowed again.
             self._until = -1.0
             self._lost.set()
-        # Our name where we never wrote it is an editor's: another may lead still.
+        # Our name in a lease that we never wrote was put there by an editor: another process may still lead.
         may_take = self._until >= 0 or (ours and self._is_unsure) or self._has_run_out(seen, began)
         if self.is_lost or not may_take:
             return False
@@ -216,7 +216,7 @@ class Leadership:
             if self._seen is not None:
                 self._seen = msgspec.structs.replace(self._seen, metadata=_LeaseMeta())
             return
-        # Counted from after the answer: its holder counts from before the request that the answer shows.
+        # Counted from after the response. The holder counts from before the request that renewed: we never count shorter.
         if self._seen is None or found.spec != self._seen.spec:
             self._seen_at = self._clock.now()
         self._seen, self._missing_since = found, None
@@ -231,8 +231,8 @@ class Leadership:
 
     def _is_over(self, seen: _Lease, now: float) -> bool:
         lasts = max(seen.spec.lease_duration_seconds or 0, self._options.duration)
-        # A good-bye has a time of its own. One with that of the last renewal was made by edits.
-        is_given_up = _is_good_bye(seen.spec) and (self._renewal is None or seen.spec.renew_time != self._renewal)
+        # A release has a time of its own. One with the time of the last renewal was made by an editor.
+        is_given_up = _is_release(seen.spec) and (self._renewal is None or seen.spec.renew_time != self._renewal)
         return is_given_up or now > self._seen_at + lasts
 
     def _renewed(self, seen: _Lease | None, *, takes: bool) -> _Spec:
@@ -264,9 +264,9 @@ class Leadership:
         self._seen_at = self._clock.now()
 
 
-def _is_good_bye(spec: _Spec) -> bool:
-    """Return whether the holder gave the lease up. An editor that removes its name leaves the other fields as they were."""
-    is_ended = spec.lease_duration_seconds == _GOOD_BYE_SECONDS and spec.acquire_time == spec.renew_time
+def _is_release(spec: _Spec) -> bool:
+    """Return whether the holder released the lease. An editor that removes its name leaves the other fields unchanged."""
+    is_ended = spec.lease_duration_seconds == _RELEASED_SECONDS and spec.acquire_time == spec.renew_time
     return is_ended and not spec.holder_identity
 
 

@@ -1,7 +1,7 @@
-"""Node objects that outlive their machines: most clouds' controllers delete them, and where none does, we do.
+"""Deletes Node objects whose machines are gone, where the cloud's controller does not do so.
 
-Only of machines that this process itself removed, and only when everything agrees: the cloud lists the group and not
-the machine, the kubelet is silent, and the object is the one that we knew. A node whose machine may be there is left.
+Only nodes whose machine this process removed are deleted, and only if the cloud lists the group without the machine, the
+kubelet does not report the node as ready, and the object has not changed. A node whose machine may still exist stays.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ class _Removed(NamedTuple):
 
 
 class NodeCleaner:
-    """``clean`` after each loop. ``delay`` in seconds is how long the cloud's own controller has; 0: nothing is done."""
+    """Call ``clean`` after each loop. The cloud's own controller has ``delay`` seconds to act first; 0: delete nothing."""
 
     def __init__(self, api: Api, delay: float) -> None:
         self._api = api

@@ -1,4 +1,4 @@
-"""Keeps one cache like the API server: lists everything in pages, then watches; lists again when it must."""
+"""Keeps one cache current: lists all objects in pages, then watches; lists again if a watch cannot continue."""
 
 import math
 import threading
@@ -21,7 +21,7 @@ T = TypeVar("T", bound=Object)
 class ObjectCache(Generic[T]):
     """The objects of one kind, written by one thread and read by another.
 
-    Of the changes only the last one of each key is kept, so that they never outnumber the objects. ``heard_at`` (epoch
+    Only the last change of each key is kept, which bounds their number. ``heard_at`` (epoch
     seconds) is when the API server last sent anything; ``is_unknown``: it does not know the kind. ``on_change`` is called in
     the writing thread when an object came or changed, with what was known of it (None: nothing), and with the object.
     """
@@ -76,7 +76,7 @@ class ObjectCache(Generic[T]):
                 self._changes[key] = None
 
     def take_changes(self) -> Mapping[str, T | None]:
-        """Return by key what came, changed or went (None) since the last call."""
+        """Return by key the objects that came, changed or were deleted (None) since the last call."""
         with self._lock:
             taken, self._changes = self._changes, {}
         return taken
@@ -90,7 +90,7 @@ class ObjectCache(Generic[T]):
 
 
 def is_same(known: T | None, held: T) -> bool:
-    """Return whether no field that nodewright reads has changed: most updates change others."""
+    """Return whether no field that nodewright reads has changed. Most updates change only other fields."""
     return known is not None and _bare(known) == _bare(held)
 
 
@@ -103,9 +103,9 @@ SILENCE_SECONDS = 100.0
 _WATCH_SECONDS = (300.0, 600.0)
 _LONGEST_WAIT = 30.0
 _FIRST_WAIT = 0.5
-# Seconds. An API server learns kinds when it is upgraded or a CRD is applied: at rest it is not asked for them all the time.
+# Seconds. The longest wait for a kind that the API server does not know: it learns kinds by an upgrade or a new CRD.
 _LONGEST_ABSENCE = 600.0
-# Seconds. A watch that ends sooner without an event is a failure: a new one at once might be repeated forever.
+# Seconds. A watch that ends sooner without an event is a failure, so that watches are not opened in a tight loop.
 _SHORT_WATCH = 1.0
 
 
@@ -124,8 +124,8 @@ _EVENT = msgspec.json.Decoder(_WatchEvent)
 class Reflector(Generic[T]):
     """Keep a cache current: ``run`` in a thread of its own until ``stop``.
 
-    A failure is stored in the cache and tried again, after a random wait that grows to 30 s; that for a kind which the API
-    server does not know grows to 10 min. ``on_forbidden`` is called with a sentence when the kind is taken to be absent
+    After a failure, which the cache shows as ``problem``, it tries again: after a random wait that grows to 30 s, or to
+    10 min for a kind that the API server does not know. ``on_forbidden`` is called with a sentence when the kind is taken to be absent
     because the API server refuses to list it, and with "" when that is over.
     """
 
@@ -157,10 +157,10 @@ class Reflector(Generic[T]):
                 self._patiently(self._list)
                 while not self._stop.is_set():
                     self._patiently(self._watch)
-            except ApiError as error:  # expired, or not to be retried: from the beginning, after a breath
+            except ApiError as error:  # expired, or not retryable: list again after a pause
                 self.cache.problem = str(error)
                 self._absences = self._absences + 1 if self._is_absence(error) else 0
-                self._pause(self._breath(error))
+                self._pause(self._relist_delay(error))
 
     def stop(self) -> None:
         """Stop. Another thread may call this; an open watch ends at once."""
@@ -172,7 +172,7 @@ class Reflector(Generic[T]):
     def _patiently(self, step: Callable[[], None]) -> None:
         """Retry until the step succeeds, fails permanently, or ``stop()`` is called."""
         retrying = Retrying(
-            retry=retry_if_exception(self._is_worth_another),
+            retry=retry_if_exception(self._is_retryable),
             wait=self._wait,
             stop=stop_when_event_set(self._stop),
             sleep=self._pause,
@@ -180,7 +180,7 @@ class Reflector(Generic[T]):
         )
         retrying(step)
 
-    def _breath(self, error: ApiError) -> float:
+    def _relist_delay(self, error: ApiError) -> float:
         """Return how many seconds to wait before everything is listed again."""
         if self._absences:
             longest = min(_LONGEST_ABSENCE, _LONGEST_WAIT * 2.0 ** min(self._absences - 1, 10))
@@ -188,13 +188,13 @@ class Reflector(Generic[T]):
         return self._random.uniform(0, _FIRST_WAIT if error.is_expired else _LONGEST_WAIT)
 
     def _is_absence(self, error: ApiError) -> bool:
-        """Return whether the API server does not know the kind, which it need not."""
+        """Return whether the API server does not know the kind, and need not know it."""
         return error.is_missing and self.resource.may_be_absent
 
     def _pause(self, seconds: float) -> None:
         self._stop.wait(seconds)
 
-    def _is_worth_another(self, error: BaseException) -> bool:
+    def _is_retryable(self, error: BaseException) -> bool:
         if isinstance(error, ApiError):
             self.cache.problem = str(error)
             return error.retryable
@@ -210,7 +210,7 @@ class Reflector(Generic[T]):
         try:
             found, version = self._pages()
         except ApiError as error:
-            # A kind that came and cannot be listed is not absent: its age counts from when it was last known to be so.
+            # A kind that appeared but cannot be listed is not absent: its age counts from when it was last known to be absent.
             self.cache.is_unknown = self._is_absence(error)
             if self.cache.is_unknown:
                 self._take_as_absent("")
@@ -218,7 +218,7 @@ class Reflector(Generic[T]):
                 self._take_as_absent(_describe_forbidden(self.resource, error))
             if not error.is_expired:
                 raise
-            found, version = self._pages(0)  # the pages went stale while they were read
+            found, version = self._pages(0)  # the continue token expired: read all in one page
         self.lists += 1
         self._absences = 0
         self.cache.is_unknown = False
@@ -245,7 +245,7 @@ class Reflector(Generic[T]):
         return found, version
 
     def _watch(self) -> None:
-        """Watch until the watch ends by itself; the next one continues there."""
+        """Watch until the watch ends by itself; the next watch continues there."""
         query = {
             **self.resource.query,
             "watch": "true",
@@ -258,7 +258,7 @@ class Reflector(Generic[T]):
             request = Request(method="GET", path=self.resource.path, query=query, timeout=SILENCE_SECONDS)
             with self._api.follow(request) as lines:
                 self._lines = lines
-                if self._stop.is_set():  # stopped meanwhile: ``stop`` did not know of these lines
+                if self._stop.is_set():  # ``stop`` was called before it could see these lines
                     return
                 for line in lines:
                     self._take(line)
@@ -299,4 +299,4 @@ def _decode_event(line: bytes) -> _WatchEvent:
     try:
         return _EVENT.decode(line)
     except (msgspec.DecodeError, ValueError) as error:
-        raise ApiError(f"the watch sent what is no event: {error}") from None
+        raise ApiError(f"the watch sent a line that is not an event: {error}") from None

@@ -34,7 +34,7 @@ _PLURALS = {
 
 
 class Resource(Generic[T]):
-    """One kind at its path; with a namespace or a name, as much of it. For one thread."""
+    """One kind at its path on the API server: all of it, or the objects of ``namespace`` and ``query``. For one thread."""
 
     def __init__(self, kind: str, *, namespace: str = "", query: Query | None = None) -> None:
         known = KINDS[kind]
@@ -42,9 +42,10 @@ class Resource(Generic[T]):
         self.plural = _plural(kind)
         self.path = collection_path(known.api_group, self.plural, namespace, known.version)
         self.query = dict(query or {})
-        # A cluster need not know the kind: it comes with a CustomResourceDefinition, or with a newer Kubernetes.
+        # Whether a cluster may lack the kind: it comes with a CustomResourceDefinition, or with a newer Kubernetes.
         self.may_be_absent = known.api_group in (API_GROUP, DEVICE_API_GROUP) or kind in POD_GROUP_KINDS
-        # An older ClusterRole does not name the kind. Without the kinds that limit purchases, too much would be bought.
+        # Whether the role may lack the kind: an older ClusterRole does not name it. Kinds that limit purchases are needed:
+        # without them too much would be bought.
         is_newer = kind in ("VolumeAttachment", "CSIStorageCapacity")
         self.may_be_forbidden = is_newer or (self.may_be_absent and kind not in _LIMITING_KINDS)
         self.api_group = known.api_group
@@ -57,7 +58,7 @@ class Resource(Generic[T]):
         return self.plural
 
     def decode_page(self, raw: bytes) -> "ListPage[T]":
-        """Decode one page of a list; raise ApiError if it is no list or holds an object that cannot be read."""
+        """Decode one page of a list; raise ApiError if it is not a list, or if an object in it cannot be read."""
         try:
             found = self._page.decode(raw)
         except BROKEN:
@@ -91,7 +92,7 @@ class Resource(Generic[T]):
 
 
 class ListPage(Generic[T]):
-    """One page of a list; ``rest`` is the token of the next one."""
+    """One page of a list; ``rest`` is the continue token for the next page, empty on the last one."""
 
     def __init__(self, items: tuple[T, ...], version: str, rest: str) -> None:
         self.items = items

@@ -1,11 +1,12 @@
-"""Memory in ConfigMaps: compressed, cut into shards that the API server takes, replaced as a whole or not at all.
+"""Memory in ConfigMaps: compressed, cut into shards that the API server accepts, replaced as a whole or not at all.
 
-The ConfigMap ``nodewright-state`` is the head: it holds the first shard, the digest of everything, and which shards
-follow. Those are ``nodewright-state-a-1`` and so on or, every other time, ``-b-1``: they are written before the head
-that names them, so that a head always finds its shards, and what no head names any more is deleted after it. Their
-names are known beforehand, so that a role can list them. The head is replaced only in the version that was read or
-written last: a process that is no longer the leader, or never was, cannot write over it. A new leader first writes the head as
-it is with a term of its own, one above the last: what a former leader still has on its way fails from then on.
+- The ConfigMap ``nodewright-state`` is the head. It holds the first shard, the digest of all, and the number of shards.
+- Further shards are ``nodewright-state-a-1`` and so on, and at every other save ``nodewright-state-b-1`` and so on. They are
+  written before the head that names them, so that each head finds its shards. The shards of the former head are deleted
+  afterwards. The names are fixed, so that an RBAC role can list them.
+- A head is replaced only if it still has the resource version that was read or written last. So a process that is not the
+  leader cannot overwrite it.
+- A new leader first writes the head again with its own term, one above the last. From then on a former leader's saves fail.
 """
 
 import hashlib
@@ -27,10 +28,10 @@ _PAUSE_KEY = "pause"
 _SHARD_KEY = "state"
 # The API server takes 1 MiB for an object; base64 makes four bytes of three.
 SHARD_BYTES = 512 * 1024
-# No saved state is larger; a forged one may claim to be.
+# The most bytes of a state when unpacked; a forged one may claim to be larger.
 _MOST_BYTES = 256 * 1024 * 1024
 MOST_SHARDS = 8
-# So often the head may change while a new leader takes it over.
+# How often a new leader tries to take over a head that changes meanwhile.
 _MOST_TAKES = 5
 _PAUSE = msgspec.json.Decoder(Pause)
 
@@ -39,7 +40,7 @@ ReadPause = Callable[[], str | None]
 
 
 class ConfigMapStore:
-    """Implements StateStore. ``read_pause`` comes from a cache: a pause is looked for in every loop."""
+    """Implements StateStore. ``read_pause`` reads from a cache, since every loop looks for a pause."""
 
     def __init__(self, maps: ConfigMaps, read_pause: ReadPause) -> None:
         self._maps = maps
@@ -47,7 +48,7 @@ class ConfigMapStore:
         self._head: StoredMap | None = None
         self._digest = ""
         self._term = 0
-        # Marks of what was found and of every head sent since the last that is known to have been taken.
+        # Terms and digests of the head that was read or confirmed last, and of every head sent since.
         self._known: set[tuple[int, str]] = set()
         self._is_unsure = False
         self.writes = 0
@@ -57,7 +58,7 @@ class ConfigMapStore:
         return self._maps.read(STATE_NAME) is not None
 
     def load(self) -> Loaded:
-        """Take over what is saved: no save of a former leader is accepted any more."""
+        """Return the saved memory, and take it over: from now on the saves of a former leader fail."""
         for _ in range(_MOST_TAKES):
             loaded = self.read()
             self._term = _term_of(self._head) + 1
@@ -73,10 +74,10 @@ class ConfigMapStore:
                 continue
             return loaded
         where = f"ConfigMap {self._maps.namespace}/{STATE_NAME}"
-        raise NodewrightError(f"{where} is written by other processes all the time")
+        raise NodewrightError(f"{where} keeps being written by other processes")
 
     def read(self) -> Loaded:
-        """Return what is saved. Memory that cannot be used stays where it is until the next save, under a warning."""
+        """Return the saved memory. If it cannot be used, return a warning; it stays in place until the next save."""
         self._head, self._digest, self._is_unsure = self._maps.read(STATE_NAME), "", False
         if self._head is None:
             return Loaded()
@@ -90,7 +91,7 @@ class ConfigMapStore:
         return Loaded(memory=memory)
 
     def peek(self) -> Memory:
-        """Return what is saved and change nothing; raise NodewrightError."""
+        """Return the saved memory and change nothing; raise NodewrightError."""
         head = self._maps.read(STATE_NAME)
         try:
             return Memory() if head is None else decode_memory(self._gather(head))
@@ -121,7 +122,7 @@ class ConfigMapStore:
             raise NodewrightError(f"{where}: the pause cannot be understood ({error}); delete it to end it") from error
 
     def save_pause(self, pause: Pause | None) -> None:
-        """Order a pause, or end it, for whichever engine runs."""
+        """Save a pause, which the running engine will obey; None ends it."""
         if pause is None:
             self._maps.delete(PAUSE_NAME)
             return
@@ -152,7 +153,7 @@ class ConfigMapStore:
         self._sweep(before)
 
     def _look_again(self) -> None:
-        """Accept the head as it is now if it holds what was read or sent before, or if it was deleted or damaged."""
+        """Accept the present head if this process read or sent it before, or if it was deleted or damaged."""
         found = self._maps.read(STATE_NAME)
         if found is not None and _mark(found) not in self._known and self._is_whole(found):
             where = f"ConfigMap {self._maps.namespace}/{STATE_NAME}"
@@ -161,7 +162,7 @@ class ConfigMapStore:
         self._is_unsure = False
 
     def _is_whole(self, head: StoredMap) -> bool:
-        """Return whether all parts are as a leader writes them; an editor may have changed them."""
+        """Return whether all shards are as a leader wrote them: an editor may have changed them."""
         try:
             self._gather(head)
         except UnreadableState:
@@ -169,7 +170,7 @@ class ConfigMapStore:
         return True
 
     def _gather(self, head: StoredMap) -> bytes:
-        """Return the bytes of all parts that the head names; raise UnreadableState."""
+        """Return the bytes of all shards that the head names; raise UnreadableState."""
         digest, count = _head_digest(head), head.data.get("shards", "")
         if not count.isdecimal() or not 1 <= int(count) <= MOST_SHARDS:
             raise UnreadableState("it does not say how many shards it has")
@@ -185,13 +186,13 @@ class ConfigMapStore:
         return raw
 
     def _write_shard(self, name: str, shard: bytes) -> None:
-        """Write a part of the state. A part that a crash left behind is overwritten: no head names it."""
+        """Write one shard. A shard that a crash left behind is overwritten: no head names it."""
         held = self._maps.read(name)
         version = held.version if held is not None else ""
         self._maps.write(name, StoredMap(binary_data={_SHARD_KEY: shard}, version=version))
 
     def _sweep(self, before: StoredMap) -> None:
-        """Delete the shards that the former head named; those that stay by a failure only take room."""
+        """Delete the shards that the former head named. One that cannot be deleted only takes up space."""
         count = before.data.get("shards", "")
         if not count.isdecimal():
             return
@@ -218,13 +219,13 @@ def _head_digest(head: StoredMap) -> str:
 
 
 def _term_of(head: StoredMap | None) -> int:
-    """Return which leader wrote the head; one that no head names, or an editor broke, is 0."""
+    """Return the term of the leader that wrote the head; 0 if there is no head, or its term is not a number."""
     term = head.data.get("term", "") if head is not None else ""
     return int(term) if term.isdecimal() else 0
 
 
 def _mark(head: StoredMap) -> tuple[int, str]:
-    """Return what tells heads apart that leaders write."""
+    """Return the term and the digest, which together identify a head."""
     return _term_of(head), _head_digest(head)
 
 

@@ -37,9 +37,9 @@ _CONFLICT_SECONDS = 5.0
 _CONFLICT_WAIT = 0.05
 # The API server's text for a pod that two budgets cover. It uses status 500, and a retry does not help.
 _TWO_BUDGETS = "more than one PodDisruptionBudget"
-# Return the controllers and disruption budgets as they are known now.
+# Returns the controllers and disruption budgets as they are known now.
 FindWorkloads = Callable[[], Workloads]
-# Return the PodGroups as they are known now.
+# Returns the PodGroups as they are known now.
 FindPodGroups = Callable[[], PodGroups]
 
 
@@ -54,7 +54,7 @@ class KubeWrites:
         self._pods: Resource[Pod] = Resource("Pod")
 
     def get_node_view(self, node: str) -> NodeView:
-        """Read a node and its pods from the API server, past every cache."""
+        """Read a node and its pods from the API server, not from a cache."""
         found = self._read_node(node)
         if found is None:
             return NodeView(node=None)
@@ -63,21 +63,21 @@ class KubeWrites:
         return NodeView(node=found, pods=pods, workloads=self._find_workloads())
 
     def get_gang_view(self, namespace: str) -> GangView:
-        """Read the pods of a namespace from the API server, past every cache."""
+        """Read the pods of a namespace from the API server, not from a cache."""
         own: Resource[Pod] = Resource("Pod", namespace=namespace)
         pods = tuple(pod for page in read_pages(self._api, own) for pod in page.items if not pod.is_terminal)
         return GangView(pods=pods, groups=self._find_pod_groups())
 
     def list_nodes(self) -> Iterator[Node]:
-        """Yield every node of one consistent list, past every cache.
+        """Yield every node of one consistent list, not from a cache.
 
-        Without a resource version the API server confirms the first page with etcd; the other pages are of the same moment.
+        Without a resource version the API server reads the first page from etcd; the other pages have the same version.
         """
         for page in read_pages(self._api, self._nodes):
             yield from page.items
 
     def edit_node(self, name: str, edit: Callable[[Node], Node]) -> Node | None:
-        """See ClusterWrites. Only what ``edit`` changes is written; without a change nothing is."""
+        """See ClusterWrites. Only the fields that ``edit`` changes are written; without a change nothing is sent."""
         retrying = Retrying(
             retry=retry_if_exception(lambda error: isinstance(error, ApiError) and error.is_conflict),
             wait=wait_exponential(_CONFLICT_WAIT, max=1.0),
@@ -112,11 +112,11 @@ class KubeWrites:
     def write_conditions(
         self,
         request: ProvisioningRequest,
-        conditions: Sequence[Condition],  # noqa: ARG002 - server-side apply removes what is left out, so all of ours are sent
+        conditions: Sequence[Condition],  # noqa: ARG002 - server-side apply removes fields that are left out, so all of ours are sent
         *,
         is_apply: bool,
     ) -> None:
-        """See ClusterWrites. A new request of the same name stays: its uid differs."""
+        """See ClusterWrites. A newer request of the same name is not written: its uid differs."""
         meta = request.metadata
         held = request.status.conditions
         listed = [condition_manifest(one) for one in held if not is_apply or one.type in _OURS]
@@ -137,7 +137,7 @@ class KubeWrites:
                 raise
 
     def write_buffer_status(self, buffer: CapacityBuffer) -> None:
-        """See ClusterWrites. A new buffer of the same name is not written: its uid differs.
+        """See ClusterWrites. A newer buffer of the same name is not written: its uid differs.
 
         Fields that the status no longer has are removed, also those that another controller wrote.
         """
@@ -154,7 +154,7 @@ class KubeWrites:
         patch_status(self._api, KIND, meta, body, is_apply=False)
 
     def write_quota_status(self, quota: CapacityQuota) -> None:
-        """See ClusterWrites. A new quota of the same name is not written: its uid differs."""
+        """See ClusterWrites. A newer quota of the same name is not written: its uid differs."""
         status = quota.status
         fields: dict[str, Any] = {
             "conditions": [condition_manifest(one) for one in status.conditions],
@@ -214,7 +214,7 @@ def _pod_path(pod: Pod) -> str:
 
 
 def _delete_options(pod: Pod, grace_seconds: int) -> dict[str, Any]:
-    """Return the options that concern this very pod, and no later one of the same name."""
+    """Return delete options for this very pod, not for a later one of the same name."""
     options: dict[str, Any] = {"gracePeriodSeconds": grace_seconds}
     if pod.metadata.uid:
         options["preconditions"] = {"uid": pod.metadata.uid}
@@ -222,7 +222,7 @@ def _delete_options(pod: Pod, grace_seconds: int) -> dict[str, Any]:
 
 
 def _refusal(error: ApiError) -> Eviction:
-    """Return what the error says about this pod; raise it if it is about the API server."""
+    """Return the answer for this pod that the error stands for; raise the error if it is about the API server."""
     if error.is_missing:
         return Eviction(answer=EvictionAnswer.GONE)
     if error.is_conflict and "uid" in str(error).lower():
@@ -233,7 +233,7 @@ def _refusal(error: ApiError) -> Eviction:
 
 
 def patch_status(api: Api, kind: str, meta: ObjectMeta, body: dict[str, Any], *, is_apply: bool) -> None:
-    """Send a merge patch, or apply what the body says beside what others have applied; raises ApiError."""
+    """Send a merge patch, or a server-side apply that keeps the fields of other managers; raise ApiError."""
     query = {"fieldManager": FIELD_MANAGER}
     if is_apply:
         known = KINDS[kind]

@@ -1,4 +1,4 @@
-"""Prometheus metrics, drawn from what each loop saw, decided and did."""
+"""Prometheus metrics of what each loop observed, decided and did."""
 
 from nodewright.adapters.metrics.collectors import LeaseCounts, ProviderCalls, Sources
 from nodewright.adapters.metrics.metrics import Metrics

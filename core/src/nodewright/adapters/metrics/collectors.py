@@ -27,7 +27,7 @@ _FIRST_SECONDS, _FACTOR, _STEPS = 1.0, 1.5, 19
 
 
 class NodeMetrics:
-    """Of one engine; ``observe`` each loop."""
+    """Metrics of the nodes of one engine; call ``observe`` in each loop."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._taints = Gauge(
@@ -35,7 +35,7 @@ class NodeMetrics:
         )
         self._latency = Histogram(
             "cluster_autoscaler_node_removal_latency_seconds",
-            "How long nodes were unneeded until they went, or were needed again.",
+            "How long nodes were unneeded until they were removed, or needed again.",
             ("deleted", "delay_reason"),
             buckets=tuple(_FIRST_SECONDS * _FACTOR**step for step in range(_STEPS)),
             registry=registry,
@@ -55,7 +55,7 @@ class NodeMetrics:
             self._observe_unneeded(state, plan)
 
     def _observe_unneeded(self, state: ClusterState, plan: Plan) -> None:
-        """Count unneeded nodes, those included that are being removed."""
+        """Count unneeded nodes, including those that are being removed."""
         going = state.observation.removing
         kept = {
             name: at for name, at in self._unneeded.items() if name in going and name not in plan.scale_down.unneeded
@@ -68,7 +68,7 @@ class NodeMetrics:
 
 
 def taint_type(key: str, settings: TemplateSettings) -> str:
-    """Return the key of a taint of Kubernetes or an autoscaler, else only its type: there may be many keys."""
+    """Return the key of a taint of Kubernetes or an autoscaler; of other taints only the type, since there may be many keys."""
     if key in _OWN_KEYS or key.startswith(_SYSTEM_PREFIX):
         return key
     if is_startup_taint(key, settings):
@@ -79,26 +79,26 @@ def taint_type(key: str, settings: TemplateSettings) -> str:
 
 
 _CA, _OWN = "cluster_autoscaler", "nodewright"
-# CA's word for node groups that were made on demand.
+# CA's word for node groups that the autoscaler created.
 MADE = "autoprovisioned"
 
 
-# The label of all groups together that have no series of their own.
+# The label for the sum of all groups that have no series of their own.
 OTHERS = "others"
 
 
 def name_groups(refs: Iterable[GroupRef], most: int) -> dict[GroupRef, str]:
-    """Return the label of each group: its name for the first ``most`` by name, OTHERS for those after them."""
+    """Return the label of each group: its name for the first ``most`` groups by name, OTHERS for the rest."""
     return {
         ref: name if at < most else OTHERS for at, (name, ref) in enumerate(sorted((str(ref), ref) for ref in refs))
     }
 
 
 class GroupMetrics(Collector):
-    """Of one engine; ``observe`` each loop.
+    """Metrics of the node groups of one engine; call ``observe`` in each loop. It registers itself.
 
     The first ``most`` groups by name have series of their own, the others are added up. ``with_cas``: each of the former also
-    has the gauges of cluster-autoscaler. It registers itself.
+    has the gauges of cluster-autoscaler.
     """
 
     def __init__(self, registry: CollectorRegistry, most: int, *, with_cas: bool) -> None:
@@ -106,15 +106,17 @@ class GroupMetrics(Collector):
         self._most = most
         self._groups = self._gauge("node_groups_count", "Node groups by type.", "node_group_type")
         self._most_nodes = self._gauge("max_nodes_count", "Nodes that the cluster may have.")
-        self._backed_off = self._gauge("groups_in_backoff", "Node groups that are not grown for now.", prefix=_OWN)
+        self._backed_off = self._gauge(
+            "groups_in_backoff", "Node groups that are not grown because of failures.", prefix=_OWN
+        )
         self._deferred = self._gauge(
             "deferred_groups", "Node groups that wait because their cloud is busy.", prefix=_OWN
         )
         self._unhealthy = self._gauge("unhealthy_groups", "Node groups that are not healthy.", prefix=_OWN)
-        self._full = self._gauge("groups_at_max", "Node groups that may not grow any further.", prefix=_OWN)
+        self._full = self._gauge("groups_at_max", "Node groups that have reached their maximum.", prefix=_OWN)
         self._unknown = self._gauge("unknown_groups", "Node groups that could not be read.", prefix=_OWN)
         self._cas = _GaugesOfCa(registry) if with_cas else None
-        # By name of the metric and label of the group.
+        # The values, by metric name and group label.
         self._each: Mapping[str, Mapping[str, float]] = {name: {} for name in _OF_EACH_GROUP}
         registry.register(self)
 
@@ -181,7 +183,7 @@ def _add_up(
 
 
 class _GaugesOfCa:
-    """CA's gauges of every group by itself."""
+    """CA's gauges of single groups."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         def gauge(name: str, text: str, *labels: str) -> Gauge:
@@ -195,7 +197,7 @@ class _GaugesOfCa:
 
     def observe(self, groups: Sequence[GroupState], now: float) -> None:
         for gauge in (self._minimum, self._maximum, self._target, self._healthy, self._backoff):
-            gauge.clear()  # groups that are gone
+            gauge.clear()  # drops groups that no longer exist
         for group in groups:
             name, seen = group.ref.group_id, group.seen
             self._minimum.labels(name).set(seen.group.min_size)
@@ -235,10 +237,10 @@ def _no_calls() -> tuple[ProviderCalls, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Sources:
-    """Functions that return the current counts; ``running`` counts how long pods took to run.
+    """Functions that return the current counts; ``running`` counts how long pods took until they ran.
 
-    ``kube_requests`` counts by verb, resource and HTTP status, ``hooks`` calls to plugins, ``cloud_calls`` the calls of
-    plugins to their clouds, as far as plugins count them.
+    ``kube_requests`` counts by verb, resource and HTTP status, ``hooks`` the calls to plugins, ``cloud_calls`` the calls
+    of plugins to their clouds, for the plugins that count them.
     """
 
     kube_requests: Callable[[], Mapping[tuple[str, str, int], int]] = _no_requests
@@ -261,11 +263,11 @@ class ClientMetrics(Collector):
         yield from self._kube()
         yield from self._lease()
         yield from _calls("hook_calls", "Calls to plugins", self._sources.hooks())
-        yield from _calls("cloud_api_calls", "Calls of clouds' APIs", self._sources.cloud_calls())
+        yield from _calls("cloud_api_calls", "Calls to clouds' APIs", self._sources.cloud_calls())
 
     def _kube(self) -> Iterator[Metric]:
         requests = _counter(
-            "kube_requests", "Requests to the API server; code 0: no answer.", "verb", "resource", "code"
+            "kube_requests", "Requests to the API server; code 0: no response.", "verb", "resource", "code"
         )
         for (verb, resource, code), count in sorted(self._sources.kube_requests().items()):
             requests.add_metric((verb, resource, str(code)), count)
@@ -280,7 +282,7 @@ class ClientMetrics(Collector):
 
     def _lease(self) -> Iterator[Metric]:
         counts = self._sources.lease()
-        renewals = _counter("lease_renewals", "Tries to take or renew the lease.", "result")
+        renewals = _counter("lease_renewals", "Attempts to take or renew the lease.", "result")
         renewals.add_metric(("renewed",), counts.renewed)
         renewals.add_metric(("failed",), counts.failed)
         yield renewals
@@ -308,12 +310,12 @@ def _counter(name: str, text: str, *labels: str) -> CounterMetricFamily:
     return CounterMetricFamily(f"{_OWN}_{name}", text, labels=labels)
 
 
-# The bound is computed at most so often, in seconds: it takes some 30 ms for 15,000 nodes with 150,000 pods of 500 shapes.
+# Seconds between computations of the bound. One takes about 30 ms for 15,000 nodes with 150,000 pods of 500 shapes.
 BOUND_INTERVAL = 60.0
 
 
 class CostMetrics(Collector):
-    """Metrics of the costs that one engine sees: call ``observe`` in each loop. Unknown costs are absent. It registers itself.
+    """Metrics of costs of one engine; call ``observe`` in each loop. Unknown costs are absent. It registers itself.
 
     The first ``most`` groups by name have series of their own, the others are added up.
     """

@@ -1,7 +1,7 @@
 """CA's metrics under CA's names, and nodewright's own under ``nodewright_``; docs/metrics.md lists all of them.
 
-Two of CA's counters do not end in ``_total``, which the client library insists on for counters: they are gauges here,
-under the same names.
+Two of CA's counters do not end in ``_total``, which the client library demands of counters. They are gauges here, under
+the same names.
 """
 
 from collections import Counter
@@ -31,7 +31,7 @@ from nodewright.snapshot.pod_class import map_alike
 
 _CA = "cluster_autoscaler"
 _OWN = "nodewright"
-# 150 steps from 0.1 s to half an hour, each as much longer than the last.
+# 150 steps from 0.1 s to half an hour; each is longer than the last by the same factor.
 _STEPS = tuple(0.1 * (1800 / 0.1) ** (step / 149) for step in range(150))
 _GPU = ("gpu_resource_name", "gpu_name", "dra_drivers")
 _ERRORS = (
@@ -43,7 +43,7 @@ _ERRORS = (
     "nodeGroupDoesNotExistError",
     "unexpectedScaleDownStateError",
 )
-# What CA last did, in its words; here one plan does all of it.
+# CA's names of its activities; here one plan does all of them.
 _PLANNED = ("autoscaling", "updateClusterState", "scaleUp", "scaleDown", "findUnneeded")
 _OUTDATED = tuple(reason for reason in DisruptionReason if reason.is_renewal)
 _RESULTS = {MoveStage.PROPOSED: "started", MoveStage.DONE: "done", MoveStage.ABANDONED: "abandoned"}
@@ -130,10 +130,10 @@ class Metrics:
     def _make_counts(self) -> None:
         self._safe = self._gauge("cluster_safe_to_autoscale", "1 when the cluster is healthy enough to act on.")
         self._nodes = self._gauge("nodes_count", "Nodes and instances by state.", "state")
-        self._pods = self._gauge("unschedulable_pods_count", "Pods without a place.", "type")
-        self._activity = self._gauge("last_activity", "When something was last done (epoch seconds).", "activity")
-        self._unneeded = self._gauge("unneeded_nodes_count", "Nodes that could go.")
-        self._unremovable = self._gauge("unremovable_nodes_count", "Nodes that cannot go.", "reason")
+        self._pods = self._gauge("unschedulable_pods_count", "Pods that no node has room for.", "type")
+        self._activity = self._gauge("last_activity", "When each activity last ended (epoch seconds).", "activity")
+        self._unneeded = self._gauge("unneeded_nodes_count", "Nodes that could be removed.")
+        self._unremovable = self._gauge("unremovable_nodes_count", "Nodes that cannot be removed.", "reason")
         self._deleting = self._gauge("pending_node_deletions", "Removals under way.")
         self._cooldown = self._gauge("scale_down_in_cooldown", "1 while no removal may begin.")
         self._cores = self._gauge("cluster_cpu_current_cores", "Cores of all nodes that are not being deleted.")
@@ -150,16 +150,16 @@ class Metrics:
             registry=self.registry,
         )
         self._errors = self._counter("errors_total", "Loops that failed, in part or as a whole, by type.", "type")
-        self._added = self._counter("scaled_up_nodes_total", "Machines that clouds accepted to add.", *_GPU)
+        self._added = self._counter("scaled_up_nodes_total", "Machines that clouds agreed to add.", *_GPU)
         self._refused = self._counter("failed_scale_ups_total", "Increases that were refused.", "reason", *_GPU)
-        self._created = self._counter("created_node_groups_total", "Node groups made on demand.", "group_type")
+        self._created = self._counter("created_node_groups_total", "Node groups that were created.", "group_type")
         self._deleted = self._counter("deleted_node_groups_total", "Node groups deleted when empty.", "group_type")
         self._broken = self._counter("failed_node_creations_total", "Machines that could not be created.", "reason")
         self._shrunk = self._counter("scaled_down_nodes_total", "Nodes removed by scale-down.", "reason", *_GPU)
         self._evicted = self._counter("evicted_pods_total", "Pods evicted by scale-down.", "eviction_result")
-        self._removed = self._gauge("old_unregistered_nodes_removed_count", "Machines removed that never were nodes.")
+        self._removed = self._gauge("old_unregistered_nodes_removed_count", "Machines removed that never became nodes.")
         self._limited = self._gauge(
-            "skipped_scale_events_count", "Growth that limits kept back.", "direction", "reason"
+            "skipped_scale_events_count", "Scale-ups that resource limits prevented.", "direction", "reason"
         )
         for kind in _ERRORS:
             self._errors.labels(kind)
@@ -176,42 +176,57 @@ class Metrics:
         self._safe.set(0)
 
     def _make_own(self) -> None:
-        self._cache_age = self._gauge("cache_age_seconds", "Age of what is known of the cluster.", prefix=_OWN)
+        self._cache_age = self._gauge(
+            "cache_age_seconds", "Seconds since the API server last confirmed the stalest kind.", prefix=_OWN
+        )
         self._leader = self._gauge("leader", "1 while this process leads.", prefix=_OWN)
         self._held = self._gauge("held_back_writes", "Cloud writes that wait for a pause or a budget.", prefix=_OWN)
         self._paused = self._gauge("paused", "1 while all cloud writes are paused.", prefix=_OWN)
         self._unhealthy_for = self._gauge(
-            "cluster_unhealthy_seconds", "For how long too many nodes have not been ready; 0: they are.", prefix=_OWN
+            "cluster_unhealthy_seconds",
+            "For how long too many nodes have not been ready; 0: the cluster is healthy.",
+            prefix=_OWN,
         )
         self._violations = self._counter("plan_violations_total", "Planned actions that broke a rule.", prefix=_OWN)
         self._hedged = self._counter(
-            "hedged_nodes_total", "Machines bought twice, for a group was silent or on probation.", prefix=_OWN
+            "hedged_nodes_total", "Machines bought twice because a group was silent or on probation.", prefix=_OWN
         )
-        self._unhelped = self._gauge("unhelped_pods", "Pending pods that no group would help.", prefix=_OWN)
+        self._unhelped = self._gauge("unhelped_pods", "Pending pods that no group can help.", prefix=_OWN)
         self._pending = self._gauge("pending_pods", "Pods that kube-scheduler found no node for.", prefix=_OWN)
         self._longest = self._gauge(
-            "longest_pending_seconds", "How long the pod has waited that waits longest; 0: none waits.", prefix=_OWN
+            "longest_pending_seconds",
+            "How long the longest-waiting pending pod has waited; 0: none waits.",
+            prefix=_OWN,
         )
         self._compared = self._counter(
-            "shadow_comparisons_total", "What another autoscaler did, beside ours.", "what", "verdict", prefix=_OWN
+            "shadow_comparisons_total",
+            "Comparisons of another autoscaler's actions with our plans.",
+            "what",
+            "verdict",
+            prefix=_OWN,
         )
-        self._reload_failed = self._gauge("config_reload_failed", "1 while the settings file is no good.", prefix=_OWN)
+        self._reload_failed = self._gauge(
+            "config_reload_failed", "1 while the settings file cannot be used.", prefix=_OWN
+        )
         self._interrupted = self._gauge(
-            "interrupted_nodes", "Nodes whose machine a cloud is about to take, by kind.", "kind", prefix=_OWN
+            "interrupted_nodes",
+            "Nodes whose machine a cloud is about to take away, by kind of notice.",
+            "kind",
+            prefix=_OWN,
         )
         self._notices = self._counter(
-            "interruption_notices_total", "Notices that a machine is about to be taken.", "kind", prefix=_OWN
+            "interruption_notices_total", "Notices that a cloud is about to take a machine away.", "kind", prefix=_OWN
         )
-        self._moves = self._gauge("moves_under_way", "Moves that have begun and are not over.", prefix=_OWN)
+        self._moves = self._gauge("moves_under_way", "Moves that have begun and not ended.", prefix=_OWN)
         self._moved = self._counter("moves_total", "Moves that began or ended, by result.", "result", prefix=_OWN)
         self._saved = self._counter(
-            "moves_savings_per_hour_total", "USD an hour that moves which are done save, in sum.", prefix=_OWN
+            "moves_savings_per_hour_total", "USD per hour that finished moves save, in sum.", prefix=_OWN
         )
         self._moved_pods = self._counter("moves_evicted_pods_total", "Pods that moves evicted.", prefix=_OWN)
         for result in _RESULTS.values():
             self._moved.labels(result)
         self._outdated = self._gauge(
-            "outdated_nodes", "Nodes that are to be replaced for their age or their drift.", "reason", prefix=_OWN
+            "outdated_nodes", "Nodes to be replaced because of their age or drift.", "reason", prefix=_OWN
         )
         for kind in InterruptionKind:
             self._interrupted.labels(kind.value)
@@ -221,9 +236,13 @@ class Metrics:
         self._capacity = self._gauge(
             "capacity_requests", "ProvisioningRequests by class and state.", "class", "state", prefix=_OWN
         )
-        self._booked = self._gauge("booked_pods", "Pods of requests for which room is held.", prefix=_OWN)
+        self._booked = self._gauge(
+            "booked_pods", "Pods of ProvisioningRequests for which room is reserved.", prefix=_OWN
+        )
         self._buffers = self._gauge("capacity_buffers", "CapacityBuffers by state.", "state", prefix=_OWN)
-        self._spare = self._gauge("buffer_pods", "Pods that buffers hold room for.", "room", prefix=_OWN)
+        self._spare = self._gauge(
+            "buffer_pods", "Pods of buffers, by whether their room is held, coming or missing.", "room", prefix=_OWN
+        )
 
     def _set_limits(self) -> None:
         limits = make_resource_limits(self._settings.limits)
@@ -269,7 +288,7 @@ class Metrics:
                     self._notices.labels(notice.kind.value).inc()
 
     def _observe_waits(self, report: LoopReport, state: ClusterState) -> None:
-        """Take them from the cluster, not from the plan: pods wait also while nothing is planned."""
+        """Observe how long pods wait. This reads the cluster, not the plan: pods also wait while nothing is planned."""
         settings, unhelped = self._settings.pods, unhelped_namespaces(state.observation.snapshot, self._settings.policy)
 
         def waits_for_room(pod: Pod) -> bool:

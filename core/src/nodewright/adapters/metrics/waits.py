@@ -1,4 +1,4 @@
-"""Metrics of the promise: how soon pods have their machines asked for and run, and how soon another group takes over."""
+"""Metrics of waiting: how soon machines are asked for, how soon pods run, and how soon another group takes over."""
 
 from collections.abc import Iterable, Sequence
 
@@ -15,23 +15,23 @@ from nodewright.planner.scale_up.pending_pods import hint_key
 
 # In seconds. The rules of the chart (deploy/chart/files/rules.yaml) need 60.
 _BUCKETS = (1, 2, 5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 450, 600, 900, 1200, 1800, 3600, 7200)
-# The most pods that are watched until they run. The oldest is forgotten beyond it: the watch does not tell of deleted pods.
+# The most pods that are watched until they run; beyond that the oldest is dropped. Deleted pods are not reported here.
 _MOST_WATCHED = 200_000
 
 
 class WaitMetrics:
-    """Of one engine; ``observe`` each loop."""
+    """Metrics of waits, for one engine; call ``observe`` in each loop."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._decision = Histogram(
             "nodewright_pod_decision_seconds",
-            "How long pods waited until a machine was asked for, or there was room: since they could be helped.",
+            "How long pods that a group can help waited until a machine was asked for or there was room.",
             buckets=_BUCKETS,
             registry=registry,
         )
         self._undecided = Gauge(
             "nodewright_longest_undecided_seconds",
-            "How long the pod has waited that a group would help and for which no machine is asked; 0: none waits.",
+            "The longest wait of a pod that a group can help and no machine is asked for yet; 0: none waits.",
             registry=registry,
         )
         self._failover = Histogram(
@@ -40,7 +40,7 @@ class WaitMetrics:
             buckets=_BUCKETS,
             registry=registry,
         )
-        # Since when each pod waits that has no machine yet (epoch seconds), and the pods that have one; by uid.
+        # By uid: since when each pod without a machine waits (epoch seconds), and the pods that have one.
         self._waiting: dict[str, float] = {}
         self._decided: set[str] = set()
         self._is_first = True
@@ -80,7 +80,7 @@ class WaitMetrics:
             elif waits and id(pod) not in unhelped:
                 waiting[key] = self._waiting.get(key) or pod.created or state.now
             elif waits or pod.spec.scheduling_gates:
-                waiting[key] = state.now  # it waits for a group that takes it, or for its gates: not for a decision
+                waiting[key] = state.now  # it waits for a suitable group or its scheduling gates, not for a decision
         self._waiting, self._decided = waiting, decided
         self._undecided.set(max(0.0, state.now - min(waiting.values(), default=state.now)))
         return lacks_room
@@ -128,12 +128,12 @@ def _bought_for(report: LoopReport) -> set[int]:
 
 
 class RunningWaits:
-    """Counts how long pods took to run that kube-scheduler found no node for. Only the thread of the watch of pods uses it."""
+    """Counts how long unschedulable pods took until they ran. Only the thread that watches pods uses it."""
 
     def __init__(self) -> None:
         self.histogram = Histogram(
             "nodewright_pod_running_seconds",
-            "Time from the creation of pods that kube-scheduler found no node for until they ran.",
+            "Time from creation until they ran, of pods that kube-scheduler at first found no node for.",
             buckets=_BUCKETS,
             registry=None,
         )

@@ -1,4 +1,4 @@
-"""Loads provider plugins and gives them one typed face."""
+"""Loads provider plugins and calls them through one typed client."""
 
 from nodewright.adapters.provider.calls import CallSettings, HookStats
 from nodewright.adapters.provider.client import ProviderClient, WithheldWrite

@@ -23,14 +23,14 @@ Check = Callable[[Any], T]
 _Key = tuple[str, str]
 
 _MAX_BACKOFF_SECONDS = 10.0
-# What a busy cloud asks for is granted up to this, so that it stops a provider for no longer.
+# A busy cloud may ask for a longer pause, but gets no longer one than this.
 _LONGEST_HOLD_SECONDS = 600.0
-# A write waits for a busy cloud for no longer, and after that has been in vain no other write of that hook waits for a
-# while: a loop must not stand still while pods could go elsewhere.
+# How long a write waits for a busy cloud. If that was in vain, for a while no write of this hook waits at all: a loop must
+# not block while another group could take the pods.
 _PATIENCE_SECONDS = 10.0
 _IMPATIENT_SECONDS = 300.0
-# All reads of a provider together wait for no longer within a minute: a cloud that is busy or unavailable answers so for
-# each of its groups.
+# How long all reads of a provider together may wait within a minute: a cloud that is busy or unavailable is so for each
+# of its groups.
 _READ_PATIENCE_SECONDS = 20.0
 _READ_WINDOW_SECONDS = 60.0
 _NOTHING = (None, None, None)
@@ -39,11 +39,10 @@ _NOTHING = (None, None, None)
 class CallSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of time and of repeats for the calls to one provider.
 
-    ``read_attempts`` bounds the tries of a read that was throttled or unavailable; together with the waits
-    between them they stay within ``deadline_seconds``. ``write_repeats`` bounds the repeats of a write of
-    which a re-read showed that it had no effect. ``honours_retry_after``: a busy cloud is left
-    alone for as long as it asks, across loops, a write that meets one is repeated for a moment, and reads wait for a
-    moment together.
+    ``read_attempts`` bounds the attempts of a read that was throttled or unavailable; together with the waits between them
+    they stay within ``deadline_seconds``. ``write_repeats`` bounds the repeats of a write that, as a re-read showed, had no
+    effect. ``honours_retry_after``: a busy cloud is not called for as long as it asks, even in later loops; a write to a busy
+    cloud is repeated for some seconds, and all reads together wait for some seconds.
     """
 
     deadline_seconds: float = 60.0
@@ -64,7 +63,7 @@ class HookStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnexpectedError(ProviderError):
-    """The plugin raised something that is not of nodewright's tree of errors; its cause says what."""
+    """The plugin raised an exception that is not a ProviderError; see ``__cause__``."""
 
     code = "unexpectedError"
 
@@ -97,17 +96,17 @@ class HookCaller:
         self._clock = clock
         self._settings = settings
         self._gate = gate
-        # For this many seconds after a write the cloud's listings may lack it: the cloud is not read before.
+        # For this many seconds after a write the cloud's listings may not show it; the cloud is not read until then.
         self.settles_after = 0.0
-        # None: this process has not read the cloud. A process before it may have written right before it ended.
+        # None: this process has not read the cloud yet. The process before it may have written just before it ended.
         self._settled_at: float | None = None
         self._stats: dict[str, HookStats] = {}
         self._lock = threading.Lock()
         self._seen: dict[tuple[str, str], tuple[Any, Any, Any]] = {}
-        # By hook and group: the last answer, where the cloud was busy, when it came, and when it may be asked again.
+        # By hook and group: the last CloudBusy error, when it came, and when the cloud may be called again.
         self._busy: dict[_Key, tuple[CloudBusy, float, float]] = {}
         self._impatient_until: dict[str, float] = {}
-        # When reads began to wait of late, and for how many seconds.
+        # When reads of the last minute began to wait, and for how many seconds.
         self._read_waits: list[tuple[float, float]] = []
 
     def read(self, hook: str, check: Check[T], **arguments: object) -> T:
@@ -127,7 +126,7 @@ class HookCaller:
             failed = [error]
 
         def attempt() -> T:
-            if failed:  # the first attempt is over: tenacity, slower than a quiet read, sees only trouble
+            if failed:  # the first attempt was made above, without tenacity: it costs more than a read that succeeds
                 raise failed.pop()
             return self.once(hook, check, **arguments)
 
@@ -137,8 +136,8 @@ class HookCaller:
     def write(self, hook: str, check: Check[T], /, **arguments: object) -> T:
         """Call a write hook and return its checked result; repeat it briefly while the cloud is busy.
 
-        A busy cloud did nothing, and the plugin compares the expected target in every call: repeating is safe. A cloud
-        that asks for more time gets it from the caller, which plans something else meanwhile.
+        A busy cloud did nothing, and the plugin compares the expected target in every call: repeating is safe. If the
+        cloud asks for more time, the error is raised, and the caller plans something else meanwhile.
         """
         key, started = _key(hook, arguments), self._clock.now()
         is_patient = self._settings.honours_retry_after and self._impatient_until.get(hook, started) <= started
@@ -189,7 +188,7 @@ class HookCaller:
         return checked
 
     def stats(self) -> Mapping[str, HookStats]:
-        """Return for each hook what has been called so far."""
+        """Return the counts of each hook that was called."""
         with self._lock:
             return dict(self._stats)
 
@@ -198,7 +197,7 @@ class HookCaller:
             self._settled_at = self._clock.now() + self.settles_after
 
     def _let_writes_settle(self) -> None:
-        """Wait until listings show the last write; not at all if the clock was set back."""
+        """Wait until listings show the last write. Do not wait if the clock was set back."""
         if self._settled_at is None:
             self._settled_at = self._clock.now() + self.settles_after
         left = self._settled_at - self._clock.now()
@@ -206,7 +205,7 @@ class HookCaller:
             self._clock.sleep(left)
 
     def _note(self, key: _Key, error: ProviderError) -> None:
-        """Remember until when the cloud asks to send no calls; forget it after any other answer."""
+        """Remember until when the cloud asks not to be called; forget that after any other answer."""
         if isinstance(error, CloudBusy):
             now = self._clock.now()
             self._busy[key] = error, now, now + min(error.retry_after, _LONGEST_HOLD_SECONDS)
@@ -214,7 +213,7 @@ class HookCaller:
             self._busy.pop(key, None)
 
     def _respect_hold(self, key: _Key, may_wait: Callable[[float], bool]) -> None:
-        """Wait until the cloud may be asked again; raise its last answer unless ``may_wait`` allows that many seconds."""
+        """Wait until the cloud may be called again; raise its last error if ``may_wait`` refuses that many seconds."""
         if key not in self._busy or not self._settings.honours_retry_after:
             return
         error, since, until = self._busy[key]
@@ -274,7 +273,7 @@ class HookCaller:
     def _checked(self, hook: str, check: Check[T], answer: object, group_id: str) -> T:
         if answer is None:
             raise BadAnswer(f"plugin {self._provider}: hook {hook} answered None")
-        # A frozen answer given again was checked already: a quiet loop costs what changed, not what exists.
+        # The same immutable answer was checked before: in a quiet loop only changed answers are checked.
         last_answer, last_check, last_value = self._seen.get((hook, group_id), _NOTHING)
         if answer is last_answer and check is last_check:
             known: T = last_value
@@ -317,12 +316,12 @@ def _make_fit(error: ProviderError) -> None:
 
 
 def _is_passing(error: BaseException) -> bool:
-    """Return whether another try may succeed. An abandoned call is not repeated: repeats would soon use up the workers."""
+    """Return whether another attempt may succeed. An abandoned call is not repeated: repeats would use up the workers."""
     return isinstance(error, (CloudBusy, ProviderUnavailable)) and not isinstance(error, (UnansweredCall, NotStarted))
 
 
 def _pause(state: RetryCallState) -> float:
-    """Return the seconds until the next try: what the cloud asked for, or 1, 2, 4 and so on."""
+    """Return the seconds until the next attempt: as many as the cloud asked for, but at least 1, 2, 4 and so on."""
     error = state.outcome.exception() if state.outcome is not None else None
     backoff = min(_MAX_BACKOFF_SECONDS, 2.0 ** (state.attempt_number - 1))
     return max(error.retry_after, backoff) if isinstance(error, CloudBusy) else backoff

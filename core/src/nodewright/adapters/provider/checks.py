@@ -1,4 +1,4 @@
-"""Checks of the results of hooks. A check returns the clean value, or raises Unfit that says what is wrong.
+"""Checks of the results of hooks. A check returns the clean value, or raises Unfit with a message.
 
 The message completes the sentence "the hook answered …".
 """
@@ -31,7 +31,7 @@ from nodewright.spec.hooks import ProvisioningVerdict
 _HIDDEN = "***"
 _NAMES = "token|secret|passw|signature|credential|apikey|api[-_]key"
 _IS = r"""(?:=["']?|["'] ?: ?["'])"""
-# Names and passwords in URLs; what is assigned to a name that sounds secret; what an Authorization header holds.
+# User names and passwords in URLs; values of names that sound secret; the content of an Authorization header.
 _SECRETS = (
     (re.compile(r"(?<=://)[^/\s@]{1,500}@"), f"{_HIDDEN}@"),
     (re.compile(rf"(?i)\b((?:[\w.-]{{0,40}}(?:{_NAMES})[\w.-]{{0,40}}|sig){_IS})[^&\s\"'<>,;]+"), rf"\1{_HIDDEN}"),
@@ -40,12 +40,12 @@ _SECRETS = (
 
 
 def writable(text: str) -> str:
-    """Return the text as UTF-8 can hold it: a cloud's JSON may contain half of a surrogate pair."""
+    """Return the text without lone surrogates, which UTF-8 cannot hold but a cloud's JSON may contain."""
     return text if text.isascii() else text.encode(errors="replace").decode()
 
 
 def tellable(text: str) -> str:
-    """Return the text writable and without what looks like a secret: SDKs put URLs and headers into their errors."""
+    """Return the text as ``writable`` does, without what looks like a secret: SDKs put URLs and headers into errors."""
     text = writable(text)
     for pattern, instead in _SECRETS:
         text = pattern.sub(instead, text)
@@ -55,7 +55,7 @@ def tellable(text: str) -> str:
 T = TypeVar("T")
 V = TypeVar("V", bound=object)
 
-# As the API server has it for the reason of a condition.
+# The API server's rule for the reason of a condition.
 _REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]{0,1022}[A-Za-z0-9_])?")
 _CURRENCY = re.compile(r"[A-Z]{3}")
 _NEEDED_RESOURCES = ("cpu", "memory", "pods")
@@ -171,7 +171,7 @@ def instant(answer: Any) -> float:
 
 
 def node_groups(limits: Mapping[str, NodeGroupFlag]) -> Callable[[Any], tuple[NodeGroup, ...]]:
-    """Return a check of node groups. Those that ``limits`` names must have these."""
+    """Return a check of node groups. A group that ``limits`` names must have the limits given there."""
 
     def check(answer: Any) -> tuple[NodeGroup, ...]:
         groups = tuple(node_group(group) for group in several(NodeGroup)(answer))
@@ -224,7 +224,7 @@ def made_group(spec: NewNodeGroup) -> Callable[[Any], NodeGroup]:
 
 
 def instances(*, ignores_case: bool) -> Callable[[Any], tuple[Instance, ...]]:
-    """Return a check that the answer has instances with unique ids, in the way in which this provider compares ids."""
+    """Return a check for instances with unique ids; ``ignores_case``: the provider compares ids without case."""
 
     def check(answer: Any) -> tuple[Instance, ...]:
         found = several(Instance)(answer)
@@ -287,7 +287,7 @@ def group_options(answer: Any) -> GroupOptions:
 
 
 def verdict(answer: Any) -> ProvisioningVerdict:
-    """Return the verdict; the API server must accept its reason as that of a condition."""
+    """Return the verdict; its reason must be a valid reason of a condition."""
     found = a(ProvisioningVerdict)(answer)
     if not _REASON.fullmatch(name(found.reason)):
         raise Unfit(f"a verdict with the reason {_shown(found.reason)}, not letters, digits and underscores")

@@ -1,4 +1,4 @@
-"""ProviderClient: the one typed face of a provider, and with its parts the only code that touches hooks."""
+"""ProviderClient: the typed client of one provider. Only it and its parts call hooks."""
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -50,8 +50,8 @@ class WithheldWrite(msgspec.Struct, frozen=True, kw_only=True):
 class ProviderClient:
     """A method per hook, with exact types; every failure is a ProviderError that names provider and group.
 
-    Reads of a capability that the provider does not declare, or that is switched off for the group, return
-    None: "not supported" is not "nothing". Writes of such a capability raise ProviderError with the code
+    Reads of a capability that the provider does not declare, or that is switched off for the group, return None, which
+    differs from an empty answer. Writes of such a capability raise ProviderError with the code
     ``notSupported``. In a dry run no write is sent: writes return that nothing was accepted and are kept for
     ``take_withheld``.
     """
@@ -81,18 +81,18 @@ class ProviderClient:
     def __repr__(self) -> str:
         return f"ProviderClient({self.name!r})"
 
-    # What holds, and what was done
+    # Capabilities, statistics and withheld writes
 
     def capabilities(self, group: NodeGroup) -> frozenset[Capability]:
         """Return what the provider can do for this group."""
         return self.info.capabilities - group.switched_off.keys()
 
     def supports(self, capability: Capability, group_id: str = "") -> bool:
-        """Return whether the capability holds, for the group if one is named (as of the last ``node_groups``)."""
+        """Return whether the capability holds; if a group is given, for it, as of the last ``node_groups``."""
         return capability in self.info.capabilities and capability not in self._switched_off.get(group_id, ())
 
     def demand_limits(self, node_groups: Iterable[str]) -> None:
-        """From now on refuse a listing that gives other limits to a group of ``--nodes`` than the flag (``min:max:name``)."""
+        """Refuse from now on a listing whose limits of a group differ from those of its ``--nodes`` flag (``min:max:name``)."""
         self._limits = {flag.name: flag for flag in map(parse_node_group_flag, node_groups)}
 
     def stats(self) -> Mapping[str, HookStats]:
@@ -107,7 +107,7 @@ class ProviderClient:
     # Required reads
 
     def refresh(self, wanted: frozenset[str] = frozenset()) -> None:
-        """Read the cloud again; for groups in ``wanted`` past every cache."""
+        """Let the plugin read the cloud again; for groups in ``wanted`` without any cache."""
         self._calls.read("refresh", checks.done, wanted=wanted)
 
     def node_groups(self) -> tuple[NodeGroup, ...]:
@@ -153,7 +153,7 @@ class ProviderClient:
         return self._resize("decrease_target_size", group_id, expected_target, target)
 
     def delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> tuple[str, ...]:
-        """Delete machines; return the ids accepted, without those that are gone already."""
+        """Delete machines; return the ids that were accepted, without those of machines that are already gone."""
         return self._delete("delete_instances", group_id, instance_ids, expected_target)
 
     def force_delete_instances(
@@ -166,11 +166,11 @@ class ProviderClient:
     # Optional reads: None where the capability does not hold
 
     def failed_instances(self, group_id: str) -> tuple[FailedInstance, ...] | None:
-        """Return failures that are not yet deleted; None: this cloud does not report failures, so there may be some."""
+        """Return failures that are not yet deleted; None: the cloud does not report failures, so there may be some."""
         return self._optional(Capability.FAST_FAILURE_DETECTION, "failed_instances", checks.failures, group_id=group_id)
 
     def group_options(self, group_id: str, defaults: GroupOptions) -> GroupOptions:
-        """Return the options of this group; the defaults where the provider has no others."""
+        """Return the options of this group; the defaults if the provider has no others."""
         check = checks.group_options
         found = self._optional(Capability.GROUP_OPTIONS, "group_options", check, group_id=group_id, defaults=defaults)
         return found if found is not None else defaults
@@ -234,7 +234,7 @@ class ProviderClient:
     def create_node_group(self, spec: NewNodeGroup) -> NodeGroup | None:
         """Create a group; return it empty, or None in a dry run.
 
-        The call is never repeated: if it times out, the next listing shows whether the group was made.
+        The call is never repeated after a timeout: the next listing shows whether the group was created.
         """
         self._require(Capability.AUTOPROVISIONING)
         if self._withholds("create_node_group", spec.group_id, {"spec": spec}):
@@ -268,9 +268,9 @@ class ProviderClient:
         return self._calls.once("next_change", checks.instant)
 
     def _find_unlisted(self, groups: Sequence[NodeGroup]) -> tuple[str, ...]:
-        """Return the names in --nodes that the listing lacks: it has no group by that name, and no other with these limits.
+        """Return the names in --nodes for which the listing has no group by that name, and no other group with these limits.
 
-        A cloud may have ids of its own for the groups, such as URLs, or several groups for one name.
+        A cloud may have its own ids for the groups, such as URLs, or several groups for one name.
         """
         ids = [group.id.lower() for group in groups]
         known = frozenset(ids)
@@ -320,7 +320,7 @@ def _demand(holds: bool, what: str) -> None:
         raise InvariantError(f"{what} makes no sense")
 
 
-# Seconds for which one call waits, and after which the next one is made if a call failed.
+# Seconds for which one call waits for a notice, and seconds of pause after a failed call.
 _WAIT_SECONDS = 20.0
 _PAUSE_SECONDS = 30.0
 
@@ -370,10 +370,10 @@ class NoticeWatch:
 
 
 class _Writes:
-    """Sends the writes of one provider. After a call without a result it reads the cloud again; it asks a busy cloud again.
+    """Sends the writes of one provider. If the effect of a call is unknown, it reads the cloud again.
 
-    A resize is repeated only if a re-read shows that it had no effect, and is done if the re-read shows its target. Anything
-    else means that another writer was there, and the caller plans again.
+    A resize is repeated only if the re-read shows that it had no effect, and is done if the re-read shows its target. Any
+    other target means that another writer changed it, and the caller plans again.
     """
 
     def __init__(
@@ -463,7 +463,7 @@ class _Writes:
         try:
             return read()
         except ProviderError as error:
-            message = f"{doubt}; looking what became of it failed too: {error}"
+            message = f"{doubt}; reading the result from the cloud failed too: {error}"
             raise OutcomeUnknown(message, provider=doubt.provider, group_id=group_id) from error
 
     def _folded(self, instance_id: str) -> str:

@@ -1,4 +1,4 @@
-"""Finds and loads the named provider, and no other: a broken neighbour must not stop the start."""
+"""Finds and loads the named provider and imports no other, so that a broken plugin cannot prevent the start of others."""
 
 import difflib
 import inspect
@@ -37,9 +37,9 @@ from nodewright.spec.hooks import (
 )
 from nodewright.spec.markers import PROJECT
 
-# For so long the import and the construction of a plugin may take, in seconds.
+# Seconds that the import and the construction of a plugin may take.
 BUILD_SECONDS = 60.0
-# For so long a loop may wait before it reads a cloud that it has just written to.
+# The most seconds that a loop waits before it reads a cloud that it has just written to.
 LONGEST_SETTLING = 60.0
 # The providers that this project publishes itself.
 _OURS = ("aws", "azure", "externalgrpc", "fake", "gce")
@@ -108,7 +108,7 @@ def _check_implementations(manager: pluggy.PluginManager, name: str, plugin: obj
             continue
         if inspect.iscoroutinefunction(implementations[0].function):
             raise ContractViolation(f"plugin {name}: hook {hook} is async, hooks are plain methods")
-        # pluggy would call it without the arguments it does not name: a resize that never sees expected_target.
+        # pluggy leaves out arguments that the method does not name: a resize would never see expected_target.
         missing = _arguments(getattr(protocol, hook)) - set(implementations[0].argnames)
         if missing:
             raise ContractViolation(f"plugin {name}: hook {hook} does not take {_listed(missing)}")
@@ -152,7 +152,7 @@ class ProviderEntry(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class InstalledProvider:
-    """A provider that some installed package offers; nothing of it has been imported."""
+    """A provider that an installed package offers. It has not been imported."""
 
     name: str
     distribution: str
@@ -261,7 +261,7 @@ def _ask_info(name: str, calls: HookCaller) -> ProviderInfo:
     except ContractViolation:
         raise
     except ProviderError as error:
-        raise PluginError(f"provider {name} does not say what it is: {_reason(error)}") from error
+        raise PluginError(f"provider {name} gives no provider_info: {_reason(error)}") from error
 
 
 def _entries(entries: Iterable[ProviderEntry] | None) -> Iterable[ProviderEntry]:
@@ -276,7 +276,7 @@ def _find(name: str, entries: list[ProviderEntry]) -> ProviderEntry:
         packages = " and ".join(sorted(f"{_package(entry)} ({entry.value})" for entry in claims))
         raise PluginNotFound(f"provider {name} is claimed by several packages: {packages}; uninstall all but one")
     near = difflib.get_close_matches(name, sorted({entry.name for entry in entries}), n=1)
-    # Only our own packages are named: a hint must not lead to a package that a stranger named after a typing error.
+    # Only our own packages are suggested: a hint must not lead to a typosquatted package.
     ours = difflib.get_close_matches(name, _OURS, n=1)
     hint = "to write one, begin with: nodewright provider new (the guide is docs/plugin-guide.md)"
     if near:
@@ -288,7 +288,7 @@ def _find(name: str, entries: list[ProviderEntry]) -> ProviderEntry:
 
 
 def how_to_install(name: str, origin: str | None) -> str:
-    """Return the command that installs one of our providers. ``origin``: PEP 610's record, where the core came from."""
+    """Return the command that installs one of our providers. ``origin``: the PEP 610 record of where the core came from."""
     source = msgspec.json.decode(origin or "{}")
     place = urlsplit(source.get("url", ""))
     if place.scheme == "file" and source.get("dir_info", {}).get("editable"):
@@ -316,7 +316,7 @@ def _build(entry: ProviderEntry, context: ProviderContext) -> object:
 
 @contextmanager
 def _exits_told() -> Iterator[None]:
-    """Raise SystemExit in the place of ``os._exit``, which would end the process without a word, in this thread alone."""
+    """Let ``os._exit`` raise SystemExit in this thread within the block: it would end the process without a message."""
     real, process, thread = os._exit, os.getpid(), threading.get_ident()
     is_over = False
 

@@ -1,4 +1,4 @@
-"""Records what a provider asked its cloud, what it got, and what it answered to the core, in files without secrets.
+"""Records a provider's requests to its cloud, the responses, and its answers to the core, in files without secrets.
 
 A recording is a folder: ``session.json`` says how the provider was built, and a numbered file follows for each exchange
 with the cloud's API and for each call of a hook. A hook that answers as before is not written again.
@@ -27,9 +27,9 @@ RECORD_VARIABLE = "NODEWRIGHT_RECORD"
 SESSION = "session.json"
 EXCHANGE, CALL = ".exchange.json", ".call.json"
 SCHEMA = 1
-# A recording ends with so many files: a forgotten variable must not fill a disk.
+# A recording ends after so many files: a forgotten variable must not fill a disk.
 MOST_FILES = 20_000
-# They tell nothing of the cloud, and something else each time.
+# Hooks that are not recorded: they say nothing about the cloud, or differ each time.
 _NOT_WRITTEN = frozenset({"api_calls", "await_interruption", "provider_info"})
 _log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 class RecordedSession(msgspec.Struct, frozen=True, kw_only=True):
     """The arguments with which the provider was built.
 
-    ``seed`` is that of its random numbers. ``facts`` are what it knew from elsewhere than the API.
+    ``seed`` is that of its random numbers. ``facts`` are what it learned from other places than the cloud's API.
     """
 
     schema: int
@@ -76,7 +76,7 @@ class HookCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recorder:
-    """Writes a recording into a new folder under ``parent``. Thread-safe; what cannot be written only ends the recording."""
+    """Writes a recording into a new folder under ``parent``. Thread-safe. An error ends the recording, not the call."""
 
     replays = False
 
@@ -93,7 +93,7 @@ class Recorder:
         self._write(SESSION, self._session)
 
     def find(self, request: ApiRequest) -> ApiAnswer | None:
-        """Return None: requests are sent."""
+        """Return None, so that the request is sent."""
         del request
         return None
 
@@ -115,7 +115,7 @@ class Recorder:
             self._write_next(EXCHANGE, exchange)
 
     def fact(self, name: str, find: Callable[[], T]) -> T:
-        """Return what ``find`` returns, and write it."""
+        """Return the result of ``find``, and record it."""
         found = find()
         if self._is_over:
             return found
@@ -148,10 +148,10 @@ class Recorder:
 
     @contextmanager
     def _careful(self) -> Iterator[None]:
-        """End the recording instead of raising: what records must not disturb what is recorded."""
+        """End the recording instead of raising: recording must not disturb the provider."""
         try:
             yield
-        except Exception as error:  # noqa: BLE001 - whatever a plugin or a cloud said
+        except Exception as error:  # noqa: BLE001 - the content comes from a plugin or a cloud
             _log.warning("the recording %s ends: %s: %s", self.folder, type(error).__name__, error)
             self._is_over = True
 
@@ -188,7 +188,7 @@ def to_plain(value: object) -> Any:
 
 def sanitized_request(request: ApiRequest, sanitizer: Sanitizer) -> ApiRequest:
     """Return a request without secrets."""
-    headers = sanitizer.headers(request.headers)  # first: it learns what credentials were sent
+    headers = sanitizer.headers(request.headers)  # first: the sanitizer learns the credentials from them
     return ApiRequest(
         operation=sanitizer.text(request.operation),
         method=request.method,

@@ -1,4 +1,4 @@
-"""Runs a recording again: the provider gets the recorded answers, and its answers are compared with the recorded ones."""
+"""Replays a recording: the provider gets the recorded responses, and its answers are compared with the recorded ones."""
 
 import json
 import re
@@ -35,13 +35,13 @@ from nodewright.spec.exchanges import ApiAnswer, ApiRequest
 from nodewright.spec.hooks import CAPABILITY_HOOKS, ProviderContext, RequiredHooks
 
 T = TypeVar("T")
-# Fields of requests that are new each time, and times.
+# Fields of requests that have a new value each time, and times.
 _ONCE = re.compile(r"(request[-_]?id|client[-_]?token)$", re.IGNORECASE)
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:?\d\d)?")
 
 
 class ReplayDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """One difference. ``file`` is that of the recording; empty: the difference is in the whole."""
+    """One difference. ``file`` is a file of the recording; empty: the difference concerns the whole recording."""
 
     file: str
     what: str
@@ -50,7 +50,7 @@ class ReplayDifference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recording(NamedTuple):
-    """A recording that was read: exchanges and calls by file name, in their order."""
+    """A recording read from files: exchanges and calls by file name, in order."""
 
     folder: Path
     session: RecordedSession
@@ -109,7 +109,7 @@ def replay(recording: Recording, entries: Iterable[ProviderEntry] | None = None)
 
 
 class _Answers:
-    """Serves the recorded answers: of equal requests in their order, the last one again if there are no more."""
+    """Serves the recorded responses: to equal requests in their order, then the last one again."""
 
     replays = True
 
@@ -132,7 +132,7 @@ class _Answers:
         key = _key(asked)
         with self._lock:
             if key not in self._left:
-                # Asked in other words: the next answer to the same operation that was not given yet.
+                # The request differs: give the next unused response to the same operation.
                 unused = [other for other in self._alike[asked.operation] if self._left[other]]
                 self._others.append(
                     ReplayDifference(
@@ -152,7 +152,7 @@ class _Answers:
             return self._last[key]
 
     def note(self, request: ApiRequest, answer: ApiAnswer) -> None:
-        """Do nothing: what is replayed was recorded."""
+        """Do nothing: a replay is not recorded."""
 
     def fact(self, name: str, find: Callable[[], T]) -> T:
         """Return the recorded fact; find it if it was not recorded."""
@@ -160,12 +160,12 @@ class _Answers:
         return recorded
 
     def differences(self) -> list[ReplayDifference]:
-        """Return requests that differ, and those that were recorded and are no longer made."""
+        """Return requests that differ, and recorded requests that were not made in the replay."""
         unasked = Counter(
             operation for operation, keys in self._alike.items() for key in set(keys) for _ in self._left[key]
         )
         gone = [
-            ReplayDifference(file="", what=f"{operation}: recorded, and not asked now", recorded=f"{number} times")
+            ReplayDifference(file="", what=f"{operation}: recorded, but not requested now", recorded=f"{number} times")
             for operation, number in sorted(unasked.items())
         ]
         return [*self._others, *gone]
@@ -195,7 +195,7 @@ def _compare(file: str, recorded: HookCall, now: HookCall) -> list[ReplayDiffere
 
 
 def _without_words(outcome: Any) -> Any:
-    """Return an outcome; without the message if no answer came: libraries tell such a failure in their own words."""
+    """Return an outcome; if the cloud did not respond, without the message, which depends on the library."""
     is_error = isinstance(outcome, dict) and outcome.get("type") == "ProviderUnavailable"
     return {name: value for name, value in outcome.items() if name != "message"} if is_error else outcome
 
@@ -211,7 +211,7 @@ def _first_difference(before: Any, after: Any, path: str) -> tuple[str, Any, Any
 
 
 def _key(request: ApiRequest) -> str:
-    """Return what tells requests apart: not the host, not times, and not ids that are new for each request."""
+    """Return the parts that identify a request: without the host, times, and ids that are new for each request."""
     parts = urlsplit(request.url)
     body = request.body
     fields = parse_qsl(parts.query, keep_blank_values=True)
@@ -251,7 +251,7 @@ def _decode_file(path: Path, kind: type[T]) -> T:
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
     except msgspec.DecodeError as error:
-        raise ConfigError(f"{path} is not of a recording: {error}") from error
+        raise ConfigError(f"{path} is not a file of a recording: {error}") from error
 
 
 def _decode(kind: type, raw: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Runners make the calls to a provider, and give up calls that do not return in time."""
+"""Runners, which make the calls to a provider and abandon calls that do not return in time."""
 
 import sys
 import threading
@@ -41,16 +41,16 @@ class InlineRunner:
             with self._clock.deadline(deadline):
                 return call()
         except DeadlinePassed as error:
-            if self._clock.now() < deadline:  # the deadline of a call around this one
+            if self._clock.now() < deadline:  # it was the deadline of an outer call
                 raise
             raise CallTimedOut(f"no answer within {deadline_seconds:g} s") from error
 
 
 class _PluginsToStderr:
-    """Stands for ``sys.stdout``: what a plugin prints goes to stderr, since it must not stand in a command's JSON.
+    """Replaces ``sys.stdout``: the prints of plugins go to stderr, since they must not get into a command's JSON.
 
-    That is what the threads of providers print at any time, and while a call is awaited all threads but the main one: a
-    plugin may have threads of its own. It stays for good, and what replaces ``sys.stdout`` for a while may come and go.
+    The threads that run providers' calls are redirected at any time; while a call is awaited, so are all threads but the main
+    one, since a plugin may start threads. It is never removed; other code may replace ``sys.stdout`` temporarily.
     """
 
     def __init__(self, stdout: TextIO) -> None:
@@ -66,12 +66,12 @@ class _PluginsToStderr:
         thread = threading.current_thread()
         if thread is threading.main_thread() or not (_awaited.calls or thread in _workers):
             return self._stdout
-        # It may be ourselves, in a ``redirect_stderr(sys.stdout)``.
+        # sys.stderr may be this object, within ``redirect_stderr(sys.stdout)``.
         return self._stdout if sys.stderr is self else sys.stderr
 
 
 class _Awaited:
-    """Counts the calls that are awaited, by any runner. From the first one on stdout is watched."""
+    """Counts the calls of all runners that are awaited. The first one replaces ``sys.stdout``."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -160,7 +160,7 @@ class ThreadRunner:
             self._idle.append(worker)
 
     def _abandon(self, job: "_PendingCall") -> bool:
-        """Leave the job to itself, unless it finished at the last moment."""
+        """Abandon the job; return False if it has just finished."""
         with self._lock:
             if not job.abandon(self._returned):
                 return False

@@ -1,4 +1,4 @@
-"""Takes secrets and accounts out of what is recorded: equal values get equal substitutes, so that a replay fits together."""
+"""Replaces secrets and accounts in recordings. Equal values get equal substitutes, so that a replay is consistent."""
 
 import html
 import json
@@ -22,14 +22,14 @@ HEADERS = frozenset(
         "x-goog-fieldmask",
     }
 )
-# The value of a field with such a name is a secret, or may be one.
+# The value of a field with such a name may be a secret.
 _SECRET_NAME = re.compile(
     r"pass(word|wd|phrase)|pwd|secret|token|signature|credential|assertion|authori[sz]ation|cookie|bearer|kubeconfig"
     r"|certificate|(private|api|access|account|shared|ssh|public|subscription|encryption)[-_.]?key|keydata|ssh-keys"
     r"|(user|custom)[-_.]?data|connection[-_.]?string|protectedsettings|commandtoexecute|(^|[-_.])(sig|sas|pin)$",
     re.IGNORECASE,
 )
-# What a field with such a name may hold without being secret: a switch, not a value.
+# Values of such a field that are not secret, because they are switches.
 _SWITCH = re.compile(r"|true|false|yes|no|on|off|none|null|enabled|disabled|required|optional", re.IGNORECASE)
 _SECRET_TEXTS = (
     re.compile(r"-----BEGIN [A-Z0-9 ]+-----.*?(-----END [A-Z0-9 ]+-----|$)", re.DOTALL),
@@ -41,7 +41,7 @@ _SECRET_TEXTS = (
     re.compile(r"\bssh-(rsa|ed25519|dss) [\w+/=]+|\becdsa-sha2-\S+ [\w+/=]+"),
     re.compile(r"[\w.+-]+@[\w-]+(\.[\w-]+)+"),  # addresses of people and service accounts
 )
-# What follows such a word is a secret of any form.
+# The text after such a word is a secret, whatever its form.
 _AFTER_WORD = re.compile(r"(?<=Bearer )[\w+/=.~-]+|(?<=Basic )[\w+/=]+", re.IGNORECASE)
 # ``name=value`` in text, such as an address within a message.
 _SECRET_PAIR = re.compile(
@@ -50,7 +50,7 @@ _SECRET_PAIR = re.compile(
     r"(?P<is>[\"']?\s*[=:]\s*[\"']?)(?P<value>[^\s&\"'<>,;]+)",
     re.IGNORECASE,
 )
-# Runs of letters and digits that a person would not write, such as keys in base64. Names have dashes between words.
+# Long runs of letters and digits, such as keys in base64. Names have dashes between words.
 _RUN = re.compile(r"(?<![A-Za-z0-9+_-])[A-Za-z0-9+_-]{24,}={0,2}")
 _SLASHED_KEY = re.compile(r"(?<![A-Za-z0-9/+=_-])[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=_-])")  # secret keys of AWS
 _HEX = re.compile(r"(?<![0-9A-Za-z-])[0-9a-fA-F]{32,}(?![0-9A-Za-z-])")
@@ -66,9 +66,9 @@ _ACCOUNTS = (
 _ACCOUNT_NAME = re.compile(
     r"(owner|account|subscription|tenant|client|project|principal|object)[-_.]?(id|number)?$|^project$", re.IGNORECASE
 )
-# The signature of a request to AWS: another one in each request.
+# The signature of a request to AWS, different in each request.
 _SIGNATURE = re.compile(r"[0-9a-f]{64}")
-# Such a field says where a listing goes on: another value in each answer, which stands nowhere else.
+# A field that says where a listing continues. Its value differs in each response, and occurs nowhere else.
 _PAGE_NAME = re.compile(r"(next|page|continuation|skip)[-_.]?token$", re.IGNORECASE)
 _SUBSTITUTE = re.compile(r"redacted-\d+|account-\d+|0{6}\d{6}|0{8}-0{4}-0{4}-0{4}-\d{12}", re.IGNORECASE)
 _ELEMENT = re.compile(r"<(?P<name>[\w.:-]+)(?P<rest>[^<>]*)>(?P<text>[^<>]*)</(?P=name)>")
@@ -77,10 +77,10 @@ _SHORTEST_SECRET = 6
 
 
 class Sanitizer:
-    """``secrets`` are texts that must not stand anywhere. Thread-safe.
+    """Replaces secrets and accounts. ``secrets`` are texts that must not occur anywhere. Thread-safe.
 
-    Each text is searched for the secrets that no pattern finds, and for the accounts that have names or numbers. So what
-    differs in each request, or for each machine, must not be among them: signatures, places in a listing, GUIDs.
+    Each text is searched for every secret and account that was learned. So values that differ in each request or for each
+    machine are not learned: signatures, page tokens, GUIDs.
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
@@ -93,14 +93,14 @@ class Sanitizer:
             self.learn(secret)
 
     def learn(self, secret: str) -> None:
-        """Substitute this text everywhere from now on; texts of less than six characters are no secrets."""
+        """Replace this text everywhere from now on; texts of less than six characters are not taken as secrets."""
         with self._lock:
             if len(secret) >= _SHORTEST_SECRET and not _SUBSTITUTE.fullmatch(secret):
                 self._redact(secret)
                 self._everywhere.add(secret)
 
     def headers(self, headers: Mapping[str, str]) -> dict[str, str]:
-        """Return the headers that are kept, and learn what the others hold of credentials."""
+        """Return the headers that are kept, and learn the credentials in the others."""
         words = {"signedheaders", *(name.lower() for name in headers)}  # a signature lists the headers that it signs
         for name, value in headers.items():
             if _SECRET_NAME.search(name):
@@ -111,13 +111,13 @@ class Sanitizer:
         return {name.lower(): self.text(as_string(value)) for name, value in headers.items() if name.lower() in HEADERS}
 
     def url(self, url: str) -> str:
-        """Return the address without its user and with a sanitised query."""
+        """Return the URL without its user and with a sanitised query."""
         parts = urlsplit(url)
         place = self.text(parts.netloc.rpartition("@")[2])
         return urlunsplit((parts.scheme, place, self.text(parts.path), self._form(parts.query), ""))
 
     def body(self, body: str) -> str:
-        """Return a body in its form: JSON, XML, a form post or text."""
+        """Return a sanitised body in its own format: JSON, XML, a form post or text."""
         start = body.lstrip()[:1]
         if start in ("{", "["):
             try:
@@ -131,7 +131,7 @@ class Sanitizer:
         return self.text(body)
 
     def value(self, value: Any, name: str = "", *, is_secret: bool = False) -> Any:
-        """Return a value of JSON; ``name`` is that of its field."""
+        """Return a sanitised JSON value; ``name`` is the name of its field."""
         is_secret = is_secret or bool(_SECRET_NAME.search(name))
         if isinstance(value, dict):
             pair = _pair_name(value)
@@ -150,7 +150,7 @@ class Sanitizer:
         return value
 
     def text(self, text: str) -> str:
-        """Return a text without known secrets, and without what looks like a secret or names an account."""
+        """Return a text without learned secrets, and without texts that look like a secret or name an account."""
         with self._lock:
             for secret in sorted((one for one in self._everywhere if one in text), key=len, reverse=True):
                 text = text.replace(secret, self._substitutes[secret])
@@ -223,7 +223,7 @@ class Sanitizer:
         return self._redact(match[0]) if is_key else match[0]
 
     def _redact(self, secret: str) -> str:
-        """Return the substitute of a secret; a substitute stands for itself."""
+        """Return the substitute of a secret; a substitute is returned unchanged."""
         if not secret or _SUBSTITUTE.fullmatch(secret):
             return secret
         if secret not in self._substitutes:
@@ -231,8 +231,8 @@ class Sanitizer:
         return self._substitutes[secret]
 
     def _redact_everywhere(self, secret: str) -> str:
-        """Return the substitute of a secret that its place gave away, and find it in other places from now on."""
-        # A short word is too common to be substituted in every text.
+        """Return the substitute of a secret that was recognised by its place, and replace it in other places from now on."""
+        # A short word is too common to be replaced in every text.
         is_long = len(secret) >= 12 or (len(secret) >= 8 and not secret.isalpha())
         if is_long and not _SUBSTITUTE.fullmatch(secret) and not _SIGNATURE.fullmatch(secret):
             self._everywhere.add(secret)
@@ -255,7 +255,7 @@ def as_string(value: object) -> str:
 
 
 def secrets_of(environ: Mapping[str, str]) -> list[str]:
-    """Return the values of variables of the environment whose names say that they are secret."""
+    """Return the values of environment variables whose names say that they are secret."""
     return [value for name, value in environ.items() if _SECRET_NAME.search(name) and not _SWITCH.fullmatch(value)]
 
 
@@ -266,7 +266,7 @@ def _is_mixed(text: str) -> bool:
 
 
 def _pair_name(value: Mapping[Any, Any]) -> str:
-    """Return the name of ``{"key": name, "value": …}`` and its like; "": it is none."""
+    """Return the name in an object such as ``{"key": name, "value": …}``; empty: it is no such pair."""
     lowered = {str(key).lower(): one for key, one in value.items()}
     if "value" not in lowered:
         return ""

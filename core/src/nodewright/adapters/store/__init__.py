@@ -1,4 +1,4 @@
-"""The storage of memory beyond the process: its document, and the file that holds it."""
+"""The storage of memory between runs: the saved document, and the file that holds it."""
 
 from nodewright.adapters.store.codec import decode_memory, encode_memory
 from nodewright.adapters.store.file_store import AuditFile, FileStore

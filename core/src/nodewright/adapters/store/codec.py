@@ -1,7 +1,7 @@
-"""Memory to bytes and back.
+"""Encodes memory as bytes, and decodes it.
 
-What a new engine cannot observe is saved. Sample nodes are left out: a new engine takes them again from the nodes
-that are ready, and the machines of groups of which nothing else is remembered.
+Only what a new engine cannot observe is saved. Sample nodes are left out, since a new engine takes them from ready nodes.
+So are the machines of groups about which nothing else is remembered.
 """
 
 from collections import defaultdict
@@ -52,11 +52,11 @@ Seconds = Annotated[float, Meta(ge=0)]
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Base of what is saved: what is empty takes no room."""
+    """Base of the saved records; empty fields are left out."""
 
 
 class SavedInstances(Record, frozen=True, kw_only=True):
-    """The machines of a group whose memory is about them, so that they still count while it cannot be read."""
+    """The machines of a group whose memory refers to them, so that they still count while the group cannot be read."""
 
     instances: tuple[Instance, ...] = ()
     failed: tuple[FailedInstance, ...] | None = None
@@ -66,7 +66,7 @@ class SavedInstances(Record, frozen=True, kw_only=True):
 class SavedGroup(Record, GroupOptions, frozen=True, kw_only=True):
     """One node group: how it was last seen, then what is remembered of it. Times in epoch seconds.
 
-    ``target`` is None for a group that was never seen. ``in_flight`` is there when anything is remembered of its
+    ``target`` is None for a group that was never seen. ``in_flight`` is set if memory refers to the group's
     machines. ``departed`` are providerIDs whose instance is gone.
     """
 
@@ -131,7 +131,7 @@ class SavedProvisioning(Record, frozen=True, kw_only=True):
 
 
 class Document(Record, frozen=True, kw_only=True):
-    """The whole of it; the windows in seconds."""
+    """The whole saved state; windows in seconds."""
 
     kind: str = ""
     schema: int = 0
@@ -148,7 +148,7 @@ class Document(Record, frozen=True, kw_only=True):
 _CAPABILITIES = {capability.value: capability for capability in Capability}
 
 
-# What is remembered of a group without being about machines of it that are there.
+# Fields of a group's record that do not refer to its present machines.
 _NO_MACHINES = {
     "backoff",
     "deferral",
@@ -184,7 +184,7 @@ _BY_GROUP = {
     "template": "templates",
     "learned": "learned",
 }
-# The same of what scale-down remembers; both have one name.
+# The same for scale-down's memory, where both names are equal.
 _BY_GROUP_OF_SCALE_DOWN = ("grown_at", "shrunk_at", "failed_at", "quarantined_until", "flapping")
 
 
@@ -240,7 +240,7 @@ def decode_memory(raw: bytes) -> Memory:
 
 
 def _by_group(memory: Memory) -> dict[GroupRef, dict[str, Any]]:
-    """Return the fields of each group's record that are not empty; a group that was only observed has none."""
+    """Return the non-empty fields of each group's record; a group that was only observed has none."""
     found: dict[GroupRef, dict[str, Any]] = defaultdict(dict)
     for ref in memory.last_known:
         found[ref] = {}
@@ -278,7 +278,7 @@ def _collect(found: dict[GroupRef, dict[str, Any]], field: str, pairs: Iterable[
 
 
 def _departed(memory: Memory) -> list[tuple[GroupRef, str]]:
-    """Return nodes with a known group whose instance is gone; all others are found again by observing."""
+    """Return nodes with a known group whose instance is gone. All others can be observed again."""
     living = {instance.id for group in memory.last_known.values() for instance in group.instances or ()}
     missing = memory.node_groups.keys() - living
     if missing:  # some providers' ids are known in lower case
@@ -290,7 +290,7 @@ def _sketch(seen: GroupSeen | None, *, in_flight: bool) -> dict[str, Any]:
     """Return the group as it was last observed, with its machines only if memory refers to them."""
     if seen is None:
         return {}
-    # Changes by schedules are computed again.
+    # As the cloud stated it: changes by schedules are computed again.
     group, options = seen.stated or (seen.group, seen.options)
     flight = SavedInstances(instances=seen.instances or (), failed=seen.failed, template=seen.template)
     return {
@@ -306,7 +306,7 @@ def _sketch(seen: GroupSeen | None, *, in_flight: bool) -> dict[str, Any]:
 
 
 def _scale_down(memory: ScaleDownMemory) -> SavedScaleDown | None:
-    """Return the scale-down memory that is saved. Recheck times and places of pods are not: they are worked out again."""
+    """Return the saved part of scale-down's memory. Recheck times and places of pods are computed again instead."""
     saved = SavedScaleDown(
         unneeded=dict(sorted(memory.unneeded_since.items())),
         moves=dict(sorted(memory.moved_pods.items())),
@@ -361,7 +361,7 @@ def _gather(groups: dict[GroupRef, SavedGroup], field: str) -> dict[GroupRef, An
 
 
 def _seen(ref: GroupRef, saved: SavedGroup) -> GroupSeen:
-    """Return the group as it was observed; without its machines it does not count as known."""
+    """Return the group as it was observed; its instances are None if they were not saved."""
     flight = saved.in_flight
     switched_off = {_CAPABILITIES[name]: why for name, why in saved.switched_off.items() if name in _CAPABILITIES}
     return GroupSeen(
@@ -389,7 +389,7 @@ def _encode_quantity(value: object) -> str:
 
 
 class _Head(msgspec.Struct):
-    """As much as any version must be able to read."""
+    """The fields that every version must be able to read."""
 
     kind: str = ""
     schema: int = 0

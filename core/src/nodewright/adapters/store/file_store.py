@@ -1,4 +1,4 @@
-"""Memory in a file."""
+"""Memory in a file, and the audit file."""
 
 import os
 from contextlib import suppress
@@ -18,10 +18,10 @@ _PAUSE = msgspec.json.Decoder(Pause)
 
 
 class FileStore:
-    """Implements StateStore: one file, for its owner alone, replaced as a whole or not at all.
+    """Implements StateStore: one file that only its owner may read, replaced as a whole or not at all.
 
-    A file that cannot be understood is put aside, as ``<name>.damaged-<n>``; one that cannot be read stays where
-    it is, and is an error: to begin without memory that exists would not be safe.
+    A file with invalid content is renamed to ``<name>.damaged-<n>``. A file that cannot be read stays where it is, and is an
+    error: starting without memory that exists would not be safe.
     """
 
     def __init__(self, path: Path) -> None:
@@ -48,7 +48,7 @@ class FileStore:
             self._written = encoded
 
     def peek(self) -> Memory:
-        """Return what is saved and change nothing; raise NodewrightError."""
+        """Return the saved memory and change nothing; raise NodewrightError."""
         raw = _read(self._path)
         try:
             return Memory() if raw is None else decode_memory(raw)
@@ -65,7 +65,7 @@ class FileStore:
             raise NodewrightError(f"{self._pause_path}: the pause cannot be understood ({error}); {hint}") from error
 
     def save_pause(self, pause: Pause | None) -> None:
-        """Order a pause, or end it. Its file is its own, so that a running engine never writes over it."""
+        """Save a pause; None ends it. It has a file of its own, so that a running engine never overwrites it."""
         if pause is not None:
             replace_file(self._pause_path, msgspec.json.encode(pause))
             return
@@ -77,7 +77,7 @@ class FileStore:
 
 def replace_file(path: Path, content: bytes) -> None:
     """Replace the file's content durably, or leave the file as it was and raise NodewrightError."""
-    fresh = _beside(path, "new")  # one name: what a killed writer left is overwritten
+    fresh = _beside(path, "new")  # always the same name: the leftover of a killed writer is overwritten
     try:
         with suppress(FileNotFoundError):
             fresh.unlink()
@@ -125,7 +125,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 class AuditFile:
-    """Implements AuditSink. The file is its owner's alone; it may be moved away at any time, and begins again then."""
+    """Implements AuditSink. Only its owner may read the file. It may be moved away at any time; then a new one begins."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
