@@ -45,6 +45,7 @@ def test_an_increase_stays_although_listings_lag(cloud: AwsCloud, attach: Attach
     for seconds in (5, 10, 5):
         stage.later(seconds, name)
         assert stage.client.target_size(name) == 2
+    stage.later(6, name)
     assert stage.client.increase_size(name, 2, 4) == 2
     for seconds in (1, 10, 30):
         stage.later(seconds, name)
@@ -102,6 +103,22 @@ def test_what_another_writer_lowered_is_not_overwritten(cloud: AwsCloud, attach:
     assert changed.value.actual == 0
     assert cloud.group(name)["DesiredCapacity"] == 0
     assert stage.client.target_size(name) == 0
+
+
+def test_a_former_size_is_not_overwritten_as_long_as_it_may_be_another_writers(cloud: AwsCloud, attach: Attach) -> None:
+    """A listing with the former size lags, or another writer set it again: no look tells which."""
+    name = cloud.add_group(size=1)
+    stage = attach(f"0:10:{name}")
+    stage.client.increase_size(name, 1, 3)
+    cloud.set_target(name, 1)
+    stage.later(5, name)
+    cloud.hold(name)
+    for write, size in ((stage.client.increase_size, 4), (stage.client.decrease_target_size, 2)):
+        with pytest.raises(OperationInProgress, match="do not show our last change of its size"):
+            write(name, 3, size)
+        assert cloud.group(name)["DesiredCapacity"] == 1
+    stage.later(31, name)
+    assert stage.client.increase_size(name, 1, 2) == 1
 
 
 def test_without_protection_a_size_is_not_lowered_and_the_reason_is_told(cloud: AwsCloud, attach: Attach) -> None:

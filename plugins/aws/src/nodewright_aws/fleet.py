@@ -112,6 +112,10 @@ class Fleet:
         open_zones = [zone for zone in group.availability_zones if zone not in short]
         return next(iter(open_zones or group.availability_zones), "")
 
+    def hides_our_write(self, name: str) -> bool:
+        """Return whether AWS's last listing of the group showed a former size: late, or set again by another writer."""
+        return self._own_writes.is_hidden(name)
+
     def note_write(self, group: Group) -> None:
         """Store the group after we wrote its size: earlier failures do not count any more."""
         self._own_writes.note_size(group.name, self._groups[group.name].desired_capacity, group.desired_capacity)

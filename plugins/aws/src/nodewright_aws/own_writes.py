@@ -31,6 +31,14 @@ class OwnWrites:
         self._clock = clock
         self._sizes: dict[str, _Size] = {}
         self._ended: dict[str, float] = {}
+        self._hidden: set[str] = set()
+
+    def is_hidden(self, name: str) -> bool:
+        """Return whether the last listing of the group showed a former size in the place of ours.
+
+        It lags, or another writer has set that size again.
+        """
+        return name in self._hidden
 
     def note_size(self, name: str, before: int, written: int) -> None:
         """Note that we changed the size of a group."""
@@ -51,9 +59,11 @@ class OwnWrites:
         if ended:
             group = with_ended(group, ended)
         held = self._sizes.get(group.name)
+        self._hidden.discard(group.name)
         if held is None:
             return group
         if group.desired_capacity in held.former - {held.written} and now < held.written_at + _FORMER_SECONDS:
+            self._hidden.add(group.name)
             return msgspec.structs.replace(group, desired_capacity=held.written)
         del self._sizes[group.name]
         return group

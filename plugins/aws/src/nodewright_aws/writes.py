@@ -11,13 +11,21 @@ from collections.abc import Sequence
 
 import msgspec
 
-from nodewright.spec import AccessDenied, NodeGroup, ProviderError, ProviderUnavailable, TargetChanged
+from nodewright.spec import (
+    AccessDenied,
+    NodeGroup,
+    OperationInProgress,
+    ProviderError,
+    ProviderUnavailable,
+    TargetChanged,
+)
 from nodewright_aws.api import Api
 from nodewright_aws.errors import INSTANCE_NOT_FOUND, NOT_IN_SERVICE
 from nodewright_aws.fleet import Fleet
 from nodewright_aws.shapes import Group
 
 _ATTEMPTS = 5
+_LAG_SECONDS = 5.0
 _NOT_MACHINES = "sizeCountsNoMachines"
 
 
@@ -36,6 +44,7 @@ class Writer:
                 f"MaxSize {group.max_size}" if group.max_size < listed.max_size else f"the maximum {listed.max_size}"
             )
             raise ProviderError(f"{target} is above {limit} of {listed.id}", code="aboveMaximum")
+        self._demand_sight(group)
         self._api.set_desired(group.name, target)
         self._fleet.note_write(msgspec.structs.replace(group, desired_capacity=target))
         return target - expected_target
@@ -73,6 +82,12 @@ class Writer:
             raise TargetChanged(actual=group.desired_capacity, group_id=group_id)
         return group
 
+    def _demand_sight(self, group: Group) -> None:
+        """Raise OperationInProgress while a listing with a former size may be true: another writer may have set it again."""
+        if self._fleet.hides_our_write(group.name):
+            message = f"AWS's listings of {group.name} do not show our last change of its size yet"
+            raise OperationInProgress(message, retry_after=_LAG_SECONDS)
+
     def _lower(self, group: Group, target: int) -> int:
         before = group.desired_capacity
         if max(target, len(group.living), group.min_size) >= before:
@@ -81,6 +96,7 @@ class Writer:
         lowered = max(target, len(group.living), group.min_size)
         if lowered >= before:
             return 0
+        self._demand_sight(group)
         self._api.set_desired(group.name, lowered)
         self._fleet.note_write(msgspec.structs.replace(group, desired_capacity=lowered))
         return before - self._adopt(group.name, lowered)
