@@ -3,12 +3,17 @@
 import pytest
 from msgspec.structs import replace
 
+from nodewright.engine.ports import ClusterObservation
+from nodewright.model.gang import PodGroups
 from nodewright.model.node import HOSTNAME_LABEL, TO_BE_DELETED_TAINT, Node, Taint
+from nodewright.snapshot.snapshot import Snapshot
+from nodewright_simulator.api_server import EMPTY_NODES, HALF_OF_THE_PODS, NO_PODS, STALE, STALE_NODES, Misreads
 from nodewright_simulator.build import build_simulation
 from nodewright_simulator.journal import What
 from nodewright_simulator.node_faults import renamed_copy
 from nodewright_simulator.result import SimulationResult
 from nodewright_simulator.scenario_file import read_scenario
+from nodewright_simulator.workloads import pod_group
 
 SCENARIO = """
 name: Trouble
@@ -83,3 +88,25 @@ def test_a_label_is_set_by_hand_and_taken_off() -> None:
     [changed] = [name for name in before if before[name].metadata.labels != meanwhile[name].metadata.labels]
     assert meanwhile[changed].metadata.labels["example.com/by-hand"] == "true"
     assert after[changed].metadata.labels == before[changed].metadata.labels
+
+
+def pauses(*happenings: str) -> list[tuple[float, What]]:
+    journal = run(", ".join(happenings)).journal
+    return [(fact.at, fact.what) for fact in journal if fact.what in (What.PAUSED, What.RESUMED)]
+
+
+def test_a_pause_ends_when_its_time_is_over_or_earlier() -> None:
+    assert pauses("{at: 2m, do: pause, for: 3m}") == [(120, What.PAUSED), (300, What.RESUMED)]
+    early = pauses("{at: 2m, do: pause, for: 3m}", "{at: 4m, do: resume}")
+    assert early == [(120, What.PAUSED), (240, What.RESUMED)]
+    replaced = pauses("{at: 2m, do: pause, for: 3m}", "{at: 4m, do: pause, for: 5m}")
+    assert replaced == [(120, What.PAUSED), (240, What.PAUSED), (540, What.RESUMED)]
+
+
+@pytest.mark.parametrize("shows", [NO_PODS, HALF_OF_THE_PODS, STALE, STALE_NODES, EMPTY_NODES])
+def test_a_wrong_list_of_pods_and_nodes_leaves_the_other_objects(shows: str) -> None:
+    group = pod_group("train", "default", 4)
+    seen = ClusterObservation(snapshot=Snapshot(), pod_groups=PodGroups(kubernetes={group.key: group}))
+    misreads = Misreads()
+    misreads.begin(shows, 60.0)
+    assert misreads.apply(seen, 0.0).pod_groups == seen.pod_groups

@@ -219,3 +219,10 @@ def test_a_pause_that_never_ends_lasts_to_the_end(run: SimulationResult) -> None
     paused = replace(run, journal=(Fact(at=1800.0, what=What.PAUSED, name="writes"),))
     drawn = draw_timeline(paused, TimeAxis.spanning(run.start, run.end), None)
     assert 'data-a="30.0" data-b="60.0"' in drawn
+
+
+def test_pauses_that_follow_one_another_are_one_span(run: SimulationResult) -> None:
+    facts = ((600.0, What.PAUSED), (1200.0, What.PAUSED), (1800.0, What.RESUMED))
+    paused = replace(run, journal=tuple(Fact(at=at, what=what, name="writes") for at, what in facts))
+    drawn = draw_timeline(paused, TimeAxis.spanning(run.start, run.end), None)
+    assert 'data-a="10.0" data-b="30.0"' in drawn

@@ -5,12 +5,12 @@ import math
 from collections.abc import Callable
 from itertools import count
 
-# Called with the moment for which it was put down, which may lie before the clock's: a slow call moves time on.
+# Called with the moment for which it was scheduled. The clock may be later: a slow call moves time on.
 Happening = Callable[[float], None]
 
 
 class Agenda:
-    """A queue of happenings; those of one moment keep the order in which they were put down."""
+    """A queue of happenings; those of one moment keep the order in which they were scheduled."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Happening]] = []
@@ -24,7 +24,7 @@ class Agenda:
         return self._heap[0][0] if self._heap else math.inf
 
     def run_next(self) -> float:
-        """Let everything of the next moment happen, and what that sets off in the same moment; return when."""
+        """Run all happenings of the next moment, and those that they schedule for the same moment; return that moment."""
         moment = self._heap[0][0]
         while self._heap and self._heap[0][0] <= moment:
             heapq.heappop(self._heap)[2](moment)

@@ -30,7 +30,7 @@ _EMPTY_EVERY = 3
 
 
 class Misreads:
-    """Changes observations as a broken API server would, and direct reads of pods (past the caches) if these are wrong, too."""
+    """Changes observations as a broken API server would. With ``is_direct`` it changes direct reads of pods, past the caches, too."""
 
     def __init__(self) -> None:
         self._shows = ""
@@ -39,7 +39,7 @@ class Misreads:
         self._held: ClusterObservation | None = None
 
     def begin(self, shows: str, until: float, *, is_direct: bool = False) -> None:
-        """Begin to show the cluster wrong, ``until`` then (epoch seconds). ``is_direct``: direct reads are wrong, too."""
+        """Show a wrong list of the cluster ``until`` this time (epoch seconds). ``is_direct``: direct reads are wrong, too."""
         self._shows, self._until, self._is_direct, self._held = shows, until, is_direct, None
 
     def changes_direct_reads(self, now: float) -> bool:
@@ -68,9 +68,7 @@ def _without(observation: ClusterObservation, *, every: int, only: Container[str
             if number % every == 0:
                 snapshot.unplace(snapshot.class_of(pod, placed=True), row, pod=pod)
     pending = tuple(pod for place, pod in enumerate(observation.pending, 1) if place % every)
-    return ClusterObservation(
-        snapshot=snapshot, pending=pending, daemon_sets=observation.daemon_sets, priorities=observation.priorities
-    )
+    return replace(observation, snapshot=snapshot, pending=pending)
 
 
 def _with_nodes_of(held: ClusterObservation, observation: ClusterObservation) -> ClusterObservation:

@@ -137,7 +137,7 @@ def _populate(simulation: Simulation, scenario: Scenario, trace: Trace | None) -
     if scenario.engine_pod is not None:
         simulation.host_engine(engine_pod(scenario.engine_pod))
     for moment in _edges(scenario.providers):
-        simulation.agenda.at(moment, lambda _: None)  # the cloud changes: worth a look
+        simulation.agenda.at(moment, lambda _: None)  # the cloud changes: run a loop
     _add_deployments(simulation, scenario)
     for request in scenario.provisioning_requests:
         _add_request(simulation, request)
@@ -286,4 +286,4 @@ def _moment(raw: Any) -> Iterator[float]:
     try:
         yield parse_duration(raw) if isinstance(raw, str) else float(raw)
     except (TypeError, ValueError):
-        return  # not a time after all: the provider knows what it means
+        return  # not a time: only the provider knows what the key means

@@ -88,10 +88,10 @@ Watch = Callable[["SimulatedPod", float], None]
 
 @dataclass(eq=False)
 class SimulatedPod:
-    """A pod and what becomes of it; times in epoch seconds.
+    """A pod and its state; times in epoch seconds.
 
-    ``on_start`` is called once it runs, ``on_loss`` once: when its node went, or when it was deleted, however
-    long it still takes to end.
+    ``on_start`` is called when it runs. ``on_loss`` is called once: when its node is removed, or when the pod is deleted,
+    before its grace period.
     """
 
     pod: Pod
@@ -113,7 +113,7 @@ class SimulatedPod:
 
 
 class SimulatedCluster:
-    """Implements ClusterReader. Every change carries its own moment; nothing here looks at a clock.
+    """Implements ClusterReader. The caller gives the time of every change; nothing here reads a clock.
 
     ``controllers`` are the objects behind the pods, as in Workloads; ``deployments`` by ``namespace/name``.
     """
@@ -304,7 +304,7 @@ class SimulatedCluster:
         return [w for w in dependent if id(w) not in fresh] + new
 
     def _schedule_gangs(self, candidates: list[SimulatedPod], at: float) -> list[SimulatedPod]:
-        """Start each gang of the candidates whole or not at all; return the candidates that are of none."""
+        """Start each gang of the candidates whole or not at all; return the candidates that belong to no gang."""
         others, refs = list[SimulatedPod](), dict[GangRef, None]()
         for waiting in candidates:
             ref = find_gang(waiting.pod)

@@ -36,7 +36,10 @@ _DAEMON_TOLERATIONS = tuple(
 
 
 class DeploymentController:
-    """Keeps ``replicas`` pods of one template; a lost one is replaced at once. Others may want to know of both."""
+    """Keeps ``replicas`` pods of one template, and replaces a lost one at once.
+
+    ``on_start`` is called when a pod starts, ``on_loss`` when one is lost.
+    """
 
     def __init__(
         self,

@@ -47,7 +47,7 @@ class CostMeter:
         return LeastCost(self._least, self._beside_least / self._least) if self._least else None
 
     def look(self, state: ClusterState, settings: Settings) -> None:
-        """Take prices and pods from what the engine saw. The bound is taken anew after a small part of the run's time."""
+        """Take prices and pods from what the engine saw. Recompute the bound after a small part of the run's time."""
         self._groups |= state.observation.groups
         self._update_rate()
         since = state.now - (self._start if self._bound_at is None else self._bound_at)
@@ -60,7 +60,7 @@ class CostMeter:
         self._update_rate()
 
     def advance(self, seconds: float) -> None:
-        """Pay for what is there."""
+        """Charge the running machines for so many seconds."""
         self.spent += self.rate * seconds / _HOUR
         if self.bound is not None:
             self._least += self.bound * seconds / _HOUR

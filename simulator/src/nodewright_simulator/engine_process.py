@@ -21,7 +21,7 @@ _START_SECONDS = 5.0
 
 
 class EngineHost(Protocol):
-    """What builds each engine, and hears when it starts and ends."""
+    """Builds each engine, and is called when it starts and ends."""
 
     def make_engine(self) -> Autoscaler: ...
     def started(self, at: float) -> None: ...
@@ -35,7 +35,7 @@ class EngineHost(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class _Death:
-    """The engine is down for so long after it died, and may lose its memory."""
+    """For how long the engine is down after it died, and what happens to its memory."""
 
     down_seconds: float = 0.0
     keeps_memory: bool = True
@@ -45,7 +45,7 @@ class _Death:
 class EngineLife:
     """One engine after the other; ``alive`` is the one that runs, None while there is none.
 
-    ``wire`` is across all that an engine leaves behind, ``store`` holds its memory.
+    Every write of the engine crosses ``wire``, where it may die. ``store`` holds its memory.
     """
 
     def __init__(self, host: EngineHost, clock: Clock, agenda: Agenda, journal: Journal) -> None:
@@ -56,7 +56,7 @@ class EngineLife:
         self._death = _Death()
         self._is_working = self._is_leaving = self._is_homeless = False
 
-    # What is to become of it
+    # Crashes and restarts that are scheduled
 
     def crash(
         self, at: float, *, write: int = 1, after_effect: bool = False, down_seconds: float, keeps_memory: bool
@@ -95,7 +95,7 @@ class EngineLife:
         """Where it could have died so far."""
         return self.wire.passed
 
-    # How it goes
+    # Its life
 
     def start(self, at: float) -> None:
         self.alive = self._host.make_engine()
@@ -103,7 +103,7 @@ class EngineLife:
         self._host.started(at)
 
     def work(self, call: Callable[[Autoscaler], T]) -> T | None:
-        """Let it do something; None when there is none, or not any more."""
+        """Call the engine and return its result; None if none runs, or if it died in the call."""
         if self.alive is None:
             return None
         self._is_working = True
@@ -150,7 +150,7 @@ class EngineLife:
         self._host.stopped(ended, at)
 
 
-# Where the engine's clock runs slower than ours, what is due is looked at again after this long at the least.
+# If the engine's clock runs slower than the true time, the simulation looks again after at least so many seconds.
 _STEP_SECONDS = 0.01
 
 

@@ -8,20 +8,18 @@ from msgspec.structs import replace
 
 from nodewright.clusterstate.readiness import is_startup_taint
 from nodewright.model.group import GroupRef
-from nodewright.model.node import HOSTNAME_LABEL, Node, NodeCondition, NodeSpec, NodeStatus, Taint
+from nodewright.model.node import HOSTNAME_LABEL, Node, NodeCondition, NodeSpec, NodeStatus
 from nodewright.model.settings import TemplateSettings
 from nodewright.spec.simulation import NodeStart
 from nodewright_simulator.agenda import Agenda
 from nodewright_simulator.cluster import SimulatedCluster
 from nodewright_simulator.controllers import start_daemons
 from nodewright_simulator.journal import Journal, What
-from nodewright_simulator.node_faults import renamed_copy
-
-_NOT_READY = Taint(key="node.kubernetes.io/not-ready", effect="NoSchedule")
+from nodewright_simulator.node_faults import NOT_READY, renamed_copy
 
 
 class MachineSource(Protocol):
-    """The hooks by which a simulated cluster and a cloud in memory meet; the truth of this moment."""
+    """The hooks of a cloud in memory that tell the simulated cluster which machines run at this moment."""
 
     @property
     def name(self) -> str: ...
@@ -60,7 +58,7 @@ class Kubelets:
         return {ref: len(machines) for ref, machines in self._machines.items()}
 
     def set_templates(self, templates: Mapping[GroupRef, Node], at: float) -> None:
-        """Learn what nodes of each group look like; machines that waited for that register."""
+        """Set what nodes of each group look like, and register the machines that waited for a template."""
         self._templates = {**self._templates, **templates}
         waiting, self._waiting = self._waiting, []
         for ref, start in waiting:
@@ -134,7 +132,7 @@ class Kubelets:
         )
         return Node(
             metadata=meta,
-            spec=NodeSpec(provider_id=start.instance_id, taints=(*template.spec.taints, _NOT_READY)),
+            spec=NodeSpec(provider_id=start.instance_id, taints=(*template.spec.taints, NOT_READY)),
             status=_status(_offering(template, start), ready=False, since=created),
         )
 
@@ -144,7 +142,7 @@ class Kubelets:
         return name is not None and self._cluster.live.find_row(name) is not None
 
     def _as_it_is(self, start: NodeStart) -> Node:
-        """Return the node as it is now: others have written to it since it registered."""
+        """Return the node as it is now: the engine or an operator may have written to it since it registered."""
         live = self._cluster.live
         return live.node(live.row(self._nodes[start.instance_id]))
 
@@ -152,7 +150,7 @@ class Kubelets:
         if not self._is_node(start):
             return
         node = self._as_it_is(start)
-        taints = tuple(taint for taint in node.spec.taints if taint.key != _NOT_READY.key)
+        taints = tuple(taint for taint in node.spec.taints if taint.key != NOT_READY.key)
         status = _status(node, ready=True, since=datetime.fromtimestamp(at, tz=UTC))
         ready = replace(node, spec=replace(node.spec, taints=taints), status=status)
         self._cluster.change_node(ready)
@@ -171,7 +169,7 @@ class Kubelets:
 
 
 def _offering(template: Node, start: NodeStart) -> Node:
-    """Return the template with what the machine truly offers."""
+    """Return the template with the amounts that the machine really offers."""
     if not start.offers:
         return template
     capacity, allocatable = {**template.status.capacity, **start.offers}, {**template.allocatable, **start.offers}

@@ -57,7 +57,7 @@ BY_HAND = Taint(key="example.com/by-hand", value="true", effect="NoSchedule")
 
 
 def touch(cluster: SimulatedCluster, names: Iterable[str], how: str, at: float) -> list[Node]:
-    """Do it to the nodes; return those that are deleted, as they were."""
+    """Change the nodes as ``how`` says; return those that are deleted, as they were before."""
     deleted = []
     for name, node in _present(cluster, names):
         if how in (DELETE, RENAME):
@@ -76,7 +76,7 @@ def touch(cluster: SimulatedCluster, names: Iterable[str], how: str, at: float) 
 
 
 def undo(cluster: SimulatedCluster, names: Iterable[str], how: str, at: float) -> None:
-    """Take the cordon, taint or label from those of the nodes that are still there, or delete what doubles them."""
+    """Remove the cordon, taint or label from the nodes that still exist, or delete their second Node objects."""
     is_doubled = how in (DOUBLE, TWIN)
     for name, node in _present(cluster, map(_double_of, names) if is_doubled else names):
         if is_doubled:

@@ -27,7 +27,7 @@ GPU_RESOURCE = "nvidia.com/gpu"
 _MAX_BYTES = 512 * 2**20
 _MIB_PER_GIB = 1024
 
-# USD an hour. The trace knows no prices: these have the proportions of public clouds' lists, and no more truth.
+# USD an hour. The trace has no prices. These are invented, in the proportions of the price lists of public clouds.
 _PRICE_PER_CORE = 0.03
 _PRICE_PER_GIB = 0.004
 _PRICE_PER_GPU = 0.9

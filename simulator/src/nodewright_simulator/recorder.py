@@ -1,4 +1,4 @@
-"""Record what the engine decided during a simulation, measure the cluster as time goes by, and sum the run up."""
+"""Record what the engine decided during a simulation, measure the cluster over time, and make the result of the run."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast

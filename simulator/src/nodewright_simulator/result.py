@@ -124,7 +124,7 @@ class LeastCost(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class FinalState:
-    """How things stood at the end."""
+    """The cluster at the end of the run."""
 
     pending: int
     running: int
@@ -147,9 +147,9 @@ class SimulationResult:
     total of machines accepted. ``violations`` are planned actions that the independent check refused.
     ``pod_waits`` are seconds from creation to start, of each pod that started; ``still_waiting`` is about the pods that wait
     at the end, for as long as they have waited, and ``waiting`` about both. Pods that were deleted before they started
-    are in none of them. ``removals`` are those that ended, ``interrupted`` those whose engine
-    ended before them (the next engine may go on with them, and report them as its own), ``status`` is how the engine saw things at the end, ``last_loop`` what it saw and
-    planned last.
+    are in none of them. ``removals`` are those that ended, ``interrupted`` those whose engine ended before them (the next
+    engine may go on with them, and report them as its own). ``status`` is the status at the end as the engine would report
+    it, ``last_loop`` what the engine saw and planned last.
     """
 
     title: str

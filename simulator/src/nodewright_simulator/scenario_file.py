@@ -1,4 +1,4 @@
-"""Scenario files: strict YAML, read and held against what makes sense."""
+"""Read and check scenario files, which are strict YAML."""
 
 import re
 from collections.abc import Mapping, Sequence

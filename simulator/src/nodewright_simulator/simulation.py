@@ -94,10 +94,10 @@ class SimulatedProvider(ProviderPort, Protocol):
 class RunOptions:
     """How to simulate. ``end`` in epoch seconds.
 
-    ``every_tick`` runs a loop each scan interval, to compare with. ``as_daemon`` lets the Daemon say when a loop runs: soon
-    after pods find no place or a group grew, too; such a run knows no crashes and no jumps of the clock. Else loops
-    fall on the grid of scans. ``stops_idle`` ends the run once nothing is left to happen and no pod waits. ``resources``
-    are those whose utilisation is measured. ``meters_costs``: the result tells what machines cost, and a bound.
+    ``every_tick`` runs a loop each scan interval, to compare with. With ``as_daemon`` the Daemon decides when a loop runs,
+    for example soon after pods find no place or a group grew; such a run has no crashes and no clock jumps. Otherwise
+    loops fall on the grid of scans. ``stops_idle`` ends the run once nothing is left to happen and no pod waits.
+    ``resources`` are those whose utilisation is measured. ``meters_costs``: the result has the cost of machines and a bound.
     """
 
     end: float
@@ -167,6 +167,8 @@ class Simulation:
         self._pacing = Pacing(self._start, interval, every_tick=options.every_tick)
         self._cloud_due = self._start
         self._happenings = 0
+        # When the last pause that was ordered ends (epoch seconds).
+        self._pause_ends = -math.inf
 
     def host_engine(self, pod: Pod) -> None:
         """Run the engine in a pod like this one.
@@ -218,7 +220,7 @@ class Simulation:
         """Show the engine a wrong list of the cluster for so long; ``is_direct``: and wrong pods of single nodes."""
         misreads = self.api_server.misreads
         self.agenda.at(at, lambda moment: misreads.begin(shows, moment + seconds, is_direct=is_direct))
-        self.agenda.at(at + seconds, lambda _: None)  # worth a look
+        self.agenda.at(at + seconds, lambda _: None)  # a loop reads the correct list
 
     def fill_disk(self, at: float, seconds: float) -> None:
         """Let every save of state fail for so long."""
@@ -241,11 +243,20 @@ class Simulation:
             self.agenda.at(at + lasts, lambda _: self._engine_clock.jump(-by))
 
     def pause(self, at: float, seconds: float) -> None:
-        """Order a pause; 0 seconds end a pause."""
+        """Order a pause, which replaces an earlier one; 0 seconds end a pause."""
 
         def order(moment: float) -> None:
             self.engine.store.save_pause(Pause(since=moment, until=moment + seconds) if seconds else None)
-            self.journal.note(moment, What.PAUSED if seconds else What.RESUMED, "writes")
+            self._pause_ends = moment + seconds
+            if seconds:
+                self.journal.note(moment, What.PAUSED, "writes")
+                self.agenda.at(moment + seconds, end)
+            else:
+                self.journal.note(moment, What.RESUMED, "writes")
+
+        def end(moment: float) -> None:
+            if moment == self._pause_ends:
+                self.journal.note(moment, What.RESUMED, "writes")
 
         self.agenda.at(at, order)
 
@@ -283,7 +294,7 @@ class Simulation:
         return min(self.agenda.next_due(), self._cloud_due)
 
     def _run_due_happenings(self, at: float) -> None:
-        """Let clouds and cluster do all that is due, then the scheduler."""
+        """Carry out all that is due in the clouds and the cluster, then let the scheduler place pods."""
         self._meter.advance(at)
         if self._cloud_due <= at:
             self.kubelets.sync(at)
@@ -345,7 +356,7 @@ class Simulation:
         ).run()
 
     def _let_see(self, new_nodes: NodesReadyAlarm, rings: "_Rings") -> None:
-        """Tell of nodes that become ready or are interrupted, as the watch of the API server does."""
+        """Report nodes that become ready or are interrupted, as the watch of the API server does."""
         templates, signals = self._options.settings.templates, self._options.settings.interruptions.interruption_signal
 
         def see_node(known: Node | None, node: Node) -> None:
@@ -458,7 +469,7 @@ class _HostedEngine:
 
 
 class _Rings:
-    """How often something happened that wakes the daemon."""
+    """Count the happenings that wake the daemon."""
 
     def __init__(self, cluster: SimulatedCluster, providers: Sequence[SimulatedProvider]) -> None:
         self._cluster = cluster

@@ -113,7 +113,7 @@ def _pauses(result: SimulationResult) -> Iterator[Item]:
     since: float | None = None
     for fact in result.journal:
         if fact.what == What.PAUSED:
-            since = fact.at
+            since = fact.at if since is None else since
         elif fact.what == What.RESUMED and since is not None:
             yield Item(at=since, until=fact.at, colour=_WARN, text=f"for {_span(fact.at - since)}")
             since = None
@@ -133,7 +133,7 @@ def _removals(result: SimulationResult) -> Iterator[Item]:
 
 
 def _happenings(scenario: Scenario) -> Iterator[Item]:
-    """Yield what the scenario lets happen: spans for what lasts."""
+    """Yield the events of the scenario's timeline; those with a duration are spans."""
     for change in scenario.timeline:
         given = {key: value for key, value in msgspec.to_builtins(change, enc_hook=float).items() if key != "at"}
         what = given.pop("do", "")

@@ -102,10 +102,9 @@ class Prices:
         if not isinstance(answers[0], ProviderError) and rest:
             answers += attempt_each(self._api.list_price, rest, self._options.parallel_calls)
         for name, answer in zip(stale, answers, strict=False):
-            if isinstance(answer, ProviderError):
-                self._list.take(answer)
-                continue
             self._list.take(answer)
+            if isinstance(answer, ProviderError):
+                continue
             self._read_at[name] = now
             if answer is not None:
                 per_hour, currency = answer

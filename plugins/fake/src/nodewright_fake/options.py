@@ -220,8 +220,8 @@ class Interrupt(Interference, frozen=True, kw_only=True, tag="interrupt"):
     """The cloud gives notice of the oldest ``machines`` running machines, and takes them ``notice`` later.
 
     The group requests others. Machines with a notice of kind ``rebalance`` or ``unhealthy`` run on; such a notice has no
-    deadline. ``undelivered``: the cloud takes the machines without a word. ``duplicated``: each notice comes twice, with two
-    ids. ``false_alarm``: the cloud takes no machine, and takes the notice back at the deadline. ``scope`` is told with the
+    deadline. ``undelivered``: the cloud takes the machines without a notice. ``duplicated``: each notice comes twice, with two
+    ids. ``false_alarm``: the cloud takes no machine, and takes the notice back at the deadline. ``scope`` is part of the
     notice; "": none.
     """
 

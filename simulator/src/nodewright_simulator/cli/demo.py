@@ -1,4 +1,4 @@
-"""``nodewright demo``: an autoscaler at work, in half a minute."""
+"""``nodewright demo``: replay a part of a trace on a cloud that runs out of machines."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

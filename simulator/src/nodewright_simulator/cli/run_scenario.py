@@ -106,7 +106,7 @@ class SimulateFlags:
 
 
 def run_scenario(source: str, report: str | None, every_tick: bool, output: str, **given: Any) -> None:
-    """Do what ``nodewright simulate`` is told on its command line; ``given`` are the fields of SimulateFlags and more options."""
+    """Carry out ``nodewright simulate``; ``given`` are the fields of SimulateFlags and further options."""
     compared = given.pop("compare")
     if compared and report is None:
         raise ConfigError("--compare: needs --report, which shows both runs")

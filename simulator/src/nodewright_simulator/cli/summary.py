@@ -84,7 +84,7 @@ def _evictions(result: SimulationResult) -> int:
 
 
 _PAUSED = "Paused"
-# What is told of the world around the engine, in the words of the table.
+# Facts about the engine's process that the table of troubles lists, and their texts.
 _INTERRUPTIONS = {
     What.ENGINE_CRASHED: "the engine died",
     What.ENGINE_STOPPED: "the engine's pod was moved",
@@ -126,7 +126,7 @@ def sum_interruptions(result: SimulationResult) -> Interruptions:
 
 
 def find_troubles(result: SimulationResult) -> Iterator[Trouble]:
-    """Yield each kind of trouble once, in the order of first sight. Events of the engine tell what a pause held back."""
+    """Yield each kind of trouble once, in the order in which they first occurred. For a pause the engine's event counts."""
     met = [(held.at, held.event.reason, held.event.message) for held in result.events if held.event.reason in _TOLD]
     met += [(fact.at, _INTERRUPTIONS[fact.what], _back(result, fact.at)) for fact in _deaths(result)]
     times = Counter(what for _, what, _ in met)

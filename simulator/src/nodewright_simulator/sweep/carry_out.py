@@ -100,10 +100,13 @@ class Store:
 def open_executor(scheduler: str | None, jobs: int) -> Iterator[Executor]:
     """Yield an executor: ``jobs`` processes of this machine, or the workers of the Dask scheduler at that address.
 
-    After an error, runs that have not begun are given up.
+    After an error, runs that have not begun are cancelled.
     """
     if scheduler is None:
-        context, quietly = get_context("spawn"), (signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a worker without words
+        context, quietly = (
+            get_context("spawn"),
+            (signal.SIGINT, signal.SIG_DFL),
+        )  # Ctrl-C ends a worker without a traceback
         with ProcessPoolExecutor(jobs, mp_context=context, initializer=signal.signal, initargs=quietly) as pool:
             try:
                 yield pool

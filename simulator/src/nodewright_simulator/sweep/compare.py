@@ -167,7 +167,7 @@ class Gate:
         )
 
     def judge(self, rows: Sequence[Row], partners: Mapping[str, Row]) -> str | None:
-        """Return how rows of one variant break the gate; None if they do not. Raise ConfigError if it cannot be told."""
+        """Return how rows of one variant break the gate; None if they do not. Raise ConfigError if a figure is not known."""
         where = f"--fail-if {self.text}: {rows[0].variant}"
         if not self.is_change:
             value = mean(rows, self.figure)
