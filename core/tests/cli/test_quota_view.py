@@ -39,7 +39,9 @@ def test_the_quota_in_the_way_is_named(nodewright: Nodewright, dump: str) -> Non
 
 
 def test_one_that_is_wrong_is_told(nodewright: Nodewright, dump: str) -> None:
-    wrong = "CapacityQuota/wrong is not enforced: spec.limits.resources: nodes: '-1' is no whole number from 0 up."
+    wrong = (
+        "CapacityQuota/wrong is not enforced: spec.limits.resources: nodes: '-1' is not a whole number of at least 0."
+    )
     assert wrong in " ".join(nodewright("plan", dump, *ON).out.split())
     assert nodewright("plan", dump, *ON, "-o", "json").document["warnings"] == [wrong]
 

@@ -123,7 +123,7 @@ def test_what_its_pods_are_told(nodewright: Nodewright, write_dump: WriteDump) -
     ("name", "outcome", "says"),
     [
         ("train", "waits", "because it's consuming ProvisioningRequest ml/train"),
-        ("trian", "unhelped", "waits for ProvisioningRequest ml/trian, and there is none: create it"),
+        ("trian", "unhelped", "waits for ProvisioningRequest ml/trian, which does not exist: create it"),
         ("over", "unhelped", "annotation autoscaling.x-k8s.io/provisioning-class-name is best-effort"),
     ],
 )

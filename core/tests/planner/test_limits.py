@@ -232,11 +232,11 @@ BAD_OPERATOR = LabelSelector(match_expressions=(Requirement(key="team", operator
 @pytest.mark.parametrize(
     ("bad", "says"),
     [
-        (quota(selector=BAD_KEY, nodes=0), "spec.selector is no label selector"),
-        (quota(selector=BAD_OPERATOR, nodes=0), "spec.selector is no label selector"),
-        (quota(nodes=-1), "nodes: '-1' is no whole number from 0 up"),
-        (quota(nodes="-1"), "nodes: '-1' is no whole number from 0 up"),
-        (quota(cpu="500m"), "cpu: '500m' is no whole number from 0 up"),
+        (quota(selector=BAD_KEY, nodes=0), "spec.selector is not a valid label selector"),
+        (quota(selector=BAD_OPERATOR, nodes=0), "spec.selector is not a valid label selector"),
+        (quota(nodes=-1), "nodes: '-1' is not a whole number of at least 0"),
+        (quota(nodes="-1"), "nodes: '-1' is not a whole number of at least 0"),
+        (quota(cpu="500m"), "cpu: '500m' is not a whole number of at least 0"),
         (quota(nodes="many"), "nodes: 'many' is not a quantity"),
         (
             quota(cores=1),

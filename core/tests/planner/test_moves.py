@@ -181,7 +181,7 @@ def test_a_source_whose_machine_is_being_deleted_is_not_removed_again() -> None:
     assert held(world).under_way["m"].stage == MoveStage.DRAINING
     world.now += 700
     [ended] = look(world).moves
-    assert (ended.stage, ended.why) == (MoveStage.ABANDONED, "machines that are being deleted keep their nodes")
+    assert (ended.stage, ended.why) == (MoveStage.ABANDONED, "nodes of deleted machines are still there")
 
 
 def test_a_search_in_vain_is_made_again_after_a_quarter_of_an_hour() -> None:

@@ -107,7 +107,7 @@ def test_without_any_class_everything_is_as_before() -> None:
 def test_where_there_are_classes_no_other_is_served(kind: str) -> None:
     plan = world(request(kind=kind), classes=(make_class(), make_class("batch"))).plan(**ON)
     assert grown(plan) == {}
-    text = f"True/ClassNotAllowed: there is no ProvisioningClass {kind}; name one of those that there are: batch, train"
+    text = f"True/ClassNotAllowed: there is no ProvisioningClass {kind}; use one that exists: batch, train"
     assert said(plan, FAILED) == text
 
 
@@ -133,7 +133,7 @@ def test_only_namespaces_that_are_chosen_may_use_it(selector: LabelSelector | No
     plan = world(request(), classes=(make_class(namespace_selector=selector),)).plan(**ON)
     assert bool(grown(plan)) == allowed
     if not allowed:
-        assert said(plan, FAILED).startswith("True/ClassNotAllowed: namespace default is none of those that may use")
+        assert said(plan, FAILED).startswith("True/ClassNotAllowed: namespace default may not use")
 
 
 def test_what_the_class_sets_holds_and_may_be_repeated() -> None:
@@ -215,7 +215,10 @@ def test_a_group_of_larger_machines_may_fit_under_the_limit_of_nodes() -> None:
         (make_class(pods=-1), "limits.pods is -1: it must be 0 or more"),
         (make_class(nodes=-1), "limits.nodes is -1: it must be 0 or more"),
         (make_class(parameters={"noRetry": "maybe"}), "parameter noRetry must be true or false"),
-        (make_class(namespace_selector=LabelSelector(match_labels={"no key!": "x"})), "namespaceSelector is no label"),
+        (
+            make_class(namespace_selector=LabelSelector(match_labels={"no key!": "x"})),
+            "namespaceSelector is not a valid label",
+        ),
     ],
 )
 def test_a_class_that_is_wrong_keeps_its_requests_waiting_and_no_others(wrong: ProvisioningClass, says: str) -> None:
@@ -240,7 +243,7 @@ def test_limits_of_nodes_are_not_for_classes_of_providers() -> None:
     made.provider = ProviderSeen(name="cloud", provisioning_classes=("fast.example.com",))
     plan = made.plan(**ON)
     assert plan.provisioning.calls == ()
-    assert "limits.nodes is for classes of nodewright" in said(plan, PROVISIONED)
+    assert "limits.nodes works only for nodewright's own classes" in said(plan, PROVISIONED)
 
 
 def test_a_request_comes_to_its_end_also_if_its_class_goes() -> None:

@@ -217,7 +217,7 @@ class Actuator:
         self._deleter.update_targets(state, outcomes)
         self._cancel(state.memory.scale_down.quarantined_until.keys(), "its group is quarantined")
         if not state.is_halted:
-            self._cancel(state.left_out, "the cluster is unhealthy through its group")
+            self._cancel(state.left_out, "the cluster is unhealthy because of its group")
         started = self._start(report.removals)
         limits = self._settings.scale_down
         update_soft_taints(

@@ -39,8 +39,8 @@ from nodewright.snapshot.observation import GroupSeen, ProviderSeen
 
 # Maximum size of the groups that are made, as in CA.
 MAX_SIZE = 1000
-# The most different requirements that are looked at in a loop. Of more, a random sample is taken, so that each of them
-# has its turn.
+# The most different requirements that one loop examines. If there are more, it examines a random sample, so that each of
+# them has its turn.
 _MOST_REQUIREMENTS = 20
 _LONGEST_NAME = 40
 _NO_MACHINES = (ErrorClass.OUT_OF_RESOURCES, ErrorClass.QUOTA)
@@ -246,7 +246,7 @@ def delete_empty_groups(context: PlanningContext, busy: Collection[GroupRef]) ->
 
 
 def _reason(spec: NewNodeGroup) -> str:
-    """Return the reason of a new group: ``machine type big; labels team=a; taints team=a:NoSchedule``."""
+    """Describe a new group, as in ``machine type big; labels team=a; taints team=a:NoSchedule``."""
     said = [f"machine type {spec.machine_type}"]
     said += (
         [f"labels {', '.join(f'{key}={value}' for key, value in sorted(spec.labels.items()))}"] if spec.labels else []

@@ -32,11 +32,11 @@ class PlanningContext:
     corrects. ``new_groups``: groups that do not exist yet and are created when they grow. ``coming``: the rows of
     upcoming nodes. ``silent``: groups whose upcoming machines are not counted on. ``hedges_left``: how many more
     machines may be bought twice. ``growth_limit``: how many nodes may be added at most (None: no limit besides the
-    others). ``room_by``: when preempted pods whose room is counted on must have ended (epoch seconds). ``barred``:
-    groups that are not grown for a class of pods, because their nodes did not take such pods. ``purchases``: what such groups
-    were asked for, and which of their machines did not take their pods. ``at_risk``: groups whose
-    machines the cloud takes away: they grow only where no other group helps. ``in_moves``: nodes that scale-down does not
-    remove because a move concerns them, and why. ``marked``: nodes that carry the soft taint because a move gives them up.
+    others). ``room_by``: the plan counts on the room of preempted pods that must have ended by then (epoch seconds).
+    ``barred``: groups that are not grown for a class of pods, because their nodes did not take such pods. ``purchases``:
+    which groups were grown for which kinds of pods, and which of these machines did not take them. ``at_risk``: groups
+    whose machines the cloud takes away: they grow only where no other group helps. ``in_moves``: nodes that scale-down
+    leaves alone because they are part of a move, and why. ``marked``: nodes with the soft taint because a move removes them.
     """
 
     state: ClusterState

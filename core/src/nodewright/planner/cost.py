@@ -79,8 +79,8 @@ def find_bound(snapshot: Snapshot, offer: Offer, pods: Mapping[PodClass, int]) -
 def cluster_bound(state: ClusterState, settings: Settings) -> float | None:
     """Return the least that machines of the present groups could cost for all pods that run on them or wait.
 
-    Maximum sizes do not count: where they leave pods without a machine, no cost would be comparable. None: a group that
-    takes one of the pods has no price.
+    Maximum sizes are ignored: a bound that leaves pods without a machine could not be compared. None: a group that takes
+    one of the pods has no price.
     """
     seen = {ref: group.seen for ref, group in state.groups.items()}
     offer = Offer(
@@ -129,7 +129,7 @@ def _is_tied(pod_class: PodClass) -> bool:
 
 
 def _comes_with_node(snapshot: Snapshot, pod_class: PodClass, rows: RowCounts) -> bool:
-    """Return whether the pods of a class are a DaemonSet's or a kubelet's own, as one of them shows."""
+    """Return whether the pods of a class are DaemonSet or mirror pods, judged by one of them."""
     row = next(iter(rows))
     for pod, own in zip(snapshot.pods(row), snapshot.pod_classes(row), strict=True):
         if own is pod_class:

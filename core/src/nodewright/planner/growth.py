@@ -30,7 +30,7 @@ from nodewright.planner.scale_up.orchestrator import ScaleUp, increases
 from nodewright.planner.scale_up.pending_pods import split_young, take_fitting
 from nodewright.planner.scale_up.planned_nodes import grown
 
-# The reasons against a group that hold for a few loops: then it is looked at again.
+# The reasons against a group that pass within a few loops.
 _PASSING = {
     SkipCode.CORRECTED,
     SkipCode.DEFERRED,
@@ -65,10 +65,10 @@ class Growth:
 
 
 def await_purchase(pods: Iterable[Pod], reports: Iterable[ScaleUpReport]) -> bool:
-    """Return whether a later loop may buy a node for one of the pods, which fit nowhere now.
+    """Return whether a later loop may buy a node for one of these pods, which fit nowhere now.
 
-    Pods that no group helps, or only groups that failed or are at a limit, do not count: nothing may ever end their wait.
-    Pods that no report names wait for their turn.
+    Pods that no group helps, or only groups that failed or are at a limit, do not count: they may wait forever. Pods that
+    no report names wait for their turn.
     """
     waiting = {id(pod) for pod in pods}
     lasting = set[int]()  # pods of one class share their reasons
@@ -89,7 +89,7 @@ def _is_passing(why: Rejection | SkipReason) -> bool:
 
 
 def context_after(growth: Growth) -> PlanningContext | None:
-    """Return a context of its own with all growth in it; None if that is unknown or a pod still waits for its turn."""
+    """Return a copy of the context after all growth; None if its pods cannot be placed or a pod waits for its turn."""
     waits = any(report.awaiting or report.partial for report in growth.reports)
     if waits or growth.is_put_off or not growth.is_over:
         return None
@@ -99,9 +99,9 @@ def context_after(growth: Growth) -> PlanningContext | None:
 
 
 def grow(context: PlanningContext, pods: Sequence[Pod], random: Random, *, may_wait: bool = True) -> Growth:
-    """Plan growth for pods that fit nowhere; without ``may_wait`` also if there is a reason to wait.
+    """Plan growth for pods that fit nowhere. Without ``may_wait`` ignore reasons to wait.
 
-    There is one expansion, or with --salvo-scale-up as many as help remaining pods while there is time.
+    Plan one expansion. With --salvo-scale-up plan more until no pod is left, none helps or the time is up.
     """
     if not pods:
         return Growth(context=context)
@@ -138,15 +138,15 @@ def grow_with_gangs(
     *,
     has_new_nodes: bool = False,
 ) -> Growth:
-    """Plan growth for gangs and pods, by their priority; of equal ones gangs go first.
+    """Plan growth for gangs and pods by priority. At equal priority gangs go first.
 
-    While it is not known what pods of a higher priority will get, gangs wait for the next loop. ``has_new_nodes``: nodes that are
-    bought in this loop are in the context's snapshot; their room is used before more are bought.
+    Gangs wait for the next loop if it is not yet known where pods of a higher priority will run. ``has_new_nodes``: the
+    context's snapshot has nodes that are bought in this loop; their room is used before more are bought.
     """
     if not gangs:
         return _grow_beside(context, pods, random, has_new_nodes=has_new_nodes)
     idle = [gang for gang in gangs if gang.is_young or why_not_now(gang, requests)]
-    if idle:  # no pod has to wait for gangs that get nothing anyway
+    if idle:  # pods need not wait for gangs that get nothing now
         due = [gang for gang in gangs if gang not in idle]
         growth = grow_with_gangs(context, pods, due, requests, random, has_new_nodes=has_new_nodes)
         return after_gangs(growth, context, serve_gangs(context, idle, requests, random))
@@ -184,7 +184,7 @@ def _grow_beside(context: PlanningContext, pods: Sequence[Pod], random: Random, 
 
 
 def after_gangs(growth: Growth, context: PlanningContext, served: ServedGangs) -> Growth:
-    """Return growth beside that for gangs, in the context without new nodes."""
+    """Return the growth together with that for gangs. Its context is the one without new nodes."""
     if not served.reports:
         return growth
     return replace(
@@ -203,10 +203,10 @@ def grow_fairly(
     requests: ProvisioningRequestState,
     random: Random,
 ) -> Growth:
-    """Plan growth for gangs, pods and requests, each beside what the others get.
+    """Plan growth for gangs, pods and requests. None of them gets the nodes that another one gets.
 
-    Existing room does not help these pods, so requests for such room are served first. Gangs and pods follow, by priority. If both
-    pods and requests want new nodes, gangs go first, and pods and requests take turns.
+    Requests for existing room are served first: these pods do not fit there. Gangs and pods follow by priority. If
+    requests also want new nodes, gangs go first, and pods and requests take turns.
     """
     called = plan_provider_calls(requests)
     requests = requests.apply(called)
@@ -246,7 +246,7 @@ def grow_fairly(
 
 
 def _with_growth(context: PlanningContext, reports: Iterable[ScaleUpReport]) -> tuple[PlanningContext, bool]:
-    """Return the context after growth for pods, and True; without a growth whose pods cannot be placed, and False."""
+    """Return the context after growth for pods, and whether it has all of it: growth is left out if its pods have no place."""
     is_told = True
     for report in reports:
         if report.expansions:
@@ -262,7 +262,7 @@ def grow_as_ca(
     requests: ProvisioningRequestState,
     random: Random,
 ) -> Growth:
-    """Plan growth for pods or for the chosen request, in turn, as CA does. With a request it never waits."""
+    """Plan growth for pods or for the chosen request, in turn, as CA does. If there is a request, do not wait."""
     prefers = requests.memory.prefers_requests
     injected, _ = split_young(chosen.pods if chosen else (), context.settings.pods, context.state.now)
     if chosen is None or not injected:
@@ -294,8 +294,6 @@ def grow_as_ca(
 
 
 YOUNG_SECONDS = 2.0
-
-
 _YOUNG_GPU_SECONDS = 30.0
 
 
@@ -348,9 +346,8 @@ def _oldest(pods: Sequence[Pod]) -> float:
 def plan_min_sizes(context: PlanningContext, grown: Mapping[GroupRef, int]) -> tuple[list[IncreaseSize], ScaleUpReport]:
     """Plan an increase for every group below its minimum size that may grow, within the cluster's limits.
 
-    Without --enforce-node-group-min-size only minimums of schedules count.
-
-    ``grown``: the targets of groups that already grow in this loop.
+    Without --enforce-node-group-min-size only minimums of schedules count. ``grown``: the targets of groups that already
+    grow in this loop.
     """
     added = sum(target - (context.state.groups[ref].seen.target or 0) for ref, target in grown.items())
     left = context.nodes_left - added if context.nodes_left is not None else None

@@ -36,19 +36,19 @@ from nodewright.snapshot.snapshot import Snapshot
 AT_ONCE_SECONDS = 60.0
 # Seconds after a notice for which other groups than those of its scope are preferred.
 SCOPE_SECONDS = 300.0
-# Every so many seconds another node is the first for which a budget is asked.
+# Seconds after which another node becomes the first to be checked against budgets.
 TURN_SECONDS = 1800.0
-_AT_RISK = SkipReason(code=SkipCode.BACKOFF, message="the cloud recommends to leave machines of its kind")
+_AT_RISK = SkipReason(code=SkipCode.BACKOFF, message="the cloud recommends replacing machines of its kind")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Interruptions:
-    """The nodes that leave: their notice, all their pods, and those of the pods that need another place.
+    """The nodes that leave: their notices, all their pods, and those of the pods that need another place.
 
     ``at_risk`` are the groups in the scope of a fresh notice: they grow only where no other group helps. Pods in
-    ``recommended`` (by identity) are of nodes that the cloud only recommends to replace: none of these groups grows for
-    them. For those in ``modest`` no group grows any more. ``held`` are nodes that a budget keeps: nothing is bought for
-    them, and they are not drained.
+    ``recommended`` (by identity) are on nodes that the cloud only recommends to replace: none of these groups grows for
+    them. Pods in ``modest`` are those of ``recommended`` whose notice is old: no group at all grows for them. ``held``
+    are nodes that a budget keeps: nothing is bought for them, and they are not drained.
     """
 
     notices: Mapping[str, HeldNotice] = field(default_factory=dict)
@@ -106,9 +106,9 @@ def find_interruptions(state: ClusterState, settings: PodSettings) -> Interrupti
 def bar_own_pools(
     found: Interruptions, snapshot: Snapshot, left: Sequence[Pod]
 ) -> tuple[list[Pod], dict[PodClass, dict[GroupRef, SkipReason]]]:
-    """Return the pods to grow for, and the groups that do not grow for a class of pods: never back to the same pool.
+    """Return the pods to grow for, and the groups that do not grow for a class of pods: those that its pods leave.
 
-    Pods that wait may go anywhere. If there are such of one class, the others of that class wait for the next loop.
+    Pending pods may go to any group. If a class has pending pods, its pods on leaving nodes wait for the next loop.
     """
     if not found.recommended:
         return list(left), {}
@@ -134,10 +134,10 @@ def drop_leaving(snapshot: Snapshot, found: Interruptions) -> None:
 def plan_drains(
     state: ClusterState, found: Interruptions, hints: Hints, taken: AbstractSet[str], drain: DrainSettings
 ) -> tuple[tuple[NodeRemoval, ...], tuple[LeavingNode, ...]]:
-    """Return the drains that begin now, and what holds for each node that leaves.
+    """Return the drains that begin now, and a report on each node that leaves.
 
     ``hints`` say where pods were placed in this plan. Nodes in ``taken`` are removed for another reason. Disruption budgets
-    for ``interrupted`` hold until the moment at which a node is drained at the latest.
+    for ``interrupted`` apply to a node until the time at which it must be drained at the latest.
     """
     removals, report, limits = list[NodeRemoval](), list[LeavingNode](), DisruptionLimits(state)
     for name in taken:

@@ -1,7 +1,7 @@
-"""Machines that are late: which upcoming machines are not counted on, and when a late machine is deleted.
+"""Machines that are late: which upcoming machines the plan does not count on, and when a late machine is deleted.
 
-Not counted on are those of groups that are silent or on probation (docs/adr/0022-hedging.md). The deadlines of late machines are
-those of docs/adr/0011-late-machines.md.
+The plan does not count on machines of groups that are silent or on probation (docs/adr/0022-hedging.md). The deadlines
+of late machines are described in docs/adr/0011-late-machines.md.
 """
 
 import math
@@ -32,10 +32,10 @@ class Silence:
 
 
 def find_silent(state: ClusterState, settings: FailureSettings, policy: Policy) -> dict[GroupRef, Silence]:
-    """Return the groups that are silent or on probation with machines under way, and those that are hedged.
+    """Return the groups with machines under way that are silent, on probation or hedged.
 
-    A hedge holds until its machines arrive or it is over: one machine of the group does not bring the others.
-    Zero-or-max groups and groups with reserved machines are left out.
+    A group counts as hedged until the hedge's machines arrive or it is withdrawn, even if one of its own machines comes.
+    Zero-or-max groups and groups with an atomic request are left out.
     """
     if not policy.doubts_silent_groups:
         return {}
@@ -122,16 +122,16 @@ def _usual_seconds(ref: GroupRef, state: ClusterState, settings: FailureSettings
     return settings.hedging_delay if usual is None else max(usual, settings.min_learned_provision_time)
 
 
-# How many provision times a machine gets from when it was first seen. Arrivals extend a deadline to twice the time, and
-# an existing machine counts as such an arrival. It gets twice that if other machines of its group have registered since.
+# How many provision times a machine gets after it was first seen: the first number, or the second if other machines of
+# its group have registered since.
 _ALONE, _AMONG_OTHERS = 2, 4
 
 
 def registration_deadlines(group: GroupState, state: ClusterState, policy: Policy) -> dict[str, float]:
     """Return when each machine that is long unregistered must be a node (epoch seconds), by its id; then it is deleted.
 
-    The provision time only decides when its pods go elsewhere. Rules ca and seed leave a machine no more time than
-    that, and neither does a machine that takes a place that is needed.
+    After one provision time its pods go elsewhere; the machine itself gets more time. It gets no more with the rules ca
+    and seed, or if the group is full and pods wait for another machine of it.
     """
     if not group.readiness.long_unregistered:
         return {}
@@ -165,7 +165,7 @@ def startup_deadlines(group: GroupState, state: ClusterState) -> dict[str, float
 
 
 def _takes_a_wanted_place(group: GroupState, state: ClusterState) -> bool:
-    """Return whether pods are pending and the group is full, though it could be asked again."""
+    """Return whether pods are pending and the group is full, but not in backoff."""
     is_full = (group.seen.target or 0) >= group.seen.group.max_size
     return is_full and bool(state.observation.pending) and not is_active(group.backoff, state.now)
 

@@ -25,13 +25,8 @@ from nodewright.snapshot.requests import is_counted
 from nodewright.snapshot.snapshot import Snapshot
 
 CLUSTER_WIDE = "cluster-wide"
-
-
 NODES = "nodes"
-
-
 _EVERYTHING = Selector(())
-
 
 CountsDevices = Accelerators | DeviceCounter
 
@@ -62,9 +57,8 @@ class Exceeded(NamedTuple):
 class Quota:
     """The amounts left under all quotas in one plan; planned expansions consume it.
 
-    Like the snapshot to plan in it is a working copy, not a value: ``make_plan`` makes it, and all growth of the plan draws on
-    the one account, whichever step plans it. So no step can forget to hand on what it took. What is only tried is taken
-    from a ``fork``.
+    Like the snapshot to plan in, it is mutable: ``make_plan`` creates it, and every step of the plan consumes from the
+    same object, so that no step can forget to pass on what it took. Steps that only try an expansion use a ``fork``.
     """
 
     def __init__(
@@ -90,7 +84,7 @@ class Quota:
         return allowed, tuple(exceeded)
 
     def share(self, node: Node) -> float:
-        """Return the largest part that one such node takes of what is left under a quota; inf: nothing is left."""
+        """Return the largest share that one such node takes of the rest of a quota; inf: nothing is left."""
         concerned = (
             (room[name], amount) for _, room, amounts in self._concerned(node) for name, amount in amounts.items()
         )
@@ -179,7 +173,7 @@ def _millicores(table: NodeTable, window: slice) -> Ints:
 
 
 def _mask(snapshot: Snapshot, quota: NodeQuota | None) -> Mask:
-    """Return the rows that count."""
+    """Return the rows whose nodes the quota selects; all rows without a quota."""
     if quota is None or quota.selector.is_everything:
         return snapshot.alive
     return snapshot.alive & _chosen(snapshot, quota)
@@ -251,7 +245,7 @@ def with_status(read: ReadQuota, seen: Observation) -> CapacityQuota:
 def _read(quota: CapacityQuota, types: frozenset[str] | None) -> ReadQuota:
     selector = parse_selector(quota.spec.selector or LabelSelector())
     if selector is None:
-        return ReadQuota(quota, None, "spec.selector is no label selector that can match: see its keys and operators")
+        return ReadQuota(quota, None, "spec.selector is not a valid label selector: check its keys and operators")
     most: dict[str, int] = {}
     for name, text in quota.spec.limits.resources.items():
         amount, problem = _read_amount(name, text)
@@ -268,13 +262,13 @@ def _read(quota: CapacityQuota, types: frozenset[str] | None) -> ReadQuota:
 def _read_amount(name: str, text: str | float) -> tuple[int, str]:
     """Return the limit in whole units, and what is wrong with it (empty: nothing)."""
     if not name:
-        return 0, "a resource has a name"
+        return 0, "the name of a resource is empty"
     try:
         quantity = Quantity.of(text)
     except ValueError as error:
         return 0, str(error)
     if quantity.nano < 0 or quantity.nano % NANO:
-        return 0, f"'{printable(str(text))}' is no whole number from 0 up"
+        return 0, f"'{printable(str(text))}' is not a whole number of at least 0"
     return quantity.value, ""
 
 

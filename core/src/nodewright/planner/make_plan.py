@@ -1,6 +1,6 @@
 """The plan of one loop: corrections, growth, removals (docs/architecture.md, docs/behaviour/loop.md).
 
-The file is long because the order of all steps is to be read in one place.
+The file is long because it shows the order of all steps in one place.
 """
 
 import math
@@ -103,8 +103,8 @@ class _Draft:
     """The plan of one loop after the steps so far.
 
     ``plan`` has the reports of these steps, ``memory`` what the next loop must know of them. ``actions`` are the writes
-    to groups, ``waiting`` the pending pods, but those of ``gangs``. ``interruptions`` are the nodes that clouds are about to take. ``requests`` and
-    ``buffers`` hold the decisions about these objects.
+    to groups, ``waiting`` the pending pods except those of ``gangs``. ``interruptions`` are the nodes that clouds are
+    about to take. ``requests`` and ``buffers`` hold the decisions about ProvisioningRequests and CapacityBuffers.
     """
 
     plan: Plan
@@ -117,7 +117,7 @@ class _Draft:
     interruptions: Interruptions = field(default_factory=Interruptions)
 
     def end(self, actions: Iterable[PlannedAction] | None = None) -> tuple[Plan, PlanMemory]:
-        """Return the plan with these actions (None: those of the draft), and what the next loop must know of it."""
+        """Return the plan with these actions (None: those of the draft), and the memory for the next loop."""
         plan, memory = self.plan, self.memory
         if self.requests.is_enabled or self.requests.decided is not NO_CHANGES:
             plan = replace(plan, provisioning=self.requests.report())
@@ -167,18 +167,18 @@ class _Growing(_Draft):
 
     @property
     def reports(self) -> tuple[ScaleUpReport, ...]:
-        """Return the reports of all growth for pods, the first of which is that of the first expansion."""
+        """Return the reports of all growth for pods, in the order in which it was planned."""
         hedge = (self.plan.hedge,) if self.plan.hedge is not None else ()
         return (*self.growth.reports, *self.plan.spare, *hedge)
 
     @property
     def is_changing(self) -> bool:
-        """Return whether sizes are changed, or pods wait for a purchase of a later loop: no nodes are exchanged meanwhile."""
+        """Return whether sizes change, or pods wait for growth in a later loop: no nodes are replaced meanwhile."""
         return bool(self.actions or self.waiting.young or await_purchase(self.left, self.growth.reports))
 
 
 def make_plan(state: ClusterState, settings: Settings, random: Random) -> tuple[Plan, PlanMemory]:
-    """Return what to do now and why, and what the next loop must know of it.
+    """Return the plan with its reasons, and the memory for the next loop.
 
     Pure: the same state, settings and random numbers give the same plan.
     """
@@ -227,7 +227,7 @@ def _before_growth(state: ClusterState, settings: Settings, random: Random) -> _
 
 
 def _correct_sizes(state: ClusterState, settings: Settings, quotas: Sequence[ReadQuota]) -> _Start:
-    """Correct sizes. The plan says so if the cluster is unfit, or if nothing else may be planned in this loop."""
+    """Correct sizes. Set ``halted`` or ``cut_short`` in the plan if nothing else may be planned in this loop."""
     corrections = _CORRECT[settings.policy.rule](state, settings.corrections)
     statuses = [(read, with_status(read, state.observation)) for read in quotas]
     start = _Start(
@@ -258,7 +258,7 @@ def _halted(start: _Start, reason: str) -> _Start:
 
 
 def _settle_requests(start: _Start) -> _Start:
-    """Settle what was reserved for requests and gangs, and remove the machines of broken reservations."""
+    """Settle the reservations of requests and gangs, and remove the machines of broken reservations."""
     state, requests = start.state, start.requests
     gangs = find_gangs(state.observation, start.settings.pods, start.settings.policy)
     start = replace(start, gangs=gangs)
@@ -299,7 +299,7 @@ def _begin_growing(start: _Start, quotas: Sequence[NodeQuota], random: Random) -
     silent = find_silent(state, settings.failures, policy)
     doubtful = sum(silence.machines for silence in silent.values())
     awaits = policy.awaits_corrections
-    # A choice of the pods for nodes that are there is kept until they are bound: tight room is not found again by dealing.
+    # Keep the nodes that were found for pending pods until the pods are bound: a new search may miss room that is tight.
     remembers = settings.scale_down.scale_down_enabled or policy.mixes_groups or bool(start.interruptions.notices)
     hints = Hints(before=state.memory.scale_down.pending_hints) if remembers else None
     context = PlanningContext(
@@ -346,7 +346,7 @@ def _place_fitting_pods(draft: _Growing) -> _Growing:
         by_class = context.snapshot.vocabulary.classes.sort(others)
         requests = requests.apply(keep_room(context.snapshot, requests))
     of_gangs, fitting, left, due, rest = _place_gangs(context, draft.gangs.gangs, by_class, draft.hints)
-    # Pods of gangs are not hedged, one by one: rows that they hold are left out.
+    # Leave out the rows with pods of gangs: these pods are not hedged one by one.
     rows = uncertain_rows(context, fitting)
     more, others = _take(context, rest, rest, draft.hints)
     fitting, left = of_gangs + fitting + more, left + others
@@ -361,7 +361,8 @@ def _place_gangs(
 ) -> tuple[list[Pod], list[Pod], list[Pod], list[Gang], ByClass]:
     """Place gangs, and before them the pods of a higher priority.
 
-    Return pods that fit, those of gangs and others, pods that do not, gangs without room, and the pods whose turn has not come.
+    Return the pods of gangs that fit, other pods that fit, pods that do not fit, gangs without room, and the pods that
+    are still to be placed.
     """
     of_gangs, fitting, left, due, rest = list[Pod](), list[Pod](), list[Pod](), list[Gang](), dict(by_class)
     for priority, alike in groupby(gangs, key=lambda gang: gang.priority):
@@ -387,7 +388,7 @@ def _take(
 
 
 def _evaluate_purchases(draft: _Growing) -> _Growing:
-    """Bar groups for pods that their new nodes did not take, and for those that a cloud recommends to move away."""
+    """Bar groups for pods that their new nodes did not take, and for pods of nodes that a cloud recommends to replace."""
     context, memory = draft.context, draft.memory
     templates, policy = context.settings.templates, context.settings.policy
     of_gangs = chain.from_iterable(gang.waiting for gang in draft.due)
@@ -489,7 +490,7 @@ def _note_purchases(draft: _Growing) -> _Growing:
 
 
 def _remove_nodes(draft: _Growing) -> _Growing:
-    """Plan removals, in the snapshot with the pods that fit. Groups that grow for pods now have just grown."""
+    """Plan removals in the snapshot with the pods that fit. Groups that this plan grows for pods count as just grown."""
     hints, growth = draft.hints, draft.growth
     if hints is None:
         return draft
@@ -505,7 +506,7 @@ def _remove_nodes(draft: _Growing) -> _Growing:
     context = replace(context, in_moves=found.in_moves, marked=found.marked)
     report, memory = plan_scale_down(context, targets, grown, ALL_NEW if growth.is_put_off else "")
     memory = replace(memory, pending_hints=hints.fresh)
-    # Nodes of a move are paid beside those that replace them: they go before others, as far as budgets allow.
+    # While a move is under way, old and new nodes are paid for: its sources go before other nodes, if budgets allow any.
     report = replace(report, removals=plan_removals(context, found) or report.removals)
     if context.settings.policy.compares_pods_with_controllers:
         report = hold_if_pods_are_missing(report, context.state)
@@ -519,7 +520,7 @@ def _remove_nodes(draft: _Growing) -> _Growing:
 def _renew_nodes(draft: _Growing) -> _Growing:
     """Begin to replace nodes that are too old or have drifted, while no pods wait and no move is under way.
 
-    Pods that wait for machines on their way would need the machines that a renewal asks for, if theirs did not come.
+    No renewal begins either while pods wait for upcoming machines: if these do not come, the pods take the renewal's.
     """
     context, held, settings = draft.growth.context, draft.memory.moves, draft.context.settings
     if not settings.scale_down.scale_down_enabled:
@@ -537,12 +538,12 @@ def _renew_nodes(draft: _Growing) -> _Growing:
 
 
 def _move_nodes(draft: _Growing) -> _Growing:
-    """Begin moves that pay, in a cluster in which nothing else happens."""
+    """Begin moves that pay, if nothing else changes in the cluster."""
     settings, held = draft.context.settings, draft.memory.moves
     if not settings.seeks_moves:
         return draft
     state = draft.context.state
-    if state.paused:  # what it would ask for has to wait
+    if state.paused:  # the growth for a move would have to wait
         return replace(draft, plan=replace(draft.plan, search_at=state.now + SEARCH_SECONDS))
     plan = replace(draft.plan, search_at=max(state.now, next_search(held)))
     if draft.is_changing or draft.plan.scale_down.removals:
@@ -553,7 +554,7 @@ def _move_nodes(draft: _Growing) -> _Growing:
 
 
 def _with_moves(draft: _Growing, begun: NewMoves) -> _Growing:
-    """Return the draft with moves that begin, the growth that they need, and what is bought for which kinds of pods."""
+    """Return the draft with the moves that begin, their growth, and a note for which kinds of pods each group grows."""
     context, memory = draft.context, draft.memory
     bought = [node for move in begun.moves for node in begun.memory.places[move.id].new_nodes]
     purchases = note_moves(memory.purchases, bought, context.snapshot, context.settings.policy, context.state.now)
@@ -579,7 +580,7 @@ def _drain_interrupted(draft: _Growing) -> _Growing:
 
 
 def _gives_way(action: SizeWrite, policy: Policy) -> bool:
-    """Return whether the action deletes machines that never registered: it may be delayed, and pods may not."""
+    """Return whether the action deletes machines that never registered: unlike growth for pods, it may be delayed."""
     return policy.growth_goes_before_deletion and isinstance(action, DeleteInstances) and not action.failure_ids
 
 
@@ -594,7 +595,7 @@ def _remove_deleted(context: PlanningContext, actions: Iterable[SizeWrite]) -> N
 
 
 def _after_finding(context: PlanningContext) -> PlanningContext:
-    """Return the context with the time at which existing room was given to a request: scale-down waits after it."""
+    """Return the context in which existing room was given to a request now: scale-down waits afterwards."""
     memory = context.state.memory
     memory = replace(memory, scale_down=replace(memory.scale_down, room_found_at=context.state.now))
     return replace(context, state=replace(context.state, memory=memory))

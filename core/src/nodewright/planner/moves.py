@@ -1,8 +1,8 @@
-"""Moves: give up nodes for others. New nodes come first, and only when all pods have places on ready nodes is anything drained.
+"""Moves: replace nodes by others. New nodes come first; nodes are drained only when all pods have places on ready nodes.
 
-A move under way is looked at in each loop. Its new nodes are ordinary requests of its groups; what it needs is asked for
-once, when it begins, and a new process goes on from what was saved. If the pods of its sources find no places, the move is
-abandoned: the sources stay, and what was bought is unneeded like any other node.
+Each loop checks every move under way. Its groups grow once, when the move begins; a new process continues from the saved
+state. If the pods of its sources find no places, the move is abandoned: the sources stay, and scale-down removes the new
+nodes like other unneeded nodes.
 """
 
 from collections import Counter
@@ -48,7 +48,10 @@ _RENEWALS = {
 
 
 class _Ready(NamedTuple):
-    """A move whose pods all have places: the removals of the sources that may go, and how to simulate some of them again."""
+    """A move whose pods all have places.
+
+    ``found`` has the removals of the sources that may go. ``simulate`` simulates some of them again.
+    """
 
     move: Move
     found: SimulatedRemovals
@@ -57,10 +60,10 @@ class _Ready(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class MovesUnderWay:
-    """The moves after this loop has looked at them. ``ready`` are those whose pods all have places, by their ids.
+    """The moves after this loop has checked them. ``ready`` are those whose pods all have places, by their ids.
 
-    ``in_moves`` says for each source and each new node why scale-down does not remove it. ``marked`` are the sources that
-    wait: they carry the soft taint.
+    ``in_moves`` says for each source and each new node why scale-down does not remove it. ``marked`` are the sources
+    whose removal has not begun: they carry the soft taint.
     """
 
     memory: MoveMemory
@@ -114,7 +117,7 @@ def follow_moves(context: PlanningContext) -> MovesUnderWay:
 
 
 def plan_removals(context: PlanningContext, found: MovesUnderWay) -> tuple[NodeRemoval, ...]:
-    """Return the sources that are removed now: those of the first ready move of which budgets allow any."""
+    """Return the sources that are removed now: those of the first ready move for which budgets allow a removal."""
     for move, simulated, simulate in found.ready.values():
         since = {node.name: 0.0 for node in simulated.removable}
         # The profile ca does not simulate removals again before they go, so their places are these.
@@ -134,7 +137,7 @@ def _reason(move: Move, removal: NodeRemoval) -> RemovalReason:
 def _follow(
     context: PlanningContext, move: Move, places: MoveDestinations | None, fresh: Collection[Node]
 ) -> Move | _Ready:
-    """Return the move as it is now; with the removals of the sources that may go, if the pods of all have places."""
+    """Return the move with its new stage; with the removals of its sources if all their pods have places."""
     state = context.state
     gone = tuple(name for name in move.sources if name not in state.observation.snapshot)
     if len(gone) > len(move.removed):
@@ -163,9 +166,9 @@ def _follow(
 
 
 def _leaving(move: Move, state: ClusterState) -> Move:
-    """Return the move of which every source is being removed."""
+    """Return the new stage of a move all of whose sources are being removed."""
     if state.now > move.deadline and not any(name in state.observation.removing for name in move.left):
-        return changed(move, stage=MoveStage.ABANDONED, why="machines that are being deleted keep their nodes")
+        return changed(move, stage=MoveStage.ABANDONED, why="nodes of deleted machines are still there")
     return changed(move, stage=MoveStage.DRAINING)
 
 
@@ -201,7 +204,7 @@ def _is_held(state: ClusterState, move: Move, waiting: Iterable[str]) -> bool:
 
 
 def _obstacle(context: PlanningContext, move: Move, waiting: Iterable[str]) -> str:
-    """Return why the move cannot go on, without a look at its pods; empty: nothing is in its way."""
+    """Return why the move cannot go on, leaving its pods aside; empty: nothing prevents it."""
     state, snapshot = context.state, context.state.observation.snapshot
     passed_over = find_candidates(state, waiting, context.settings.scale_down).passed_over
     for name in waiting:
@@ -245,7 +248,7 @@ def _failures(move: Move, state: ClusterState) -> str:
 
 
 def _open_rows(context: PlanningContext) -> Mask:
-    """Return the rows to which pods may go: of no source of a move, and of no node that is not ready."""
+    """Return the rows to which pods may go: those of ready nodes that are not sources of a move."""
     state, snapshot = context.state, context.snapshot
     found = destination_rows(snapshot, state)
     shut = [name for move in state.memory.moves.under_way.values() for name in move.sources]
@@ -280,7 +283,7 @@ def _simulate(
 def _hints(
     context: PlanningContext, names: Iterable[str], places: MoveDestinations | None, fresh: Iterable[Node]
 ) -> PodDestinations:
-    """Return the planned node of each pod, the new nodes taken in the order in which they came."""
+    """Return the planned node of each pod. New nodes stand for planned nodes in the order of their creation."""
     if places is None:
         return PodDestinations()
     by_pod, free = dict(places.existing), sorted(fresh, key=lambda node: (node.created, node.name))
@@ -296,9 +299,9 @@ def _hints(
 
 
 def _fresh_nodes(move: Move, state: ClusterState) -> Iterator[Node]:
-    """Yield the new nodes of a move: of each group that it grew the first that came, as many as it asked for.
+    """Yield the new nodes of a move: of each group that it grew the oldest new nodes, as many as it asked for.
 
-    Those that came after them were bought for pods.
+    Younger nodes were bought for pods.
     """
     wanted = Counter[GroupRef]()
     for one in move.added:
@@ -312,7 +315,7 @@ def _fresh_nodes(move: Move, state: ClusterState) -> Iterator[Node]:
 
 
 def _live_pauses(held: MoveMemory, state: ClusterState) -> Iterator[tuple[str, MovePause]]:
-    """Yield the pauses of nodes that are there. One that is over is kept for as long again, so that the next is longer."""
+    """Yield the pauses of existing nodes. A pause is kept for as long again after its end, so that the next is longer."""
     for name, pause in held.pauses.items():
         if name in state.observation.snapshot and state.now < pause.until + _length(pause.times):
             yield name, pause

@@ -1,4 +1,4 @@
-"""Begin moves: when to search for some that pay, and what is asked for and remembered of those that begin."""
+"""Begin moves: decide when to search for moves that pay, and plan the growth of those that begin."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -28,9 +28,9 @@ SEARCH_SECONDS = 60.0
 
 
 class NewMoves(NamedTuple):
-    """The moves that begin now, what to remember of them, and the growth that they need.
+    """The moves that begin now, the memory with them, and the growth that they need.
 
-    ``rejected``: if none begins, the best one that was found just now (None: none was).
+    ``rejected``: if none begins, the best move that the search just found and did not begin (None: it found none).
     """
 
     memory: MoveMemory
@@ -83,7 +83,7 @@ def next_search(held: MoveMemory) -> float:
 
 
 def _fingerprint(context: PlanningContext, settled: Mapping[str, str], most_nodes: int | None) -> int:
-    """Return a hash of what a search for moves reads; pods' annotations and filters are not compared.
+    """Return a hash of the input of a search for moves. Annotations of pods and the results of filters are left out.
 
     ``most_nodes``: how many nodes may go together.
     """
@@ -107,7 +107,7 @@ def _fingerprint(context: PlanningContext, settled: Mapping[str, str], most_node
 
 
 def _held_by_budgets(state: ClusterState) -> dict[str, str]:
-    """Return for each node that a disruption budget keeps from being replaced now, why: nothing is bought for it."""
+    """Return why each node held by a disruption budget is not replaced now: nothing is bought for such nodes."""
     if not state.observation.disruption.disruption:
         return {}
     limits = DisruptionLimits(state)
@@ -116,7 +116,7 @@ def _held_by_budgets(state: ClusterState) -> dict[str, str]:
 
 
 def _held_by_pauses(context: PlanningContext) -> dict[str, str]:
-    """Return for each node that removals leave where it is for now, why: its group is quarantined, or its removal failed."""
+    """Return why each paused node is not removed now: its group is quarantined, its pods flap, or its removal failed."""
     state, memory = context.state, context.state.memory.scale_down
     pauses = memory.quarantined_until or memory.flapping or memory.removal_failures
     if not (pauses and context.settings.policy.pauses_after_removals):

@@ -1,7 +1,7 @@
 """Renewal: replace nodes that are too old, or that differ from new nodes of their group (docs/disruption.md).
 
-A renewal is a move (planner/moves.py). The pods of the node go to nodes that are there and stay; if these have no room, nodes are
-bought like for pods that wait. Its group does not shrink below its minimum.
+A renewal is a move (planner/moves.py). The pods of the node go to existing nodes that stay. If these have no room, nodes
+are bought as for pending pods. The group of the node does not shrink below its minimum.
 """
 
 import math
@@ -44,23 +44,27 @@ from nodewright.snapshot.node_pods import PodDestinations
 
 # Seconds between two searches for room for the pods of outdated nodes.
 _SEARCH_SECONDS = 60.0
-# How many nodes one search looks at.
+# How many nodes one search examines.
 _MOST_EXAMINED = 30
 # How many groups may grow one after the other for the pods of one node.
 _MOST_EXPANSIONS = 4
 
 
 def expires_at(node: Node, settings: RenewalSettings) -> float:
-    """Return when a node is too old (epoch seconds). It depends on the name of the node and changes with the settings alone."""
+    """Return when a node becomes too old (epoch seconds).
+
+    The jitter is computed from the node's name, so that the result changes only with the settings.
+    """
     share = crc32(node.name.encode()) / 2**32
     return node.created + settings.node_max_age * (1.0 - settings.node_max_age_jitter * share)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Renewals:
-    """The nodes that are to be replaced, how some of them are (None: none is), and what to remember of it.
+    """The nodes that are to be replaced, and the memory for the next loop.
 
-    ``next_at`` is when the next node is too old, or room is searched again (epoch seconds; inf: never).
+    ``proposal``: the move that replaces some of them now (None: none is replaced). ``next_at``: when the next node
+    becomes too old, or room is searched again (epoch seconds; inf: never).
     """
 
     memory: MoveMemory
@@ -72,10 +76,10 @@ class Renewals:
 def find_renewals(
     context: PlanningContext, held: MoveMemory, settings: RenewalSettings, random: Random, *, hindrance: str
 ) -> Renewals:
-    """Return the outdated nodes, and how to replace the first of them: as many as may be drained at a time, all for one reason.
+    """Return the outdated nodes, and how to replace some: as many as may be drained at a time, all for one reason.
 
-    With a ``hindrance``, which says what keeps all of them, while a move is under way, or too short a time after the last
-    search, none is replaced.
+    None is replaced while a move is under way, too short a time after the last search, or if there is a ``hindrance``:
+    the reason why no node may be replaced now (empty: there is none).
     """
     outdated, next_at = _find_outdated(context, held, settings)
     known = {one.node for one in outdated}
@@ -84,7 +88,7 @@ def find_renewals(
     free = [one for one in outdated if not one.held and one.node not in context.state.observation.removing]
     if free and not hindrance and not held.under_way and context.state.now >= held.renewed_at + _SEARCH_SECONDS:
         search = _RenewalSearch(context, free, random)
-        # Nodes that could not be replaced go behind the others, those looked at last behind all.
+        # Nodes that could not be replaced go last, in the order in which they were examined.
         turns = {name: number for number, name in enumerate(unrenewed, start=1)}
         search.take(sorted(free, key=lambda one: turns.get(one.node, 0)))
         proposal, stuck = search.result()
@@ -102,7 +106,7 @@ def find_renewals(
 def _find_outdated(
     context: PlanningContext, held: MoveMemory, settings: RenewalSettings
 ) -> tuple[tuple[OutdatedNode, ...], float]:
-    """Return the nodes that are to be replaced, the oldest first, with why some are held, and when the next is due."""
+    """Return the nodes that are to be replaced, the first due first, why some are held, and when the next is due."""
     state, now, next_at = context.state, context.state.now, math.inf
     due = dict[str, tuple[float, Node, DisruptionReason, str]]()
     for drift in find_drift(state, context.settings.templates):
@@ -127,7 +131,7 @@ def _find_outdated(
 
 
 class _Obstacles:
-    """The reasons for which outdated nodes are not replaced now, without a look for room."""
+    """The reasons, other than missing room, why outdated nodes are not replaced now."""
 
     def __init__(self, context: PlanningContext, held: MoveMemory, names: Sequence[str]) -> None:
         self._context, self._pauses = context, held.pauses
@@ -136,7 +140,7 @@ class _Obstacles:
         self._passed_over = find_candidates(context.state, names, context.settings.scale_down).passed_over
 
     def find(self, node: Node, reason: DisruptionReason) -> str:
-        """Return why a node is not replaced now; empty: nothing is in its way, or it is on its way out."""
+        """Return why a node is not replaced now; empty: it may be replaced, or its removal is under way."""
         state, name = self._context.state, node.name
         if name in self._moving or name in state.observation.removing:
             return ""
@@ -180,7 +184,7 @@ class _RenewalSearch:
         self._spare = {ref: _spare(state, ref) for ref in state.groups}
 
     def take(self, outdated: Iterable[OutdatedNode]) -> None:
-        """Take in the first nodes that can be replaced, and note why others cannot."""
+        """Plan the replacement of the first nodes that can be replaced, and note why others cannot."""
         limits = DisruptionLimits(self._context.state)
         most = max(1, self._context.settings.scale_down.max_drain_parallelism)
         for one in islice(outdated, _MOST_EXAMINED):
@@ -204,7 +208,7 @@ class _RenewalSearch:
         return True
 
     def result(self) -> tuple[Proposal | None, Mapping[str, str]]:
-        """Return the move of the nodes that were taken in (None: there are none), and why others cannot be replaced."""
+        """Return the move that replaces the nodes of ``take`` (None: there are none), and why others cannot be replaced."""
         names = tuple(one.node for one in self._sources)
         if not names:
             return None, self._held
@@ -232,7 +236,7 @@ class _RenewalSearch:
         if status.blocking is not None:
             return f"pod {status.blocking.pod}: {status.blocking.message}"
         if status.on_completion:
-            return f"pod {status.on_completion[0].key} is awaited"
+            return f"the completion of pod {status.on_completion[0].key} is awaited"
         if pinned:
             return f"pod {pinned} is annotated {DO_NOT_DISRUPT}"
         keeps_minimum = self._spare[one.group] > 0
@@ -280,7 +284,7 @@ class _RenewalSearch:
 
 
 def _planned(report: ScaleUpReport) -> Iterator[PlannedNode]:
-    """Yield the new nodes of a growth: the first of each group with all pods, if it is not known which are for which node."""
+    """Yield the new nodes of a growth. Pods whose node is not known are given to the first unplanned node of each group."""
     yield from report.nodes
     planned = Counter(node.group for node in report.nodes)
     known = {id(pod) for node in report.nodes for pod in node.pods}
@@ -291,7 +295,7 @@ def _planned(report: ScaleUpReport) -> Iterator[PlannedNode]:
 
 
 def _spare(state: ClusterState, ref: GroupRef) -> int:
-    """Return how many nodes a group may lose by its minimum size."""
+    """Return how many nodes a group may lose without going below its minimum size."""
     seen = state.groups[ref].seen
     leaving = sum(removing.removal.group == ref for removing in state.observation.removing.values())
     return (seen.target or 0) - leaving - seen.group.min_size

@@ -181,7 +181,7 @@ def test_who_used_a_budget_up_in_the_same_loop_is_said() -> None:
     loops = loops_of(a=1, b=1, x=1)
     keep(loops, "x")
     loops.world.running = [run_on(node, "100m", labels={"app": "x"}) for node in ("a-0", "b-0")]
-    for allowed, said in ((1, "use up what"), (0, "lets no more of its pods go now")):
+    for allowed, said in ((1, "use up what"), (0, "allows no disruption now")):
         loops.world.budgets = [build_budget("x", allowed, {"app": "x"})]
         assert said in str(loops.run(10 * MINUTE).unremovable["b-0"])
 
@@ -340,7 +340,7 @@ def test_it_stays_if_it_can_only_go_with_the_others() -> None:
     assert gone(report) == []
     reason = report.unremovable["a-0"]
     assert (str(reason.code), reason.pod) == ("NoPlaceToMovePods", "default/on-a-0")
-    assert "as long as nodes stay that could go before it" in reason.message
+    assert "as long as other removable nodes stay" in reason.message
 
 
 def test_ca_goes_by_the_chain() -> None:

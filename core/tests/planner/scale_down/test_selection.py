@@ -59,7 +59,7 @@ def test_one_that_stays_does_not_keep_the_others_from_being_looked_at_in_every_l
     found, looks = look_again(world(), "b-0", "b-1", "a-0", stuck="b-0")
     assert looks == [["b-0", "b-1", "a-0"], ["b-1", "a-0"]]
     assert list(found.batches) == ["b-1"]
-    assert str(found.stay["b-0"]) == "no place, as long as nodes stay that could go before it"
+    assert str(found.stay["b-0"]) == "no place, as long as other removable nodes stay"
     assert found.late == {"a-0": LATE}
 
 

@@ -146,6 +146,19 @@ def test_a_mix_is_cut_to_a_quota_of_some_nodes() -> None:
     assert len(plan.scale_up.triggered) == 6
 
 
+def test_the_group_for_pods_beside_the_mix_is_named_as_chosen() -> None:
+    world = World()
+    wanted = PodAffinityTerm(topology_key=ZONE_LABEL, label_selector=LabelSelector(match_labels={"app": "x"}))
+    friends = Affinity(pod_affinity=PodAffinity(required=(wanted,)))
+    world.add_group("small", cpu="2", memory="8Gi", zone="z", hourly_price=0.1)
+    world.add_group("large", cpu="8", memory="64Gi", zone="z", hourly_price=2.0)
+    add_pods(world, "p", 1, "1", "1Gi")
+    add_pods(world, "x", 1, "6", "1Gi", labels={"app": "x"}, affinity=friends)
+    plan = world.plan()
+    assert grown(plan) == {"small": (0, 1), "large": (0, 1)}
+    assert {option.group.group_id for option in plan.scale_up.options if option.chosen} == {"small", "large"}
+
+
 def test_one_group_is_chosen_if_it_helps_more_pods_within_the_limits() -> None:
     """The mix takes only pods whose place depends on no other node."""
     world = World()

@@ -1,4 +1,4 @@
-"""The CapacityBuffer controller of one loop: which buffers are served, their virtual pods and the room for these, and statuses."""
+"""The CapacityBuffer controller of one loop: resolve buffers, find room for their virtual pods, and make their statuses."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -55,7 +55,7 @@ class CapacityBufferState:
 
     @classmethod
     def of(cls, state: ClusterState, options: BufferSettings, pods: PodSettings) -> "CapacityBufferState":
-        """Resolve every buffer that is ours: as the controller, or else from what another controller resolved."""
+        """Resolve every buffer with our strategy: as the controller, or else from the status that another one wrote."""
         buffers = state.observation.buffers.buffers
         allocations: dict[str, BufferAllocation] = {}
         if options.are_read:
@@ -153,7 +153,7 @@ class _Resolver:
         return BufferAllocation(buffer=replace(buffer, status=status), pods=pods)
 
     def from_status(self, buffer: CapacityBuffer) -> BufferAllocation:
-        """Take over what another controller resolved, unless the PodTemplate has changed since."""
+        """Use the status that another controller wrote, unless the PodTemplate has changed since."""
         status, reference = buffer.status, buffer.status.pod_template_ref
         is_resolved = status.has(READY) or status.has(PROVISIONING)
         if not is_resolved or reference is None or not status.replicas:
@@ -178,7 +178,7 @@ class _Resolver:
         """Raise Unresolved if the pods are expendable: no node is added for such pods."""
         priority, cutoff = template.pod.spec.priority, self._pods.expendable_pods_priority_cutoff
         if is_expendable(priority, self._pods):
-            text = f"its pods have priority {priority}, and nothing is bought for those below {cutoff}"
+            text = f"its pods have priority {priority}, and no node is added for pods below {cutoff}"
             raise Unresolved(f"{text} (--expendable-pods-priority-cutoff): raise it")
 
 

@@ -1,6 +1,6 @@
-"""The virtual pods of a buffer: what they look like, how many there are, and the pods themselves.
+"""The virtual pods of a buffer: their template, their number, and the pods themselves.
 
-They look as the buffer's PodTemplate says, or as the pods of the object that it refers to.
+The template is the buffer's PodTemplate, or comes from the pods of the object that the buffer refers to.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -50,7 +50,7 @@ def make_pods(buffer: CapacityBuffer, shape: PodTemplateSpec, count: int) -> Ite
 
 
 def is_virtual(pod: Pod) -> bool:
-    """Return whether this is a virtual pod of a buffer. A pod on a node never is one, even if its owner references say so."""
+    """Return whether this is a virtual pod of a buffer. A pod on a node is real, even if its owner references say otherwise."""
     controller = pod.metadata.controller
     return controller is not None and controller.kind == KIND and not pod.spec.node_name
 
@@ -124,7 +124,7 @@ class PodsByController:
 
 
 def find_template(buffer: CapacityBuffer, seen: Observation, controllers: PodsByController) -> BufferPodTemplate:
-    """Return what the buffer's pods look like. Raise Unresolved if its spec does not say so."""
+    """Return the template of the buffer's pods. Raise Unresolved if its spec does not name exactly one."""
     spec, namespace = buffer.spec, buffer.metadata.namespace
     if (spec.pod_template_ref is None) == (spec.scalable_ref is None):
         neither = "no podTemplateRef and no scalableRef"
@@ -146,7 +146,7 @@ def from_pod_template(reference: TemplateReference, namespace: str, seen: Observ
 
 
 def _from_scalable(reference: ScalableReference, namespace: str, controllers: PodsByController) -> BufferPodTemplate:
-    """Return pods like the newest one, which has all that admission added; without a pod, like the object's template."""
+    """Return the template of the newest pod, which includes what admission added; without a pod, the object's template."""
     kind, key = reference.kind, f"{namespace}/{reference.name}"
     if kind not in _GROUPS or reference.api_group != _GROUPS[kind]:
         known = ", ".join(f"{group}/{name}".lstrip("/") for name, group in _GROUPS.items())
@@ -200,7 +200,7 @@ def _is_own(volume: Volume, pod: Pod) -> bool:
 
 
 def count_pods(spec: CapacityBufferSpec, requests: Mapping[str, int], replicas: int | None) -> int:
-    """Return how many pods the buffer wants. Raise Unresolved if its spec does not say so.
+    """Return how many pods the buffer wants. Raise Unresolved if its spec gives no valid number.
 
     ``requests`` are those of one pod, in nano-units; ``replicas`` those of the object that the buffer refers to. The
     number is the larger one of ``replicas`` and ``percentage`` (rounded up) of the spec, within its limits. With limits

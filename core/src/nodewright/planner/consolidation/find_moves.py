@@ -1,4 +1,4 @@
-"""Find the nodes to give up together, and the nodes to buy for their pods, where that pays (docs/consolidation.md)."""
+"""Find nodes to remove together, and nodes to buy for their pods, if that pays (docs/consolidation.md)."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -22,18 +22,18 @@ from nodewright.planner.context import PlanningContext
 from nodewright.planner.scale_down.pdb import DisruptionBudgets
 from nodewright.snapshot.pod_class import PodClass
 
-# How much a disruption counts while nodes are chosen, in the price of the pool for each disruption. Below LEAST_SCORE: a few large
-# moves reach it with ease, and what they leave undone would cost as many evictions later.
+# The weight of disruption while nodes are chosen, as a factor of the pool's price for each unit of disruption. It is below
+# LEAST_SCORE: a few large moves reach that score easily, and the nodes they leave would cost as many evictions later.
 _USUAL_WEIGHT = 0.18
 _WEIGHTS = {"balanced": (_USUAL_WEIGHT, 0.25, LEAST_SCORE), "when-cheaper": (0.01,), "when-empty": (0.0,)}
-# After this many tries in which a filter kept pods off their places nothing is planned.
+# The search ends after this many tries in which a filter rejected planned places.
 _MOST_TRIES = 4
-# The shortest and the longest life that is expected of new nodes, and how long the old ones are paid beside them, in seconds.
+# The shortest and the longest life that is expected of new nodes, and how long old and new nodes run together, in seconds.
 _SHORTEST_LIFE, _LONGEST_LIFE = 3600.0, 86400.0
 _OVERLAP = 600.0
 # How many cheaper machine types a move from spot to spot needs to choose from, or which part of the price it saves.
 _SPOT_TYPES, _SPOT_SHARE = 15, 0.2
-# The first weight has this part of the time, the others share the rest.
+# The first weight gets this part of the time, the others share the rest.
 _FIRST_PART = 0.7
 _NO_POOL = PoolTotals(0.0, 0.0)
 _NO_TURN = "PodDisruptionBudgets let its pods go only after those of other nodes"
@@ -41,11 +41,12 @@ _NO_TURN = "PodDisruptionBudgets let its pods go only after those of other nodes
 
 @dataclass(frozen=True, kw_only=True)
 class Proposal:
-    """A move that pays. ``sources``: the nodes that go. ``places``: the node of each of their pods that goes to an existing node.
+    """A move that pays.
 
-    ``new_nodes`` are bought, with the pods that they are for. ``savings`` in USD an hour, ``disruption`` in evictions of ordinary
-    pods, ``score``: the share of the savings over that of the disruption. ``evictions`` counts pods. ``reason``: why the
-    nodes go, if it is not that their pods cost less elsewhere.
+    ``sources``: the nodes that are removed. ``places``: the node of each of their pods that goes to an existing node.
+    ``new_nodes`` are bought, with the pods that they are for. ``savings`` in USD an hour, ``disruption`` in evictions of
+    ordinary pods, ``score``: the share of the savings over that of the disruption. ``evictions`` counts pods. ``reason``:
+    why the nodes are removed (None: their pods cost less elsewhere).
     """
 
     sources: tuple[str, ...]
@@ -60,10 +61,10 @@ class Proposal:
 
 @dataclass(frozen=True, kw_only=True)
 class FoundMoves:
-    """``proposals`` may all be carried out together. ``held``: why other nodes of groups stay. ``pool``: what was weighed.
+    """``proposals`` may all be carried out together. ``held``: why other nodes of groups stay. ``pool``: the pool's totals.
 
-    ``rejected``: if nothing is proposed, the move that saves most of those that were found and do not pay (None: none was).
-    ``held_until``: when time alone next sets one of the held nodes free (epoch seconds).
+    ``rejected``: if nothing is proposed, the move with the largest savings of those that do not pay (None: none was found).
+    ``held_until``: when the next held node becomes free by time alone (epoch seconds).
     """
 
     proposals: tuple[Proposal, ...] = ()
@@ -118,7 +119,7 @@ class _MoveSearch:
         self.rejected: RejectedMove | None = None
 
     def find(self, weight: float, part: float) -> Proposal | None:
-        """Return the best move at this weight of disruption; None if it does not pay. It takes until this part of the time."""
+        """Return the best move at this weight of disruption; None if it does not pay. Search until this part of the time."""
         self._part = part
         for _ in range(_MOST_TRIES):
             plan = make_problem(self._context, self._sources, self._growing, weight, self._most, self._stuck)
@@ -141,7 +142,7 @@ class _MoveSearch:
         return None
 
     def _find_without_turn(self, going: Sequence[PoolNode]) -> frozenset[str]:
-        """Return the nodes that no PodDisruptionBudget lets go together with those that go; empty if all of these may go."""
+        """Return the nodes that budgets do not let go together with those in ``going``; empty if all of these may go."""
         state, policy = self._context.state, self._context.settings.policy
         budgets = DisruptionBudgets.of(state.observation.workloads, policy)
         if not budgets:
@@ -157,7 +158,7 @@ class _MoveSearch:
         return frozenset(node.name for node in others if not budgets.can_remove(_evicted(node)).can_remove)
 
     def _used(self) -> float:
-        """Return which part of the time for this weight is used up."""
+        """Return the used share of the time for this weight."""
         budget = self._part * self._settings.consolidation_budget
         return (self._context.state.elapsed() - self._began) / budget if budget else 0.0
 
@@ -183,11 +184,11 @@ class _MoveSearch:
             ),
             (
                 savings * self._expected_life() <= added * _OVERLAP,
-                "new nodes do not live for long enough to pay for the time of both",
+                "new nodes would not live long enough to pay for the time in which old and new nodes run together",
             ),
             (
                 self._is_idle_spot_move(going, placement, savings),
-                "from spot to spot it saves too little, and there are too few machine types",
+                "it moves from spot to spot, saves too little, and there are too few machine types",
             ),
         )
         why = next((text for holds, text in reasons if holds), "")
@@ -229,10 +230,10 @@ class _MoveSearch:
 
 
 def _evicted(node: PoolNode) -> list[Pod]:
-    """Return the pods that giving up the node evicts."""
+    """Return the pods that are evicted if the node is removed."""
     return [pod for pod in node.moving.pods if not is_virtual(pod)]
 
 
 def _by_worth(node: PoolNode) -> tuple[float, str]:
-    """Return a key by which nodes that cost much for what they disrupt come first."""
+    """Return a sort key by which nodes with the highest price for their disruption come first."""
     return -node.price / node.disruption, node.name

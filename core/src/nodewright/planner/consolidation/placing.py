@@ -23,9 +23,10 @@ from nodewright.snapshot.snapshot import Snapshot
 
 @dataclass(frozen=True, kw_only=True)
 class Relocation:
-    """The destinations of the pods of given-up nodes. ``places``: the node of each pod (``namespace/name``) that goes to an existing node.
+    """The destinations of the pods of removed nodes.
 
-    ``misplaced``: classes of pods that a filter keeps off every place; then the rest is of no use.
+    ``places``: the node of each pod (``namespace/name``) that goes to an existing node. ``misplaced``: classes of pods that
+    filters reject everywhere; if there are any, the rest is unusable.
     """
 
     places: Mapping[str, str]
@@ -108,7 +109,7 @@ def _turns(context: PlanningContext, plan: Consolidation) -> list[Iterator[Group
 def _placed(
     snapshot: Snapshot, planned: Sequence[_PodsOnRow], may_take: Mask, fresh: Mapping[int, GroupRef]
 ) -> Relocation:
-    """Place pods; those that a filter keeps off their place go to another node that takes them."""
+    """Place pods; those that a filter rejects at their place go to another node that takes them."""
     found: dict[int, list[Pod]] = {}
     misplaced: set[PodClass] = set()
     # Countable pods first: no place of theirs depends on the others.

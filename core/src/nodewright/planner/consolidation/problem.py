@@ -1,7 +1,7 @@
-"""The problem of the nodes to give up, in numbers: classes of pods, nodes and their room, and kinds of new nodes.
+"""The problem of which nodes to remove, in numbers: classes of pods, nodes and their room, and kinds of new nodes.
 
 Pods that only amounts of resources restrict may go anywhere. Pods that spread over the domains of a label stay in their
-domain, so that no skew changes. Nodes with pods whose place depends on other pods in another way are not given up.
+domain, so that no skew changes. Nodes with pods whose place depends on other pods in another way are not removed.
 """
 
 from collections.abc import Iterable, Sequence
@@ -166,7 +166,7 @@ def make_problem(
 
 
 def _amounts(pod_class: PodClass, names: Iterable[str]) -> list[int]:
-    """Return what a pod asks for: the larger of the amounts while it waits and once it runs."""
+    """Return the requests of a pod: the larger of the amounts while it is pending and once it runs."""
     asked, held = pod_class.requests, pod_class.placed_requests
     return [1 if name == PODS else max(asked.get(name, 0), held.get(name, 0)) for name in names]
 
@@ -180,7 +180,7 @@ class _MovingLimits:
         self._spread: dict[PodClass, str] = {}
 
     def most(self, pod_class: PodClass) -> int:
-        """Return how many pods of a class a new node takes besides amounts; 0: they cannot be moved."""
+        """Return how many pods of a class a new node takes, amounts aside; 0: they cannot be moved."""
         known = self._most.get(pod_class)
         if known is None:
             spread = [one.topology_key for one in hard_constraints(pod_class) if one.topology_key != HOSTNAME_LABEL]

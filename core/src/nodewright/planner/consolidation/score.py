@@ -1,7 +1,8 @@
-"""Decide whether a move is worth its disruption: its share of the pool's price against its share of the pool's disruption.
+"""Score a move: its share of the pool's price against its share of the pool's disruption.
 
-Karpenter's policy Balanced weighs them in the same way. The pool is all nodes of groups with a price. The eviction of a pod counts
-more if its priority or its ``controller.kubernetes.io/pod-deletion-cost`` is higher. Each node counts as one pod more.
+Karpenter's policy Balanced weighs them in the same way. The pool is all nodes of groups with a price. The eviction of a pod
+counts more if its priority or its ``controller.kubernetes.io/pod-deletion-cost`` is higher. Each node counts like one more
+pod.
 """
 
 from collections.abc import Iterable
@@ -16,14 +17,14 @@ DELETION_COST_ANNOTATION = "controller.kubernetes.io/pod-deletion-cost"
 LEAST_SCORE = 0.5
 # A move that evicts pods saves at least this part of the price of the pool.
 LEAST_SHARE = 0.01
-# What removing a node disrupts besides its pods, in evictions of ordinary pods.
+# The disruption of removing a node besides its pods, in evictions of ordinary pods.
 NODE_DISRUPTION = 1.0
 _COST_UNIT, _PRIORITY_UNIT = 2.0**27, 2.0**25
 _MOST = 10.0
 
 
 class PoolTotals(NamedTuple):
-    """The price of all its nodes in USD an hour, and the disruption if all of them went."""
+    """The price of all nodes of the pool in USD an hour, and the disruption if all of them were removed."""
 
     price: float
     disruption: float
@@ -41,7 +42,7 @@ class PoolTotals(NamedTuple):
 
 
 def disruption_of(pods: Iterable[Pod]) -> float:
-    """Return what evicting pods disrupts; DaemonSet pods, static pods and virtual pods are not evicted."""
+    """Return the disruption of evicting these pods. DaemonSet pods, static pods and virtual pods are not evicted."""
     return sum(_eviction_cost(pod) for pod in pods if not (pod.is_daemonset_pod or pod.is_mirror or is_virtual(pod)))
 
 

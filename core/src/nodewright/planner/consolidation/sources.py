@@ -1,4 +1,4 @@
-"""Find the nodes that may be given up, the cost of each, and the disruption if it is given up."""
+"""Find the nodes that may be removed, the price of each, and the disruption if it is removed."""
 
 import math
 from collections import Counter
@@ -20,14 +20,14 @@ from nodewright.planner.scale_down.pod_index import PodSubset, find_pod_subsets
 from nodewright.planner.scale_down.unneeded import is_ready_node
 from nodewright.snapshot.pod_class import PodClass
 
-# Annotations with which others say that a node or a pod must stay.
+# Karpenter's annotation with which users say that a node or a pod must stay.
 DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 _NOT_EMPTY = "it has pods to move (--consolidation-policy)"
 
 
 @dataclass(frozen=True, kw_only=True)
 class PoolNode:
-    """A node of the pool. ``moving``: its pods that need another place; ``held``: why it may not be given up, empty if it may."""
+    """A node of the pool. ``moving``: its pods that need another place; ``held``: why it may not be removed (empty: it may)."""
 
     row: int
     name: str
@@ -41,9 +41,9 @@ class PoolNode:
 
 @dataclass(frozen=True, kw_only=True)
 class NodePool:
-    """The nodes of the pool, the pool's totals, and the rows to which pods may go besides.
+    """The nodes of the pool, the pool's totals, and further rows to which pods may go (``destinations``).
 
-    ``outside``: why nodes of groups are not in the pool.
+    ``outside``: why nodes of other groups are not in the pool. ``most_of_group``: how many nodes of each group may go.
     ``held_until``: when the next node has been without a new pod for long enough (epoch seconds).
     """
 
@@ -68,7 +68,8 @@ class NodePool:
 def find_sources(context: PlanningContext, consolidate_after: float, settled: Mapping[str, str]) -> NodePool:
     """Return the nodes of groups with a price.
 
-    ``consolidate_after``: for how many seconds no pod has come to a node that may go. ``settled``: nodes that may not, and why.
+    ``consolidate_after``: seconds without a new pod after which a node may be removed. ``settled``: nodes that must stay, and
+    why.
     """
     state, snapshot = context.state, context.snapshot
     open_rows = destination_rows(snapshot, state)
@@ -130,7 +131,7 @@ class _SourceRules:
         self._of_group = {ref: self._why_group_stays(state, ref) for ref in state.groups}
 
     def spare(self, ref: GroupRef) -> int:
-        """Return how many nodes a group may lose by its minimum size."""
+        """Return how many nodes a group may lose without going below its minimum size."""
         seen = self._context.state.groups[ref].seen
         return max(0, (seen.target or 0) - self._leaving[ref] - seen.group.min_size)
 
@@ -142,7 +143,7 @@ class _SourceRules:
         if not why and status.blocking is not None:
             why = f"pod {status.blocking.pod}: {status.blocking.message}"
         if not why and status.on_completion:
-            why = f"pod {status.on_completion[0].key} is awaited"
+            why = f"the completion of pod {status.on_completion[0].key} is awaited"
         classes = status.moving.counts() if not why else {}
         return PoolNode(
             row=row,
@@ -160,7 +161,7 @@ class _SourceRules:
         if observed is None or not observed.is_known or group.seen.target is None:
             return f"group {ref} cannot be read"
         if ref in state.left_out:
-            return f"the cluster is unhealthy through group {ref}"
+            return f"the cluster is unhealthy because of group {ref}"
         if group.seen.options.zero_or_max_node_scaling:
             return f"group {ref} has all its nodes or none"
         if not group.seen.consolidates:

@@ -100,9 +100,9 @@ class NodeExplanation(msgspec.Struct, frozen=True, kw_only=True):
 
     ``reason`` is why it stays or waits. ``removal`` is the removal that is planned or under way, ``stage`` how far that
     has come. ``last_failure`` is why the last attempt failed, ``disputed`` why the cloud reports its machine as a failed
-    creation although it ran. ``interruption`` says when the cloud takes its machine, ``move`` which move gives it up or why
-    none does, ``outdated`` why the node is to be replaced, and what holds that. ``note`` explains a node without ``reason``
-    and ``removal``, or says what a new simulation would find for a node that is simulated again later.
+    creation although it ran. ``interruption`` says when the cloud takes its machine, ``move`` which move removes it or why
+    none does, ``outdated`` why the node is to be replaced, and what prevents that now. ``note`` explains a node without
+    ``reason`` and ``removal``, or says what a new simulation would find for a node that is simulated again later.
     """
 
     node: str
@@ -170,7 +170,7 @@ def outcome_of(state: ClusterState, plan: Plan, name: str) -> NodeOutcome:
 
 
 def outcome_finder(state: ClusterState, plan: Plan) -> Callable[[str], NodeOutcome]:
-    """Return what says of each existing node what the plan does with it."""
+    """Return a function that returns what the plan does with an existing node."""
     report, going = plan.scale_down, state.observation.removing
     leaving = {removal.node for removal in report.removals}
 
@@ -198,7 +198,7 @@ def _disputed(state: ClusterState, node: Node) -> str:
 
 
 def _interruption(state: ClusterState, plan: Plan, name: str) -> str:
-    """Return that the cloud is about to take the node's machine, and when the node is drained; empty if it is not."""
+    """Return when the cloud takes the node's machine and when the node is drained; empty if there is no notice."""
     notice = state.interrupted.get(name)
     if notice is None:
         return ""
@@ -213,7 +213,7 @@ def _interruption(state: ClusterState, plan: Plan, name: str) -> str:
 
 
 def _move(state: ClusterState, plan: Plan, settings: Settings, name: str) -> str:
-    """Return which move gives the node up, or why or until when none does; empty: neither."""
+    """Return which move removes the node, or why or until when none does; empty: there is nothing to say."""
     move = next((one for one in plan.moves if name in one.left and not one.stage.is_over), None)
     if move is not None:
         return f"{move.describe()}, disruption {move.disruption:.2f}; if it does not go on until {format_moment(move.deadline)}, it is abandoned"

@@ -1,4 +1,4 @@
-"""Explain, pod by pod, a drain of a node, and the cost of growth beside that of a single group."""
+"""Explain the drain of a node pod by pod, and compare the cost of growth with that of a single group."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -127,14 +127,14 @@ def _is_after_others(reason: Unremovable | None) -> bool:
 
 
 def _as_planned(drain: PodDrainability, pod: Pod, reason: Unremovable | None) -> PodDrainability:
-    """Prefer the plan's reason for the pod that it names: it simulated the nodes in an order that is not known here."""
+    """Return the plan's reason for the pod that it names: the plan knew the order of the nodes, which is not known here."""
     if reason is None or reason.pod_code is None or reason.pod != pod.key or reason.pod_code == drain.code:
         return drain
     return PodDrainability(DrainOutcome.BLOCK, "", reason.pod_code, reason.message)
 
 
 def _as_it_ends(drain: PodDrainability, pod: Pod, policy: Policy) -> PodDrainability:
-    """Return that the drain waits for a terminating pod: it needs no place."""
+    """Return the outcome AWAIT for a terminating pod that is being replaced: it needs no place."""
     if drain.outcome is not DrainOutcome.MOVE or not policy.replaced_pods_need_no_place or not is_being_replaced(pod):
         return drain
     return PodDrainability(DrainOutcome.AWAIT, "Terminating")
@@ -228,8 +228,9 @@ class GrowthCost:
 
     ``price`` is that of the ``nodes`` that are bought for pods; None: a group that grows has no price. ``bound``: no nodes of
     the groups that may grow are cheaper for these pods; None: a group that takes one of them has no price. ``single`` is the
-    cheapest plan of one group for them; None: no group with a price takes them all. ``expander`` chose, and ``is_cut`` says that
-    its time was up. ``before`` and ``after`` the plan: all machines. ``sources`` say where the prices come from.
+    cheapest plan of one group for them; None: no group with a price takes them all. ``expander`` chose the nodes; ``is_cut``:
+    its time was up. ``before`` and ``after``: the cost of all machines before and after the plan. ``sources`` say where the
+    prices come from.
     """
 
     expander: str = ""
@@ -244,14 +245,14 @@ class GrowthCost:
 
     @property
     def gap(self) -> float | None:
-        """Return by which part of the bound the price is above it; None if either is not known, or the bound is zero."""
+        """Return by which share of the bound the price exceeds it; None if either is not known, or the bound is zero."""
         return self.price / self.bound - 1.0 if self.price is not None and self.bound else None
 
 
 def find_growth_cost(
     state: ClusterState, context: PlanningContext | None, plan: Plan, reports: Sequence[ScaleUpReport]
 ) -> GrowthCost:
-    """Return what the ``reports`` of growth for pods cost. ``context``: what they were planned in; None: nothing was."""
+    """Return the cost of the growth in ``reports``. ``context``: what it was planned in (None: no growth was planned)."""
     groups = (context.state if context is not None else state).groups
     seen = {ref: group.seen for ref, group in groups.items()}
     sizes = {ref: one.target or 0 for ref, one in seen.items()}

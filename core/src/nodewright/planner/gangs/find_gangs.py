@@ -20,11 +20,11 @@ from nodewright.snapshot.running_gangs import count_running
 
 @dataclass(frozen=True, kw_only=True)
 class Gang:
-    """A gang with pods that wait, in the order in which kube-scheduler takes them: ``waiting``.
+    """A gang with pods that wait (``waiting``, in the order in which kube-scheduler takes them).
 
-    At least ``min_count`` of its pods must run, of which ``running`` do; ``existing`` counts these and all others.
-    ``topology_key``: all pods must be in one domain of this label (empty: anywhere). ``problem`` says why the gang cannot start even
-    if there is room (empty: it can). ``is_young``: a pod of it waits for its scale-up delay.
+    At least ``min_count`` of its pods must run together; ``running`` of them run, and ``existing`` exist. ``topology_key``:
+    all pods must be in one domain of this label (empty: anywhere). ``problem`` says why the gang cannot start even if there
+    is room (empty: it can). ``is_young``: one of its pods waits for its scale-up delay.
     """
 
     ref: GangRef
@@ -52,7 +52,10 @@ class Gang:
 
 @dataclass(frozen=True, kw_only=True)
 class FoundGangs:
-    """The gangs with pods that wait, those of the highest priority first, and the pending pods of none of them."""
+    """The gangs with pods that wait, those of the highest priority first, and the pending pods of no gang (``others``).
+
+    ``young``: the pods of gangs that wait for a scale-up delay.
+    """
 
     gangs: tuple[Gang, ...] = ()
     others: tuple[Pod, ...] = ()
@@ -60,7 +63,10 @@ class FoundGangs:
 
 
 def find_gangs(seen: Observation, settings: PodSettings, policy: Policy) -> FoundGangs:
-    """Return the gangs among the pending pods. Pods of a group that is none, or for which a ProvisioningRequest stands, are not."""
+    """Return the gangs among the pending pods.
+
+    Pods whose group sets no minimum, and pods that consume a ProvisioningRequest, are not pods of gangs.
+    """
     if not policy.serves_gangs:
         return FoundGangs(others=seen.pending)
     members: dict[GangRef, list[Pod]] = {}
@@ -108,7 +114,7 @@ class _Members:
         waiting = [pod for pod in existing if not _is_gated(pod) and self._is_served(pod)]
         waiting.sort(key=lambda pod: (-(pod.spec.priority or 0), pod.created))
         total = self.running + len(existing)
-        # Kueue holds the pods of a group by gates until all are there: those without gates need no others.
+        # Kueue holds the pods of a group with gates until all exist, so pods without gates need not wait for others.
         least = min(terms.min_count, total) if self.ref.convention is GangConvention.KUEUE else terms.min_count
         _, young = split_young(waiting, self.settings, self.seen.now)
         return Gang(
@@ -141,7 +147,7 @@ class _Members:
 
 
 def _find_difference(terms: GangTerms, waiting: Sequence[Pod]) -> str:
-    """Return what differs among the pods for which kube-scheduler refuses the group; empty: nothing does."""
+    """Return the difference among the pods because of which kube-scheduler refuses the group; empty: there is none."""
     priorities = {pod.spec.priority or 0 for pod in waiting}
     if len(priorities if terms.priority is None else {*priorities, terms.priority}) > 1:
         return "its pods and PodGroup have different priorities, which kube-scheduler refuses"
@@ -156,7 +162,7 @@ def _is_gated(pod: Pod) -> bool:
 
 
 def settle_gangs(state: ClusterState, requests: ProvisioningRequestState, gangs: Sequence[Gang]) -> RequestChanges:
-    """Free the machines of gangs that have all of theirs, and give up what cannot be completed.
+    """End the reservations of gangs whose machines have all come, and give up those that cannot be completed.
 
     If a group failed to deliver, the gang tries another one at once: the group that failed is in backoff. Otherwise the gang
     waits for its next try.

@@ -11,18 +11,18 @@ from nodewright.snapshot.column import Ints, Mask
 from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.snapshot import Snapshot
 
-# What a pod without requests counts as when nodes are scored (kube-scheduler's defaults: millicores, bytes).
+# The amounts with which a pod without requests counts when nodes are scored (kube-scheduler's defaults: millicores, bytes).
 _DEFAULTS = {"cpu": 100, "memory": 200 * 2**20}
 
 
 def place_greedily(
     snapshot: Snapshot, pods: Iterable[Pod], allowed: Mask | None = None
 ) -> tuple[list[tuple[Pod, int]], list[Pod]]:
-    """Place pods in this order, and return them with their rows, and those without room.
+    """Place pods in this order; return the placed ones with their rows, and those without room.
 
-    ``allowed``: the rows that may take pods (None: all). Nodes are scored by the default profile's weights of resources:
-    the least allocated, most balanced one is the best. Of equal ones the last is taken, which is the newest;
-    kube-scheduler takes any, and tries again if the gang fails.
+    ``allowed``: the rows that may take pods (None: all). Nodes are scored as in kube-scheduler's default profile: the least
+    allocated, most balanced one is the best. Of equal ones the last is taken, which is the newest; kube-scheduler takes any
+    of them, and tries again if the gang fails.
     """
     placed: list[tuple[Pod, int]] = []
     left: list[Pod] = []

@@ -1,7 +1,7 @@
 """Find room for gangs, and add nodes for them: for a whole gang, or none.
 
-What is added must do for kube-scheduler, which places the pods greedily. So growth is planned as for other pods, its result is
-tried by ``place_greedily``, and more nodes are added until that works, or nothing is.
+The new nodes must suffice for kube-scheduler, which places the pods greedily. So growth is planned as for other pods and
+then tried with ``place_greedily``. More nodes are added until the gang fits; if it never does, none is added.
 """
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -58,7 +58,7 @@ class PlacedGangs:
 
 
 def place_gangs(snapshot: Snapshot, gangs: Iterable[Gang], hints: Hints | None) -> PlacedGangs:
-    """Place the gangs that can start on the nodes that are there or on their way.
+    """Place the gangs that can start on existing and upcoming nodes.
 
     Pods beyond the minimum without room are ordinary pods from then on, as for kube-scheduler.
     """
@@ -89,7 +89,7 @@ def place_gangs(snapshot: Snapshot, gangs: Iterable[Gang], hints: Hints | None) 
 
 @dataclass(frozen=True, kw_only=True)
 class ServedGangs:
-    """The result of one loop for gangs. ``context`` has the new nodes and the gangs on them; ``retries``: gangs that wait."""
+    """The growth of one loop for gangs. ``context`` has the new nodes and the gangs on them."""
 
     context: PlanningContext
     actions: Sequence[IncreaseSize] = ()
@@ -101,7 +101,7 @@ def serve_gangs(
 ) -> ServedGangs:
     """Add nodes for each gang that is due and can start, one gang after the other."""
     actions, reports = list[IncreaseSize](), list[ScaleUpReport]()
-    # What was found for gangs that cannot be met. It stays true for the whole step: room and limits only shrink.
+    # Results for gangs that get no nodes. They hold for the whole step: room and limits only shrink.
     hopeless: dict[Hashable, _Found] = {}
     for gang in gangs:
         if gang.is_young:
@@ -136,7 +136,7 @@ def why_not_now(gang: Gang, requests: ProvisioningRequestState) -> str:
         return "machines for it are on their way"
     retry = requests.memory.retries.get(gang.ref.id)
     if retry is not None and retry.at + retry.wait >= requests.now:
-        return "its last machines could not all be had: it is tried again soon"
+        return "not all machines of its last try came: it is tried again soon"
     return ""
 
 
@@ -149,7 +149,10 @@ def _lack(gang: Gang, placed: int) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class _Domain:
-    """The places where a gang may be: the rows of nodes (None: all) and the groups. ``most``: how many new nodes at most."""
+    """A topology domain for a gang: the rows of its nodes (None: all), and the groups (None: all) whose new nodes are in it.
+
+    ``most``: how many new nodes may be added at most (None: no limit).
+    """
 
     rows: Mask | None = None
     groups: frozenset[GroupRef] | None = None
@@ -161,9 +164,9 @@ class _Domain:
 
 
 def _domains_of(snapshot: Snapshot, gang: Gang, labels: Mapping[GroupRef, Mapping[str, str]]) -> Iterator[_Domain]:
-    """Yield the domains in which the gang may be: if pods of it run, only theirs.
+    """Yield the domains in which the gang may run; if some of its pods run already, only their domain.
 
-    ``labels``: those of the next node of each group. Each new node is a domain of its own hostname.
+    ``labels``: those of the next node of each group. If the key is the hostname, each new node is a domain of its own.
     """
     key = gang.topology_key
     if not key:
@@ -211,7 +214,7 @@ def _try(snapshot: Snapshot, gang: Gang, allowed: Mask | None) -> _Trial:
 
 @dataclass(frozen=True, kw_only=True)
 class _Found:
-    """The growth for a gang: new nodes of each group (None: the gang cannot be met), and how many pods find room.
+    """The growth for a gang: new nodes of each group (``counts``; None: no growth suffices), and how many pods find room.
 
     ``tried`` are the nodes that were not enough.
     """
@@ -240,7 +243,7 @@ class _GangGrowth:
         self._trials = 0
 
     def find(self) -> _Found:
-        """Return the growth that gives room to the most pods, the cheapest of several; without ``counts`` there is none."""
+        """Return the growth that gives room to the most pods; of equal ones the cheapest. No ``counts``: there is none."""
         state = self._context.state
         doubtful = {ref: _ON_PROBATION for ref in self._context.templates if self._is_doubtful(ref)}
         best = self._best({ref: why for ref, why in doubtful.items() if ref in state.groups})
@@ -259,13 +262,13 @@ class _GangGrowth:
         return max(found, key=lambda one: one.placed, default=_Found(placed=0))
 
     def _find_in(self, domain: _Domain, barred: Mapping[GroupRef, SkipReason]) -> _Found:
-        """Return the growth in one domain, beside the pods that existing nodes take, or if need be for all pods."""
+        """Return the growth in one domain for the pods that existing nodes do not take; if that fails, for all pods."""
         found = self._find_beside(domain, barred, self._try({}, domain))
         snapshot = self._context.snapshot
         is_plain = all(is_countable(snapshot, snapshot.class_of(pod)) for pod in self._gang.waiting)
         if found.counts is not None or is_plain:
             return found
-        # Pods that must be together may all be elsewhere than on the nodes that take the first of them.
+        # Existing nodes may take the first of some pods that must be together and have no room for the rest.
         nothing = _Trial(snapshot=snapshot, placed=(), left=self._gang.waiting)
         other = self._find_beside(domain, barred, nothing)
         return other if other.counts is not None else found
@@ -323,9 +326,9 @@ class _GangGrowth:
     def _make_way(
         self, counts: Counts, trial: _Trial, domain: _Domain, barred: Collection[GroupRef], quota: Quota
     ) -> tuple[dict[GroupRef, int], _Trial] | None:
-        """Return more nodes for pods that have room, so that they leave theirs to pods that fit nowhere else; None: it is in vain.
+        """Return more nodes for pods that have room, so that they leave it to pods that fit nowhere else; None: that fails.
 
-        kube-scheduler places the pods greedily: some may take the only nodes that take others.
+        kube-scheduler places the pods greedily: some may take the only nodes on which others fit.
         """
         context, snapshot = self._context, trial.snapshot
         classes = {snapshot.class_of(pod) for pod, _ in trial.placed}
@@ -347,7 +350,7 @@ class _GangGrowth:
         return None
 
     def _trim(self, counts: dict[GroupRef, int], trial: _Trial, domain: _Domain) -> tuple[dict[GroupRef, int], _Trial]:
-        """Return as few nodes as give room to as many pods; groups that grow from nothing to full stay as they are."""
+        """Return the fewest nodes found that give room to as many pods. Zero-or-max groups keep all their new nodes."""
         placed, last = len(trial.placed), self._trials + _MOST_TRIALS
         for ref in list(counts)[::-1]:
             if self._context.state.groups[ref].seen.options.zero_or_max_node_scaling:
@@ -366,7 +369,7 @@ class _GangGrowth:
         return {ref: count for ref, count in counts.items() if count}, trial
 
 
-# What comes of it
+# The result
 
 
 def _buy(
@@ -425,7 +428,7 @@ def _refusal(context: PlanningContext, gang: Gang, why: str, found: _Found | Non
 
 
 def _unhelped(context: PlanningContext, gang: Gang, pods: Sequence[Pod], text: str) -> tuple[Unhelped, ...]:
-    """Return the pods, each with the reason for every group: the gang's, and what is in the way of this group."""
+    """Return the pods, each with a reason for every group: the gang's reason, and what keeps this group from helping."""
     fit = NodeGroupFit(context.snapshot, context.templates, context.barred) if pods and not gang.problem else None
     reasons: dict[object, dict[GroupRef, SkipReason]] = {}
     found = []

@@ -183,7 +183,7 @@ class Examination:
 
 
 def _reserves(request: ProvisioningRequest, requests: ProvisioningRequestState) -> bool:
-    """Return whether capacity is reserved or being added for the request; by a provider, since its first call."""
+    """Return whether capacity is reserved or being added for the request; with a provider, from its first call on."""
     mode = requests.mode(request)
     if mode is None or requests.is_over(request):
         return False
@@ -211,7 +211,7 @@ def _nodes_of(request: ProvisioningRequest, requests: ProvisioningRequestState) 
 def put_off(
     request: ProvisioningRequest, requests: ProvisioningRequestState, why: str, *, at_once: bool = False
 ) -> RequestChanges:
-    """Return that no capacity was found. The request is tried again later or ``at_once``, or fails if it says so."""
+    """Return changes that say that no capacity was found: try again later or ``at_once``, or fail without retries."""
     accepted = requests.accepted(request)
     if requests.fails_at_once(request):
         text = f"CA could not find requested capacity: {why}"
@@ -228,7 +228,7 @@ def put_off(
 def grant(
     request: ProvisioningRequest, requests: ProvisioningRequestState, what: tuple[str, str], nodes: int = 0
 ) -> RequestChanges:
-    """Return that all capacity is there and reserved from now on.
+    """Return changes that grant the request: all of its capacity exists, and is reserved from now on.
 
     ``what`` is the condition's reason and message; ``nodes`` were added for the request.
     """
@@ -253,8 +253,8 @@ def _retry_later(request: ProvisioningRequest, requests: ProvisioningRequestStat
 class Served:
     """The result of one loop for the requests of one mode.
 
-    ``context`` has the snapshot with it. ``held`` are the pods, of requests that get nodes, that fit on existing nodes.
-    ``finds_room``: some request needs no new node.
+    ``context`` is the context afterwards. ``held`` are pods of requests that fit on existing nodes. ``finds_room``: some
+    request needs no new node.
     """
 
     context: PlanningContext
@@ -287,7 +287,7 @@ class _RequestServer:
         self._reports: list[ScaleUpReport] = []
         self._held: list[Pod] = []
         self._finds_room = False
-        # Why nothing was found for a demand. It stays true for the whole step: room and limits only shrink.
+        # Why nothing was found for a demand. That holds for the whole step: room and limits only shrink.
         self._hopeless: dict[_Demand, str] = {}
 
     def serve(self) -> Served:
@@ -324,7 +324,7 @@ class _RequestServer:
         return ""
 
     def _provision(self, request: ProvisioningRequest, pods: Sequence[Pod]) -> str:
-        """Add nodes for the pods that do not fit, for all of them or none; return why not, empty if it is done."""
+        """Add nodes for all pods that do not fit, or none; return why none are added, empty if they are."""
         snapshot, requests = self._context.snapshot, self._requests
         fork = snapshot.fork()
         fitting, left = take_fitting(fork, pods)
@@ -375,7 +375,7 @@ def _why_refused(scale_up: AtomicScaleUp, left: int, pods: int) -> str:
     return f"there is no room for {left} of {pods} pods ({shown or 'there is no node group'})"
 
 
-# Each is a call to a cloud, one after the other.
+# The most calls to providers in one loop: they run one after the other.
 _MOST_CALLS = 20
 # Seconds from a request's creation after which another controller that serves its class has written a condition.
 _SILENCE_SECONDS = 60.0
@@ -411,7 +411,7 @@ def plan_provider_calls(requests: ProvisioningRequestState) -> RequestChanges:
 
 
 def report_unserved(requests: ProvisioningRequestState, providers: Mapping[str, ProviderSeen]) -> RequestChanges:
-    """Emit an event for each request on which no controller has written a condition: its class name may be wrong."""
+    """Return an event for each request without a condition of any controller: its class name may be wrong."""
     if any(provider.problem for provider in providers.values()):
         return RequestChanges()  # a provider that cannot be reached may serve the class
     known = sorted({name for provider in providers.values() for name in provider.provisioning_classes})

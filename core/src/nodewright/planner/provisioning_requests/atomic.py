@@ -1,4 +1,4 @@
-"""Scale-up of all or nothing: never fewer nodes than the pods need, and never a trial with a part of them."""
+"""All-or-nothing scale-up: it never adds fewer nodes than the pods need, and never probes a group with a part of them."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -91,13 +91,13 @@ class AtomicScaleUp(AllOrNothingScaleUp):
     def _proven(self, options: Sequence[Option]) -> list[Option]:
         """Return the options of groups that are not on probation.
 
-        A request cannot be tried with a part of it. Two groups that fail by turns would keep it from a sound one.
+        A request cannot probe a group with a part of it. Two groups that fail in turn would keep it from a healthy one.
         """
         state = self._context.state
         return [option for option in options if allowance(state.groups[option.group].backoff, state.now) is None]
 
     def _size_up(self, ref: GroupRef) -> tuple[Option | None, str]:
-        """Return the option of a group (None: the pods do not fit its nodes), and why it is refused (empty: it is not)."""
+        """Return the option of a group (None: the pods do not fit its nodes), and why it is refused (empty: it is allowed)."""
         for group in self._groups:
             rejection = self._fit.rejection(group.pod_class, ref)
             if rejection is not None:

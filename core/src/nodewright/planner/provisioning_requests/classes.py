@@ -162,12 +162,12 @@ class ClassRules:
         name, namespace, held = request.spec.provisioning_class_name, request.metadata.namespace, self.get(request)
         if held is None:
             known = ", ".join(sorted(self._classes)[:_MOST_NAMES])
-            return f"there is no ProvisioningClass {name}; name one of those that there are: {known}" if known else ""
+            return f"there is no ProvisioningClass {name}; use one that exists: {known}" if known else ""
         labels = {"kubernetes.io/metadata.name": namespace, **self._namespaces.get(namespace, {})}
         selector = parse_selector(held.spec.namespace_selector or LabelSelector())
         if selector is None or selector.matches(labels):
             return ""
-        return f"namespace {namespace} is none of those that may use class {name}: its labels do not match namespaceSelector"
+        return f"namespace {namespace} may not use class {name}: its labels do not match namespaceSelector"
 
     def why_never(self, request: ProvisioningRequest) -> str:
         """Return why the class can never grant the request; empty: it may."""
@@ -225,7 +225,7 @@ def read_seconds(text: str) -> float:
     """Return the seconds of a number of seconds, or of a duration like ``2h``. Raise ValueError unless above 0."""
     seconds = float(text) if text.strip().replace(".", "", 1).isdigit() else parse_duration(text)
     if not 0 < seconds < math.inf:
-        raise ValueError("must be longer than nothing")
+        raise ValueError("must be more than 0 seconds")
     return seconds
 
 
@@ -239,7 +239,7 @@ def _find_problem(held: ProvisioningClass, *, of_provider: bool) -> str:
         if most is not None and most < 0:
             return f"limits.{name} is {most}: it must be 0 or more"
     if held.spec.limits.nodes is not None and of_provider:
-        return "limits.nodes is for classes of nodewright: what a provider makes for a request it does not say; use limits.pods"
+        return "limits.nodes works only for nodewright's own classes: providers do not report nodes; use limits.pods"
     if parse_selector(held.spec.namespace_selector or LabelSelector()) is None:
-        return "namespaceSelector is no label selector that can match: see its keys and operators"
+        return "namespaceSelector is not a valid label selector: check its keys and operators"
     return find_bad_parameter(held.spec.parameters)

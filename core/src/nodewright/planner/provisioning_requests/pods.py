@@ -87,7 +87,7 @@ def consumed_class(pod: Pod) -> str | None:
 
 
 def is_stand_in(pod: Pod) -> bool:
-    """Return whether this is no real pod but one that a request stands for."""
+    """Return whether this is a virtual pod of a request and not a real pod."""
     controller = pod.metadata.controller
     return controller is not None and controller.kind == _OWNER_KIND
 
@@ -196,7 +196,7 @@ def _event_without_request(pod: Pod) -> _PodEvent | None:
 def _event_of_consumer(pod: Pod, key: str, requests: ProvisioningRequestState) -> _PodEvent:
     request, kind = requests.requests.get(key), consumed_class(pod)
     if request is None:
-        text = f"pod waits for ProvisioningRequest {key}, and there is none: create it, or take the annotations off"
+        text = f"pod waits for ProvisioningRequest {key}, which does not exist: create it, or remove the annotations"
         return _PodEvent("ProvisioningRequestMissing", text)
     wanted = request.spec.provisioning_class_name
     if kind != wanted and requests.settings.policy.checks_class_of_consumers:
@@ -221,7 +221,7 @@ _MOST_OF_CA = 20
 
 
 def expire_requests(requests: ProvisioningRequestState) -> RequestChanges:
-    """End reservations that last too long and requests that are tried for too long; delete what has been over for long."""
+    """End reservations and requests that have lasted too long, and delete requests that ended long ago."""
     ended = _end_requests(requests)
     return join_changes([ended, _delete_old(requests.apply(ended))])
 
@@ -285,8 +285,8 @@ def _reserved_since(request: ProvisioningRequest, requests: ProvisioningRequestS
 def _delete_old(requests: ProvisioningRequestState) -> RequestChanges:
     """Delete requests of every class that ended long ago.
 
-    CA goes by the age of either condition, true or not, since it sets the time of conditions at each write. Here a
-    condition is as old as its status, and one that is not True does not end a request.
+    CA compares the age of either condition, whether True or not, and sets the time of conditions at each write. Here a
+    condition is as old as its status, and a condition that is not True does not end a request.
     """
     keeps_times = requests.settings.policy.keeps_condition_times
     expired: list[ProvisioningRequest] = []

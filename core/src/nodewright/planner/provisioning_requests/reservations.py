@@ -183,7 +183,7 @@ def _with_machines(held: Reservation, part: ReservationPart, idle: tuple[str, ..
 
 
 def has_failed(held: Reservation, state: ClusterState) -> bool:
-    """Return whether one of its groups failed since it was started. That group is in backoff, so retries come to an end."""
+    """Return whether one of its groups failed since it was started. That group is in backoff, so retries end."""
     backoffs = [state.groups[part.ref].backoff for part in held.parts if part.ref in state.groups]
     return any(
         backoff is not None and is_active(backoff, state.now) and backoff.last_failure >= held.started
@@ -316,7 +316,7 @@ def _left_to_come(pods: Sequence[Pod], running: Iterable[Pod], snapshot: Snapsho
             came[size] -= 1
         else:
             left.append(pod)
-    others = sum(came.values())  # running pods with other requests than any of the request's pods count all the same
+    others = sum(came.values())  # running pods whose requests differ from those of all the request's pods also count
     return left[: max(0, len(left) - others)]
 
 

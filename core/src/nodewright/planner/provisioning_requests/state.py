@@ -110,7 +110,7 @@ class ProvisioningRequestState:
     def of(cls, state: ClusterState, settings: RequestSettings) -> "ProvisioningRequestState":
         """Return the requests as the API server has them; none if requests are switched off.
 
-        Deleting a request cancels it at once, also if a finalizer keeps the object. CA does not look at that.
+        Deleting a request cancels it at once, even if a finalizer keeps the object. CA ignores the deletion.
         """
         seen, is_enabled = state.observation.provisioning, settings.provisioning.enable_provisioning_requests
         cancels = settings.policy.cancels_deleted_requests
@@ -152,7 +152,7 @@ class ProvisioningRequestState:
         return self.providers.get(self.classes.class_of(request).class_name, "")
 
     def is_over(self, request: ProvisioningRequest) -> bool:
-        """Return whether the request has ended. CA does not know that capacity can be revoked."""
+        """Return whether the request has ended. CA has no condition for revoked capacity."""
         ends = TERMINAL if self.settings.policy.knows_revoked_capacity else (BOOKING_EXPIRED, FAILED)
         return any(request.has(end) for end in ends)
 
@@ -276,9 +276,9 @@ class ProvisioningRequestState:
 
 
 def _providers_by_class(state: ClusterState, settings: RequestSettings) -> dict[str, str]:
-    """Return the provider of each class that a provider serves: the first of several, and none of a core class.
+    """Return the provider of each class that providers serve themselves. Of several the first is used; core classes have none.
 
-    A process that serves check-capacity alone serves no such classes.
+    A process that serves only check-capacity requests of one instance serves no such classes.
     """
     if not settings.policy.shares_capacity_fairly or settings.provisioning.check_capacity_processor_instance:
         return {}
@@ -289,7 +289,7 @@ def _providers_by_class(state: ClusterState, settings: RequestSettings) -> dict[
 
 
 def _updated(before: Mapping[str, T], changes: Mapping[str, T | None]) -> Mapping[str, T]:
-    """Return the mapping after the changes; a key whose change is None goes."""
+    """Return the mapping after the changes; a key whose change is None is removed."""
     if not changes:
         return before
     merged = {**before, **changes}

@@ -100,7 +100,7 @@ def _clean_up(forecast: _Forecast, group: GroupState, settings: FailureSettings)
 def _whole(forecast: _Forecast, group: GroupState, deletion: DeleteInstances) -> DeleteInstances | None:
     """Return the deletion, extended to all machines of a zero-or-max group.
 
-    None: the group may keep what came of it, and keeps all of it.
+    None: the group allows a partial scale-up and has other machines, so nothing is deleted.
     """
     if not group.seen.options.zero_or_max_node_scaling:
         return deletion
@@ -111,7 +111,7 @@ def _whole(forecast: _Forecast, group: GroupState, deletion: DeleteInstances) ->
 
 
 def _fix_sizes(forecast: _Forecast, now: float) -> str:
-    """Lower targets by differences that lasted; return why the loop ends after it (empty: it does not)."""
+    """Lower targets by differences that lasted; return why the loop ends afterwards (empty: it goes on)."""
     fixed = ""
     for group, missing in _lasting_gaps(forecast, now):
         if not forecast.decrease(group, missing, "fewer nodes than the target for too long"):
@@ -132,7 +132,7 @@ def _foreseen(
 ) -> ClusterState:
     """Return the state with the target sizes after the calls.
 
-    Only after deleting failed machines (``evaluates_again``) does CA evaluate the groups again.
+    CA evaluates the groups again only after deleting failed machines (``evaluates_again``).
     """
     groups = dict(state.groups)
     for group in forecast.known:

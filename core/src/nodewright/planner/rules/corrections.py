@@ -11,10 +11,7 @@ from nodewright.model.settings import FailureSettings
 
 Correction = DeleteInstances | DecreaseTargetSize
 
-
 NEVER_REGISTERED = "did not become a node in time"
-
-
 SIZES_FIXED = "target sizes were corrected; the rest waits for the next loop"
 
 
@@ -22,7 +19,7 @@ SIZES_FIXED = "target sizes were corrected; the rest waits for the next loop"
 class Corrections:
     """The corrections of a loop, and the state in which the rest of it is planned.
 
-    ``cut_short``: why nothing else is planned in this loop (empty: it is).
+    ``cut_short``: why nothing else is planned in this loop (empty: the loop goes on).
     """
 
     actions: tuple[Correction, ...]

@@ -124,7 +124,7 @@ def _remove_never_ready(group: GroupState, state: ClusterState, settings: Correc
 
 
 def _may_delete_undrained(node: Node, state: ClusterState) -> bool:
-    """Return whether a node proves that it never was ready, runs nothing that would be lost, and may be deleted."""
+    """Return whether a node was never ready, runs only DaemonSet, mirror or ending pods, and may be deleted."""
     if not was_never_ready(node) or node.name in state.observation.removing:
         return False
     if is_being_deleted(node) or node.metadata.annotations.get(SCALE_DOWN_DISABLED) == "true":

@@ -1,7 +1,7 @@
 """Decide which pods may be moved off a node: the twelve drain rules, in CA's order.
 
-Each rule returns None if it has no opinion. The first rule with an opinion decides. A last rule looks at all pods of a node
-together: a gang that runs must keep its minimum of pods, or go as a whole. Rules read the annotations listed
+Each rule returns None if it does not decide. The first rule that decides wins. A last rule checks all pods of a node
+together: a gang that runs must keep its minimum of pods, or be evicted as a whole. Rules read the annotations listed
 in ``pod_index.py``: a new rule that reads another annotation must add it there.
 """
 
@@ -37,9 +37,8 @@ class DrainOutcome(StrEnum):
 class PodDrainability(NamedTuple):
     """The outcome for one pod, and the rule that decided it.
 
-    ``code`` and ``message`` are set if the pod blocks the drain.
-
-    ``message`` says what is wrong and what would unblock the pod.
+    ``code`` and ``message`` are set if the pod blocks the drain. ``message`` says what is wrong and what would unblock the
+    pod.
     """
 
     outcome: DrainOutcome
@@ -61,7 +60,7 @@ class DrainabilityRules(NamedTuple):
     applies_all: bool = True
 
     def evaluate(self, pod: Pod) -> PodDrainability:
-        """Return what the first rule with an opinion says; a pod about which no rule has one is moved."""
+        """Return the result of the first rule that decides. A pod for which none decides is moved."""
         metadata = pod.metadata
         asked = _RulePod(
             pod, metadata.controller, pod.is_daemonset_pod, metadata.annotations.get(SAFE_TO_EVICT_ANNOTATION)
@@ -86,19 +85,16 @@ Rule = Callable[[_RulePod, DrainabilityRules], PodDrainability | None]
 
 
 def is_long_terminating(pod: Pod, now: float) -> bool:
-    """Return whether a pod should have been gone for a while.
+    """Return whether a pod should have ended a while ago.
 
-    The API's deletion time includes the grace period already; CA adds it again.
+    The API's deletion time already includes the grace period; CA adds it again, and so do we.
     """
     expected = overdue_after(pod)
     return expected is not None and expected < now
 
 
 def overdue_after(pod: Pod) -> float | None:
-    """Return the moment (epoch seconds) after which a terminating pod should have been gone for a while.
-
-    None: it is not terminating.
-    """
+    """Return when a terminating pod counts as long terminating (epoch seconds); None: it is not terminating."""
     deleted = pod.metadata.deletion_timestamp
     return deleted.timestamp() + pod.grace_seconds + _LONG_TERMINATING_SECONDS if deleted is not None else None
 
@@ -126,8 +122,8 @@ def _replica_count(asked: _RulePod, rules: DrainabilityRules) -> PodDrainability
         return _block(
             "ReplicaCount",
             BlockingCode.CONTROLLER_NOT_FOUND,
-            f"its {owner.kind} {owner.name} is gone, so that nothing would start it again; delete the pod, or bring "
-            "its controller back",
+            f"its {owner.kind} {owner.name} does not exist, so that nothing would start it again; delete the pod, or "
+            "create its controller again",
         )
     return None if asked.is_daemon else _enough_replicas(found, rules.settings.min_replica_count)
 
@@ -164,7 +160,7 @@ def _daemon_set(asked: _RulePod, _: DrainabilityRules) -> PodDrainability | None
 
 
 def _safe_to_evict(asked: _RulePod, rules: DrainabilityRules) -> PodDrainability | None:
-    """Move a pod that is annotated as safe to evict, unless two budgets select it: then the API server evicts it never."""
+    """Move a pod that is annotated as safe to evict, unless two budgets select it: the API server never evicts such a pod."""
     return (_conflict(asked, rules) or _SAFE) if asked.safe_to_evict == "true" else None
 
 
@@ -192,8 +188,8 @@ def _replicated(asked: _RulePod, rules: DrainabilityRules) -> PodDrainability | 
     return _block(
         "Replicated",
         BlockingCode.NOT_REPLICATED,
-        f"its controller {owner.name} is a {owner.kind or 'thing of no kind'}, of which we do not know that it starts "
-        f'pods again; annotate the pod {SAFE_TO_EVICT_ANNOTATION}: "true", or set --skip-nodes-with-custom-controller-pods=false',
+        f"its controller {owner.name} is of kind {owner.kind or '(none)'}, which is not known to start pods again; "
+        f'annotate the pod {SAFE_TO_EVICT_ANNOTATION}: "true", or set --skip-nodes-with-custom-controller-pods=false',
     )
 
 
@@ -201,7 +197,7 @@ def _system(asked: _RulePod, rules: DrainabilityRules) -> PodDrainability | None
     """Block a kube-system pod that no budget selects, for the first hour of its life.
 
     After the hour only this rule ends: an annotation or a local volume still blocks an old pod
-    (docs/adr/0024-seeds.md). CA asks no further rule about an old pod.
+    (docs/adr/0024-seeds.md). CA applies no further rule to an old pod.
     """
     if not rules.settings.skip_nodes_with_system_pods or asked.pod.metadata.namespace != SYSTEM_NAMESPACE:
         return None
@@ -211,12 +207,14 @@ def _system(asked: _RulePod, rules: DrainabilityRules) -> PodDrainability | None
     if created is not None and created.timestamp() + patience < rules.now:
         return None if rules.applies_all else _OLD_SYSTEM
     left = (
-        "" if created is None else f", or wait {_seconds(created.timestamp() + patience - rules.now)} until it is old"
+        ""
+        if created is None
+        else f", or wait {_seconds(created.timestamp() + patience - rules.now)} until it is old enough"
     )
     return _block(
         "System",
         BlockingCode.UNMOVABLE_SYSTEM_POD,
-        f"it is in {SYSTEM_NAMESPACE} and no PodDisruptionBudget is about it; make one{left}",
+        f"it is in {SYSTEM_NAMESPACE} and no PodDisruptionBudget selects it; create one{left}",
     )
 
 
@@ -256,9 +254,7 @@ def _conflict(asked: _RulePod, rules: DrainabilityRules) -> PodDrainability | No
     if not budgets:
         return None
     names = " and ".join(budget.key for budget in budgets)
-    text = (
-        f"more than one PodDisruptionBudget is about it, {names}, and then the API server evicts no pod; it takes one"
-    )
+    text = f"more than one PodDisruptionBudget selects it ({names}), so that the API server refuses to evict it; keep only one"
     return _block("Pdb", BlockingCode.NOT_ENOUGH_PDB, text)
 
 
@@ -275,10 +271,7 @@ def _budget(asked: _RulePod, rules: DrainabilityRules) -> PodDrainability | None
             f"({exhausted.status.disruptions_allowed}); its turn comes when their pods are healthy elsewhere"
         )
     else:
-        text = (
-            f"the PodDisruptionBudget {exhausted.key} lets no more of its pods go now; it takes more healthy pods, or a "
-            "budget that allows more"
-        )
+        text = f"the PodDisruptionBudget {exhausted.key} allows no disruption now; it needs more healthy pods, or a higher limit"
     return _block("Pdb", BlockingCode.NOT_ENOUGH_PDB, text)
 
 
@@ -353,7 +346,7 @@ class DrainabilityCache:
         self._final: dict[PodKind, PodDrainability] = {}
 
     def broken_gang(self, subset: PodSubset) -> BrokenGang | None:
-        """Return a gang that would be left with too few pods if the pods that move went; None if there is none."""
+        """Return a gang that would keep too few pods if the moving pods were evicted; None if there is none."""
         budgets = self._rules.budgets
         if budgets is None or not budgets.has_gangs:
             return None
@@ -371,7 +364,7 @@ class DrainabilityCache:
 
 
 def describe_broken(broken: BrokenGang) -> str:
-    """Return why the pod of a gang must not go, as the end of a sentence about it."""
+    """Return why a pod of a gang must not be evicted, as the end of a sentence about the pod."""
     return (
         f"its gang {broken.ref.key} needs {broken.min_count} pods that run together, and would keep {broken.left}; "
         "the node may go when the gang has ended"

@@ -50,7 +50,7 @@ SHARED = Unremovable(
     code=UnremovableCode.QUARANTINED,
     message="another node has the same providerID, and it is unknown which of them is the machine; delete the other one",
 )
-_LOST_GROUP = Unremovable(code=UnremovableCode.UNEXPECTED, message="nothing is known of its node group")
+_LOST_GROUP = Unremovable(code=UnremovableCode.UNEXPECTED, message="its node group is unknown")
 _UNREADY = Unremovable(
     code=UnremovableCode.UNREADY_DISABLED, message="it is not ready, and --scale-down-unready-enabled is off"
 )
@@ -58,7 +58,7 @@ _UNREADY = Unremovable(
 
 @dataclass(frozen=True, kw_only=True)
 class Candidates:
-    """Candidates by name, in the order of nodes; ``passed_over`` says why the other nodes are none.
+    """Candidates by name, in the order of nodes; ``passed_over`` says why other nodes are not candidates.
 
     ``count`` includes nodes whose removal is under way.
     """
@@ -97,10 +97,10 @@ def _obstacle(state: ClusterState, ref: GroupRef, settings: ScaleDownSettings) -
     if not observed.is_known or seen.target is None:
         return Unremovable(code=UnremovableCode.UNEXPECTED, message=f"group {ref} cannot be read: {observed.problem}")
     if ref in state.left_out:
-        text = f"the cluster is unhealthy, and group {ref} is at fault: no node of it goes until it is better"
+        text = f"the cluster is unhealthy because of group {ref}: its nodes stay until it is healthy again"
         return Unremovable(code=UnremovableCode.UNHEALTHY_GROUP, message=text)
     if seen.target <= seen.group.min_size:
-        text = f"group {ref} has {seen.target} nodes and may have no less than {seen.group.min_size}"
+        text = f"group {ref} has {seen.target} nodes, and its minimum size is {seen.group.min_size}"
         return Unremovable(code=UnremovableCode.MIN_SIZE_REACHED, message=text)
     return _local_delay(ref, memory, settings, state.now)
 
@@ -134,9 +134,9 @@ class Eligibility:
 
 
 def find_eligible(context: PlanningContext, candidates: Sequence[str]) -> Eligibility:
-    """Check candidates (names of nodes) by what is in the snapshot, and by their group's options.
+    """Check candidates (names of nodes) against the snapshot and their group's options.
 
-    A node that could not be removed is skipped as long as ``memory.scale_down.rechecks`` says.
+    A node that could not be removed is skipped until the time in ``memory.scale_down.rechecks``.
     """
     found = context.snapshot.find_rows(candidates)
     rows = np.array([-1 if row is None else row for row in found], dtype=np.int64)
@@ -275,7 +275,7 @@ def _per_group(amounts: Iterable[float], places: Ids) -> NDArray[np.float64]:
 
 
 def _recently(reason: Unremovable, seconds: int) -> Unremovable:
-    """Return that a node is not simulated again for so long, and why the last simulation failed."""
+    """Return the reason of a node that is not simulated again for some seconds, with that of the last simulation."""
     return Unremovable(
         code=UnremovableCode.RECENTLY_UNREMOVABLE,
         message=f"it could not be emptied: {reason.describe()}; the next simulation is in {seconds} s",
@@ -384,7 +384,7 @@ def sort_candidates(names: Sequence[str], context: PlanningContext, balance: Sim
 
 
 def _is_ordinary(kinds: Iterable[PodKind]) -> bool:
-    """Return whether some pod must be moved or blocks, at any time and with any settings, and no pod is awaited."""
+    """Return whether some pod moves or blocks regardless of time and settings, and no pod is awaited."""
     found = False
     for kind in kinds:
         pod, annotations = kind.pod, kind.pod.metadata.annotations

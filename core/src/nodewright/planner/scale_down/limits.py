@@ -65,12 +65,12 @@ class MinimumLimits:
         seen = self._state.groups[ref].seen
         target = (seen.target or 0) - self._removals_by_group.get(ref, 0)
         if target <= seen.group.min_size:
-            text = f"group {ref} would have less than its least size of {seen.group.min_size}"
+            text = f"group {ref} would fall below its minimum size of {seen.group.min_size}"
             return Unremovable(code=UnremovableCode.MIN_SIZE_REACHED, message=text)
         amounts = {name: amount for name, amount in self._amounts(node).items() if amount > 0}
         short = [name for name, amount in amounts.items() if self._left[name] < amount]
         if short:
-            text = f"the cluster would have less than its least {', '.join(short)}"
+            text = f"the cluster would fall below its minimum of {', '.join(short)}"
             return Unremovable(code=UnremovableCode.MINIMAL_RESOURCES, message=text)
         for name, amount in amounts.items():
             self._left[name] -= amount
@@ -83,7 +83,7 @@ class MinimumLimits:
 
 @dataclass
 class _HeldByLimit:
-    """A disruption budget that holds now: how many of its nodes may go at a time, and how many are going."""
+    """A disruption budget that applies now: ``nodes`` that it covers, and ``going``: how many of them are being removed."""
 
     place: str
     budget: Budget
@@ -99,7 +99,7 @@ class DisruptionLimits:
 
     @cached_property
     def _held(self) -> list[_HeldByLimit]:
-        """Return the budgets that hold now. They are counted at the first question: counting takes a pass over all nodes."""
+        """Return the budgets that apply now. They are counted at first use, because that takes a pass over all nodes."""
         state = self._state
         return [
             self._count(f"disruption[{number}]", budget)
@@ -131,7 +131,7 @@ class DisruptionLimits:
         return None
 
     def most_together(self, reason: DisruptionReason) -> int | None:
-        """Return how many nodes may be given up together by each budget that lets any go for this reason; None: no limit."""
+        """Return how many nodes may go together for this reason; None: no limit. Budgets that allow none do not count."""
         held = [one for one in self._held if one.budget.holds_for(reason)]
         left = [one.budget.allowed(one.nodes) - one.going for one in held]
         return min((most for most in left if most > 0), default=None)
@@ -162,7 +162,7 @@ class _Group:
 class _ParallelismLeft:
     """The number of removals and drains that may still start.
 
-    While anything is left, one zero-or-max group that is larger than the budget may go all the same (``overflows``).
+    ``overflows``: one zero-or-max group that is larger than the rest may still go, until something is spent.
     """
 
     nodes: int
@@ -285,10 +285,8 @@ def count_registered(state: ClusterState, ref: GroupRef) -> int:
 def keep_complete_groups(state: ClusterState, chosen: Sequence[str]) -> tuple[list[str], dict[str, Unremovable]]:
     """Return the chosen nodes that may go, and why the others stay.
 
-    Nodes of ordinary groups come first, then those of complete zero-or-max groups.
-
-    A zero-or-max group is complete if the chosen nodes are as many as its target size, or as many as its registered
-    nodes.
+    Nodes of ordinary groups come first, then those of complete zero-or-max groups. A zero-or-max group is complete if the
+    chosen nodes are as many as its target size, or as many as its registered nodes.
     """
     complete: list[str] = []
     atomic: dict[GroupRef, list[str]] = {}

@@ -1,7 +1,7 @@
-"""Find pods that controllers count as ready and that the API server's answer does not show: it is empty, partial or old.
+"""Find pods that controllers count as ready but the API server does not list: its answer is empty, partial or old.
 
-The status of a controller is written by the controller manager, which has caches of its own. It contradicts a wrong list
-of pods also right after a restart, when nothing is remembered of the pods.
+The controller manager writes the status of controllers from its own caches. So the status shows that a list of pods is
+wrong even right after a restart, when no earlier list is remembered.
 """
 
 from collections import Counter
@@ -18,9 +18,10 @@ from nodewright.model.reason import ScaleDownResult, Unremovable, UnremovableCod
 from nodewright.snapshot.context import Controller, Workloads
 from nodewright.snapshot.snapshot import Snapshot
 
-# A status follows the pods within seconds. So few pods in ten may be missing for that reason; beyond them the list is wrong.
+# A status follows the pods within seconds. Up to this share of the pods may be missing for that reason; if more are missing,
+# the list is wrong.
 _TOLERATED_SHARE = 0.1
-# For so long a node that looks empty waits for a controller that lacks pods, while the list as a whole is right.
+# Seconds for which a node that looks empty stays because a controller lacks pods, if the list as a whole is right.
 _DOUBT_SECONDS = 900.0
 _JOB_CONTROLLER = "kubernetes.io/job-controller"
 _KEY = "controllers of pods"
@@ -42,7 +43,7 @@ class MissingPods:
         return sum(self.by_controller.values()) > _TOLERATED_SHARE * self.ready
 
     def __str__(self) -> str:
-        """Return what contradicts the list, and what ends that."""
+        """Return how the list contradicts the controllers, and when that ends."""
         name, missing = max(self.by_controller.items(), key=lambda item: item[1], default=("", 0))
         return (
             f"the API server's list of pods lacks {sum(self.by_controller.values())} of {self.ready} pods that their controllers "
@@ -51,7 +52,7 @@ class MissingPods:
 
 
 class CachedPods(NamedTuple):
-    """The pods that were read last, beside those that no list shows."""
+    """The pods that were read last, and the missing ones."""
 
     snapshot: Snapshot
     missing: MissingPods
@@ -79,7 +80,7 @@ class Doubt(NamedTuple):
     is_list_wrong: bool
 
     def holds(self, now: float) -> bool:
-        """Return whether the node must stay. While the list is right, a status that is wrong for good holds it only for a while."""
+        """Return whether the node must stay. If the list is right, a wrong status of controllers holds it only for a while."""
         return self.is_list_wrong or (bool(self.controllers) and not self.is_old(now))
 
     def is_old(self, now: float) -> bool:
@@ -88,9 +89,9 @@ class Doubt(NamedTuple):
 
 
 def doubt_after(before: Doubt | None, missing: MissingPods, now: float) -> Doubt:
-    """Return the doubt about a node after a look at its pods and at all controllers.
+    """Return the doubt about a node after one more look at its pods and at all controllers.
 
-    A controller that lacked no pods at one of the looks has none on the node.
+    A controller that lacked no pods at one of the looks has no hidden pods on the node.
     """
     lacking = frozenset(missing.by_controller)
     if before is None or before.is_list_wrong:
@@ -113,7 +114,7 @@ def find_missing_pods(snapshot: Snapshot, workloads: Workloads) -> MissingPods:
 
 
 def hold_if_pods_are_missing(report: ScaleDownReport, state: ClusterState) -> ScaleDownReport:
-    """Return the report without removals if the list of pods is wrong. Only a right list, or another status, ends that."""
+    """Return the report without removals if the list of pods is wrong, until the list or the status of controllers changes."""
     seen = state.observation
     if not report.removals:
         return report

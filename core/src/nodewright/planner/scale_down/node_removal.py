@@ -1,9 +1,8 @@
 """Simulate the removal of candidates one after the other, each as if those before it were gone.
 
-Most of what was found in the last loop holds in the next. Therefore a run of nodes that were unneeded before is
-looked at ahead: if all their pods fit together where the last loop had placed them, none of these nodes is searched
-for places, and all are drained in the simulation at once. If all fit together, each fits in its turn: the result is
-the same.
+Most results of the last loop still hold. Therefore the simulation looks ahead at a run of nodes that were unneeded
+before: if all their pods fit together where the last loop placed them, it drains all these nodes at once without a search
+for places. If all fit together, each fits in its turn, so the result is the same.
 """
 
 from collections.abc import Sequence
@@ -32,10 +31,10 @@ from nodewright.snapshot.snapshot import Snapshot
 
 # How many nodes are looked at ahead; if one of them does not fit, none of them takes the fast path.
 LOOK_AHEAD = 64
-# How many searches for places may fail in one loop; more would delay the scale-up of pending pods.
+# How many nodes may fail for lack of places in one loop; more would delay the scale-up of pending pods.
 _MOST_FAILURES = 500
 _NOT_EXAMINED = Unremovable(
-    code=UnremovableCode.NOT_EXAMINED, message="as many nodes as are looked at in one loop came before it"
+    code=UnremovableCode.NOT_EXAMINED, message="one loop examines a limited number of nodes, and others came first"
 )
 _NONE_AT_A_TIME = Unremovable(
     code=UnremovableCode.SWITCHED_OFF, message="no node is removed while --max-scale-down-parallelism is 0"
@@ -65,9 +64,8 @@ class RemovableNode:
 class SimulatedRemovals:
     """The result for each candidate.
 
-    ``skipped`` candidates were not simulated; ``partial`` says how many because of a lack of time.
-
-    ``hints`` are the places that were found for pods. ``reason``: why nodes with pods to move are given up.
+    ``skipped`` candidates were not simulated; ``partial`` says how many because of a lack of time. ``hints`` are the places
+    that were found for pods. ``reason``: why nodes with pods to move are removed.
     """
 
     removable: list[RemovableNode] = field(default_factory=list)
@@ -125,7 +123,7 @@ def destination_rows(snapshot: Snapshot, state: ClusterState) -> Mask:
 def update_interval(context: PlanningContext) -> float:
     """Return the shortest interval between two loops so far, in seconds; before the second loop, the unneeded time.
 
-    CA measures it. Outside profile "ca" it is the scan interval: loops that would change nothing are left out.
+    CA measures it. Outside profile "ca" it is the scan interval, because loops that would change nothing do not run.
     """
     settings, memory, now = context.settings, context.state.memory.scale_down, context.state.now
     longest = settings.scale_down.scale_down_unneeded_time or 1e-9
@@ -136,9 +134,9 @@ def update_interval(context: PlanningContext) -> float:
 
 
 def most_removable(context: PlanningContext) -> int:
-    """Return after how many removable nodes of ordinary groups no more candidates are simulated.
+    """Return how many removable nodes of ordinary groups are enough: then no more candidates are simulated.
 
-    More could not be removed in time. Empty nodes count only under profile "ca".
+    More nodes could not be removed in time. Empty nodes count only under profile "ca".
     """
     settings, interval = context.settings.scale_down, update_interval(context)
     step, rounds = settings.max_scale_down_parallelism, max(settings.scale_down_unneeded_time, interval) // interval
@@ -245,7 +243,7 @@ class RemovalSimulator:
         return in_sequence
 
     def _drain_pending(self) -> None:
-        """Drain the nodes of the fast path in the simulation, before another node takes the room that they count on."""
+        """Drain the nodes of the fast path in the simulation, before another node takes the room for their pods."""
         self._simulation.drain_together(self._undrained)
         self._undrained, self._hinted = [], {}
 

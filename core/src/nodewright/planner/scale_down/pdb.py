@@ -18,7 +18,7 @@ Label = tuple[str, str]
 
 
 class PdbAllowance(NamedTuple):
-    """Tells whether pods may be evicted one after the other, whether all at once, and names a pod whose budget is too small."""
+    """Whether pods may be evicted one after the other, whether all at once, and a pod whose budget is too small."""
 
     can_remove: bool
     in_parallel: bool
@@ -37,10 +37,9 @@ class BrokenGang(NamedTuple):
 class DisruptionBudgets:
     """The disruptions that each budget still allows, and the gangs that must be kept whole.
 
-    Counters start at ``status.disruptionsAllowed`` and may fall below zero.
-
-    The eviction API refuses every pod that more than one budget selects. CA does not know this, and drains the pod's
-    node in vain again and again. So does a tracker with ``refuses_several`` off.
+    Counters start at ``status.disruptionsAllowed`` and may fall below zero. The eviction API refuses every pod that more
+    than one budget selects. CA ignores this, and drains the pod's node in vain again and again. Without
+    ``refuses_several`` this class ignores it too.
     """
 
     def __init__(
@@ -59,7 +58,7 @@ class DisruptionBudgets:
 
     @staticmethod
     def of(workloads: Workloads, policy: Policy) -> "DisruptionBudgets":
-        """Return the budgets of a cluster, with nothing used up yet."""
+        """Return the budgets of a cluster before any eviction."""
         gangs = workloads.gangs if policy.serves_gangs else None
         return DisruptionBudgets(workloads.budgets, refuses_several=policy.refuses_several_budgets, gangs=gangs)
 
@@ -113,7 +112,7 @@ class DisruptionBudgets:
         return next((self._budgets[n] for n in self._matching(pod) if self._allowed[n] < 1), None)
 
     def can_remove(self, pods: Sequence[Pod]) -> PdbAllowance:
-        """Return whether these pods may be evicted as far as their budgets allow; the first used-up budget decides."""
+        """Return whether budgets allow to evict these pods. The first exhausted budget decides."""
         affected: dict[int, list[Pod]] = {}
         for pod in pods:
             for number in self._matching(pod):

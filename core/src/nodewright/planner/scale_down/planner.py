@@ -97,8 +97,8 @@ def plan_scale_down(
 def _times_of_held_groups(since: Mapping[str, float], context: PlanningContext) -> dict[str, float]:
     """Return the unneeded-since times of nodes in groups to which a former engine may still be writing.
 
-    These nodes cannot be evaluated yet; their time runs on. That of a node that stopped being ready within its startup
-    time does not: the node counts as a machine on its way.
+    These nodes cannot be evaluated yet, but keep their times. A node that is not in the snapshot loses its time: it became
+    unready within its startup time and counts as an upcoming machine.
     """
     shut, group_of, snapshot = context.state.memory.writes_in_flight, context.state.group_of_node, context.snapshot
     held = (name for name in since if group_of.get(name) in shut) if shut else ()
@@ -108,9 +108,9 @@ def _times_of_held_groups(since: Mapping[str, float], context: PlanningContext) 
 def _report(
     context: PlanningContext, analysis: CandidateAnalysis, after: ScaleDownMemory, wait: str
 ) -> tuple[ScaleDownReport, PodDestinations]:
-    """Return what is done now, and the places of pods from the confirming simulation.
+    """Return the report with the removals that start now, and the places of pods from the confirming simulation.
 
-    ``after`` is what the next loop remembers; ``wait`` is why no removal may start (empty: it may).
+    ``after`` is the memory for the next loop. ``wait`` is why no removal may start (empty: it may).
     """
     since, found, ratios = after.unneeded_since, analysis.found, analysis.eligible.utilization
     if wait:
@@ -136,8 +136,8 @@ def _report(
 def _with_targets(state: ClusterState, targets: Mapping[GroupRef, int], policy: Policy) -> ClusterState:
     """Return the state with the target sizes that this loop leaves.
 
-    CA reads the targets again. Outside profile "ca" the smaller of both sizes counts: the cloud may still refuse an
-    increase.
+    CA reads the targets again. Outside profile "ca" the smaller of the old and the new target counts, because the cloud may
+    still refuse an increase.
     """
     groups = dict(state.groups)
     for ref, target in targets.items():
@@ -239,7 +239,7 @@ def _just_before(moment: float) -> float:
 
 
 def _moments_to_pass(state: ClusterState, report: ScaleDownReport) -> Iterator[float]:
-    """Yield moments that must be over before something holds: nodes unneeded for long enough, pods stuck in termination."""
+    """Yield times that must have passed before a condition holds: unneeded for long enough, terminating for too long."""
     for name, since in report.unneeded.items():
         if needed := needed_seconds(state, name):
             yield since + needed
@@ -252,7 +252,7 @@ def _moments_to_pass(state: ClusterState, report: ScaleDownReport) -> Iterator[f
 def _moments_of_expiry(
     state: ClusterState, report: ScaleDownReport, memory: ScaleDownMemory, settings: ScaleDownSettings
 ) -> Iterator[float]:
-    """Yield moments at which something ends: cool-downs, recheck times, quarantines, deletion taints."""
+    """Yield times at which a condition ends: cool-downs, recheck times, quarantines, deletion taints."""
     yield report.cooldown_until
     yield from (known.at for known in memory.rechecks.values())
     yield from memory.quarantined_until.values()

@@ -1,7 +1,6 @@
 """The pods of nodes, by number and kind, and their places in a simulation.
 
-Pods between which neither kube-scheduler nor the drain rules make a difference are one kind: each result is computed
-once per kind.
+Pods that kube-scheduler and the drain rules treat alike are one kind. Each result is computed once per kind.
 """
 
 from collections import Counter, defaultdict
@@ -35,7 +34,7 @@ _REPLACING = ("ReplicaSet", "ReplicationController")
 
 
 class PodKind:
-    """Pods of one class for which the drain rules say the same; ``pod`` stands for all of them.
+    """Pods of one class for which the drain rules give the same result; ``pod`` represents all of them.
 
     ``owner`` identifies the controller whose pod moves are counted; empty without one. Kinds are compared by
     identity, and cached as long as they are in use.
@@ -158,12 +157,12 @@ class PodSubset:
 
 
 def find_pod_subsets(snapshot: Snapshot, rows: Iterable[int]) -> list[PodSubset]:
-    """Return the known pods of nodes, each in an index of its own."""
+    """Return the known pods of each node, each in an index of its own."""
     return [PodIndex().add(node_pods) for node_pods in find_node_pods(snapshot, rows)]
 
 
 def subset_of(pods: Sequence[Pod]) -> PodSubset:
-    """Return the subset of pods that come from no known snapshot."""
+    """Return pods that come from no snapshot as a subset of a new index."""
     classes = PodClasses()
     return PodIndex().add(NodePods([classes.of(pod, placed=True) for pod in pods], pods))
 
@@ -207,7 +206,7 @@ PodMoves = tuple[Sequence[int], Sequence[int]]
 
 
 class PodTracker:
-    """The places of the pods of a simulation: by number, the row of their node, and the row to which they were to go before.
+    """The places of the pods of a simulation: by number, the row of their node, and the row where the last loop placed them.
 
     ``hints`` are the nodes to which pods were to go in the last loop. Rows of removed nodes may still be recorded:
     callers check which rows are open.

@@ -1,11 +1,11 @@
 """Select which removable nodes are removed now.
 
-Nodes wait until they were unneeded for long enough, and while removals of late were undone or failed. Minimum sizes,
-zero-or-max groups and parallelism limit the rest.
+Nodes wait until they were unneeded for long enough, and for a while after recent removals failed or were undone by growth.
+Minimum sizes, zero-or-max groups and parallelism limit the rest.
 
 Outside profile "ca" the selected nodes are then confirmed. The candidates were simulated as a chain, each as if those
-before it were gone. Only some of them go now, and pods on those that stay may be in the way of the moving pods (zone
-anti-affinity, topology spread). Therefore their removal is simulated again while all others stay.
+before it were gone. Only some of them go now, and pods on nodes that stay may conflict with the moving pods (zone
+anti-affinity, topology spread). Therefore the removal of the selected nodes is simulated again while all others stay.
 """
 
 from collections import Counter
@@ -43,7 +43,7 @@ _NO_TURN = Unremovable(
 _NO_DRAIN = Unremovable(
     code=UnremovableCode.SWITCHED_OFF, message="no node with pods to move is removed while --max-drain-parallelism is 0"
 )
-# Reasons to give up nodes with pods; without pods such a node is given up because it is empty.
+# Reasons to remove nodes with pods; a node without pods is removed because it is empty instead.
 _OF_ROOM = (DisruptionReason.UNDERUSED, DisruptionReason.REPLACED)
 # Simulates the removal of the named nodes, in order, while all others stay.
 SimulateAgain = Callable[[Sequence[str]], SimulatedRemovals]
@@ -51,9 +51,9 @@ SimulateAgain = Callable[[Sequence[str]], SimulatedRemovals]
 
 @dataclass(kw_only=True)
 class RemovalSelection:
-    """``removals`` start now. Of the others ``stay`` says why they stay, and ``waiting`` which wait for their turn.
+    """``removals`` start now. ``stay`` says why other nodes stay, and ``waiting`` which nodes wait for their turn.
 
-    ``hints`` are the places of pods from the confirming simulation. ``partial`` says what there was no time for.
+    ``hints`` are the places of pods from the confirming simulation. ``partial`` says what was left out for lack of time.
     """
 
     removals: tuple[NodeRemoval, ...] = ()
@@ -67,7 +67,7 @@ class RemovalSelection:
 class ConfirmedRemovals:
     """``nodes`` may go, with their pods as they are now; ``batches`` say how many go together. The others ``stay``.
 
-    ``hints`` are the places of the moving pods. For nodes in ``late`` there was no time.
+    ``hints`` are the places of the moving pods. Nodes in ``late`` were not simulated for lack of time.
     """
 
     batches: dict[str, int]
@@ -78,7 +78,7 @@ class ConfirmedRemovals:
 
     @property
     def partial(self) -> str:
-        """Return what there was no time for; empty if everything was confirmed."""
+        """Return what was left out for lack of time; empty if everything was confirmed."""
         return f"time was up: {len(self.late)} nodes were not looked at once more" if self.late else ""
 
 
@@ -196,7 +196,7 @@ def _reason_to_stay(
 
 
 def _on_completion(pod: str) -> Unremovable:
-    text = f"pod {pod} asks to be waited for until it has ended"
+    text = f"pod {pod} is annotated to be waited for, and still runs"
     return Unremovable(code=UnremovableCode.ON_COMPLETION, pod=pod, message=text)
 
 
@@ -277,7 +277,7 @@ def _drop(left: ConfirmedRemovals, failed: Sequence[str], state: ClusterState) -
 
 
 def _reason(why: Unremovable) -> Unremovable:
-    return changed(why, message=f"{why.message}, as long as nodes stay that could go before it")
+    return changed(why, message=f"{why.message}, as long as other removable nodes stay")
 
 
 def order_by_fewest_places(context: PlanningContext, names: Mapping[str, RemovableNode]) -> dict[str, RemovableNode]:
@@ -318,9 +318,9 @@ def _staying(context: PlanningContext, names: Mapping[str, RemovableNode]) -> Ma
 
 
 def reason_for_pause(context: PlanningContext, found: RemovableNode) -> Unremovable | None:
-    """Return why a removable node should not go now, given what removals did lately; None if it may.
+    """Return why a removable node should not go now because of recent events; None if it may.
 
-    Besides ``reason_for_node_pause``: its pods were moved too often.
+    These are the reasons of ``reason_for_node_pause``, and pods that were moved too often.
     """
     if not context.settings.policy.pauses_after_removals:
         return None
@@ -330,9 +330,10 @@ def reason_for_pause(context: PlanningContext, found: RemovableNode) -> Unremova
 
 
 def reason_for_node_pause(state: ClusterState, name: str) -> Unremovable | None:
-    """Return why a node should not go now, given what happened to it and to its group lately; None if it may.
+    """Return why a node should not go now because of recent events at it or its group; None if it may.
 
-    The group is quarantined, or grew again soon after it shrank; or the node's last removal failed. CA knows none of these.
+    The group is quarantined, or it grew again soon after it shrank, or the last removal of the node failed. CA has no such
+    pauses.
     """
     ref, memory, now = state.group_of_node[name], state.memory.scale_down, state.now
     quarantined, flapping = memory.quarantined_until.get(ref, 0.0), memory.flapping.get(ref)
@@ -365,10 +366,7 @@ def _failed_recently(state: ClusterState, name: str) -> Unremovable | None:
 
 
 def _moved_too_often(state: ClusterState, moving: PodSubset, most: int) -> Unremovable | None:
-    """Return the reason if pods of one controller would be moved more than ``most`` times each within an hour.
-
-    Else None.
-    """
+    """Return the reason if pods of one controller would be moved more than ``most`` times each within an hour; else None."""
     held = state.memory.scale_down.moved_pods
     if not most or not held:
         return None

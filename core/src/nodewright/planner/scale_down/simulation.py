@@ -1,7 +1,7 @@
 """Simulate drains: move the pods of nodes to other nodes of a snapshot.
 
-CA forks its snapshot for every candidate. Here moves are recorded and undone, so that a candidate costs what its own
-pods cost, however large the cluster is.
+CA forks its snapshot for every candidate. Here moves are recorded and undone, so that the time for a candidate depends on
+its own pods and not on the size of the cluster.
 """
 
 from collections import Counter, defaultdict
@@ -24,10 +24,10 @@ from nodewright.snapshot.snapshot import Snapshot
 
 
 class BulkFit:
-    """Tells for many nodes at once whether they take plain pods.
+    """Finds for many nodes at once whether they take plain pods.
 
-    Plain pods are those that only resource amounts keep apart on nodes that admit them. Snapshots may differ between
-    calls in their pods, and in nodes that were added last.
+    For plain pods only resource amounts matter on nodes that admit them. Between calls snapshots may differ in their pods,
+    and in the nodes that were added last.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class BulkFit:
         self._admitted.clear()
 
     def rows_fitting_all(self, snapshot: Snapshot, asked: Mapping[PodClass, Sequence[int]]) -> frozenset[int]:
-        """Return the rows that take all the plain pods that are to go there, in any order.
+        """Return the rows that take all plain pods that ``asked`` places there, in any order.
 
         ``asked`` has one row for each pod.
         """
@@ -81,10 +81,8 @@ class RoundRobinCursor:
     ) -> list[int]:
         """Return the next ``count`` open nodes that take a pod of the class, fewer if there are no more.
 
-        Cordoned nodes take none.
-
-        ``together``: only amounts keep pods of the class apart, so that a pod on one node changes nothing for another
-        node.
+        Cordoned nodes take none. ``together``: only amounts matter for pods of the class, so that a pod on one node changes
+        nothing for other nodes.
         """
         found = list[int]()
         admitted = self._bulk_fit.admitting_rows(snapshot, pod_class) if together else open_rows
@@ -195,10 +193,7 @@ class DrainSimulation:
         return unplaced
 
     def find_hinted(self, row: int) -> HintedNode | None:
-        """Return where the pods of a node were to go before.
-
-        None if more than amounts may keep one of them from that place.
-        """
+        """Return where the last loop placed the pods of a node; None if more than amounts matters for one of them."""
         subset = self.subset(row)
         hinted_rows = self._hinted_rows(row, subset.numbers, self._open) or ()
         found = {

@@ -20,8 +20,8 @@ def restored_unneeded_since(
 ) -> Mapping[str, float]:
     """Return node name → since when it is unneeded, as the last loop left it (epoch seconds).
 
-    With a ``ttl`` (``--node-deletion-candidate-ttl``, seconds), the first loop of a new engine also reads soft taints that are younger
-    than that. Memory wins over taints. A taint with a time in the future counts as one of now.
+    With a ``ttl`` (``--node-deletion-candidate-ttl``, seconds), the first loop of a new engine also reads soft taints that
+    are younger than that. Memory takes precedence over taints. A taint with a time in the future counts as set now.
     """
     if memory.updated_at or not ttl:
         return memory.unneeded_since
@@ -37,10 +37,7 @@ def is_ready_node(state: ClusterState, name: str) -> bool:
 
 
 def needed_seconds(state: ClusterState, name: str) -> float:
-    """Return how many seconds a node must be unneeded before it is removed.
-
-    For an unready node the group has a time of its own.
-    """
+    """Return how many seconds a node must be unneeded before it is removed: by its group's options, also for unready nodes."""
     options = state.groups[state.group_of_node[name]].seen.options
     ready = is_ready_node(state, name)
     return options.scale_down_unneeded_seconds if ready else options.scale_down_unready_seconds
@@ -58,7 +55,7 @@ def reason_not_old_enough(state: ClusterState, name: str, since: float) -> Unrem
 
 
 def tainted_at(node: Node, key: str) -> float | None:
-    """Return when a node got its taint (epoch seconds); None without the taint, or if its value is no time."""
+    """Return when a node got its taint (epoch seconds); None without the taint, or if its value is not a time."""
     value = next((taint.value for taint in node.spec.taints if taint.key == key), "")
     moment = parse_int64(value)
     return float(moment) if moment is not None else None
@@ -69,9 +66,8 @@ def choose_soft_taints(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the nodes to taint and the nodes to untaint as deletion candidates, together at most ``most``.
 
-    Untainting goes first.
-
-    An existing taint is never renewed: its time is since when the node is unneeded. Nodes under deletion keep their taints.
+    Untainting goes first. An existing taint is never renewed: its time says since when the node is unneeded. Nodes under
+    deletion keep their taints.
     """
     if not most:
         return (), ()

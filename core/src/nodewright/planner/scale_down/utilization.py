@@ -1,13 +1,12 @@
 """The utilization of nodes: requested by allocatable.
 
-The ratio is what the counted pods request, of what remains after the ignored pods: for a GPU node the GPUs alone, for
-every other node the larger of cpu and memory. A node with devices of dynamic resource allocation (ResourceSlices) is
-measured by the pool of which claims hold the largest share, as a GPU node; whose pods hold them does not matter.
+The ratio is the requests of the counted pods over what remains after the ignored pods: for a GPU node of the GPUs alone, for
+every other node the larger ratio of cpu and memory. A node with devices of dynamic resource allocation (ResourceSlices) is
+measured like a GPU node, by the device pool of which claims hold the largest share, whichever pods these claims belong to.
 
-Ignored pods may leave nothing, or less. CA divides all the same, and so does ``--profile=ca``: x/0 is +inf, an
-over-committed node has a negative ratio, and of 0/0 (NaN) for cpu the result is memory's ratio, while NaN for memory
-hides cpu's. Otherwise a resource that nothing requests has the ratio 0, and a requested resource of which nothing
-remains has +inf.
+Ignored pods may leave nothing, or less than nothing. CA divides nevertheless, and so does ``--profile=ca``: x/0 is +inf, an
+over-committed node has a negative ratio. If cpu is 0/0 (NaN), the result is memory's ratio; if memory is NaN, the result is
+NaN. Otherwise a resource that no pod requests has the ratio 0, and a requested resource of which nothing remains has +inf.
 
 ``utilizations`` measures many nodes by the columns of the snapshot. Columns are exact unless a pod terminates, or a
 pod or node has fractions of what the scheduler counts (CA adds up before it rounds). ``utilization_of`` measures
@@ -46,7 +45,7 @@ PROBLEMS = ("", "it offers no cpu", "it offers no memory")
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """The rules for measuring utilization; ``now`` in epoch seconds. ``divides_by_zero``: return what CA does when it divides by zero."""
+    """The rules for measuring utilization; ``now`` in epoch seconds. ``divides_by_zero``: divide by zero as CA does."""
 
     now: float
     accelerators: Accelerators = NO_ACCELERATORS
@@ -329,9 +328,9 @@ def _devices(snapshot: Snapshot, accelerators: Accelerators) -> Ids:
 
 
 def device_utilization(snapshot: Snapshot, name: str) -> tuple[float, str] | None:
-    """Return the share of a node's devices in use, and their driver, of the pool with the largest share.
+    """Return the largest share of a device pool of the node that is in use, and the driver of that pool.
 
-    None: the node has no devices of its own. A device that is shared counts as soon as one claim has a part of it.
+    None: the node has no devices of its own. A shared device counts as soon as one claim holds a part of it.
     """
     slices = snapshot.context.slices_on(name)
     if not any(one.spec.devices for one in slices):

@@ -27,10 +27,10 @@ class Share:
 
 
 def balance_sizes(sizes: Sequence[tuple[int, int]], wanted: int) -> list[int]:
-    """Return new sizes for groups given as (current, maximum), after ``wanted`` nodes went to the smallest first.
+    """Return the sizes of groups given as (current, maximum) after adding ``wanted`` nodes, to the smallest group first.
 
-    Ties go in the order given. Full groups do not grow, and nodes that fit nowhere are left over. Raise ValueError
-    without groups.
+    Equal groups grow in the order given. Full groups do not grow; nodes for which no group has room are left over. Raise
+    ValueError if there are no groups.
     """
     if not sizes:
         raise ValueError("no groups to balance")
@@ -61,8 +61,8 @@ def find_similar(
 ) -> list[GroupRef]:
     """Return the groups over which growth of ``ref`` may be spread.
 
-    They are similar, may grow, and fit every pod that ``ref`` fits. Groups that do not exist yet, and those that have all their nodes or
-    none, are similar to none.
+    They are similar, may grow, and fit every pod that ``ref`` fits. Groups that do not exist yet and zero-or-max groups
+    have no similar groups.
     """
     own = context.state.groups[ref].seen
     balances = context.settings.scale_up.balance_similar_node_groups and ref not in context.new_groups
@@ -112,8 +112,8 @@ def are_similar(a: Template, b: Template, settings: ScaleUpSettings, ignored: It
     """Return whether new nodes of both groups are interchangeable.
 
     With ``balancing_label`` those labels alone decide. Otherwise capacity must be equal (memory within a ratio),
-    allocatable and free resources within ratios, and labels equal except those of places; ``ignored`` adds the
-    provider's own.
+    allocatable and free resources within ratios, and labels equal except those of hosts, zones and regions.
+    ``ignored`` are further labels that may differ.
     """
     labels_a, labels_b = a.node.metadata.labels, b.node.metadata.labels
     if settings.balancing_label:
@@ -128,7 +128,7 @@ def are_similar(a: Template, b: Template, settings: ScaleUpSettings, ignored: It
 
 
 def share_a_label(a: Template, b: Template, keys: Iterable[str]) -> bool:
-    """Return whether one of the provider's labels for parts of one group has the same, non-empty value on both."""
+    """Return whether one of ``keys``, the provider's labels of equal groups, has the same, non-empty value on both."""
     labels_a, labels_b = a.node.metadata.labels, b.node.metadata.labels
     return any(labels_a.get(key) and labels_a[key] == labels_b.get(key) for key in keys)
 

@@ -84,9 +84,9 @@ class Probation:
         return replace(group, pods=pods)
 
     def taking(self, refs: frozenset[GroupRef], group: PodGroup) -> frozenset[GroupRef]:
-        """Return on which of the groups a mix may put these pods.
+        """Return those of the groups to which a mix may give these pods.
 
-        A group on probation takes pods only as a probe: all of them have another place, and did not wait for it.
+        A group on probation gets pods only as a probe: all of them have another place, and have not waited for this group.
         """
         return refs.difference(ref for ref in self._left if ref in refs and not self._probes_with(ref, group))
 
@@ -115,7 +115,7 @@ class Probation:
         return limits
 
     def try_out(self, chosen: Option, groups: Sequence[PodGroup], nodes: int) -> ProbationPlan:
-        """Return the option with ``nodes`` nodes: pods without another place first, then those that fit."""
+        """Return the option with ``nodes`` nodes. Pods without another place go first, then others that fit."""
         context, template = self._context, self._context.templates[chosen.group]
         bound, others = self._split(chosen.group, groups)
         packing = estimate(context.snapshot, template, bound or others, nodes).packing
@@ -245,7 +245,7 @@ def _waited(pods: Sequence[Pod], since: float) -> bool:
 
 
 def _shared_domains(context: PlanningContext, ref: GroupRef, failed: Iterable[GroupRef]) -> int:
-    """Return how many of zone and machine type a group shares with one of these groups of its provider, at most."""
+    """Return how many failure domains (zone, machine type) a group shares at most with one failed group of its provider."""
     node = context.templates[ref].node
     others = [context.templates[other].node for other in failed if _is_comparable(context, ref, other)]
     return max(

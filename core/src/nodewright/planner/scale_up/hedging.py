@@ -23,13 +23,9 @@ from nodewright.snapshot.snapshot import Snapshot
 
 HEDGE_IS_OVER = "the hedge is not needed any more: its pods have a place elsewhere"
 
-
-_OWES_MACHINES = SkipReason(code=SkipCode.SILENT, message="machines that it owes may not come")
-
-
+_OWES_MACHINES = SkipReason(code=SkipCode.SILENT, message="machines that it was asked for may not come")
 _IN_USE = SkipReason(code=SkipCode.NOT_CHOSEN, message="its size changes in this loop already")
-
-
+_NEW = SkipReason(code=SkipCode.NOT_CHOSEN, message="it does not exist yet")
 _WHOLE = SkipReason(code=SkipCode.NOT_CHOSEN, message="it grows only from zero to its maximum size")
 
 
@@ -47,7 +43,7 @@ class UncertainPlacements:
 
 
 def uncertain_rows(context: PlanningContext, placed: Iterable[Pod] = ()) -> dict[GroupRef, list[int]]:
-    """Return the rows of uncertain machines, before pods but those of ``placed`` are.
+    """Return the rows of uncertain machines that hold no pods besides those of ``placed``.
 
     Rows on which a request or a gang holds room are left out.
     """
@@ -75,7 +71,7 @@ def find_uncertain_placements(
     again = {ref: _add_machines(full, context.templates[ref], len(held)) for ref, held in rows.items()}
     _, homeless = take_fitting(full, left)
     if homeless:
-        # A tight mix is not found again: each pod stays where it was planned.
+        # A new search did not find such a tight mix again: each pod stays where it was planned.
         stay = set(map(id, left))
         held_by = {ref: [_chosen(context.snapshot.pods(row), stay) for row in held] for ref, held in rows.items()}
     else:
@@ -159,9 +155,9 @@ def _add_machines(snapshot: Snapshot, template: Template, count: int) -> range:
 
 
 def _limit(context: PlanningContext, uncertain: UncertainPlacements, planned: Iterable[SizeWrite]) -> int:
-    """Return how many machines may be bought twice now.
+    """Return how many machines may be bought as hedges now.
 
-    Uncertain machines that no pod needs have been replaced already, perhaps by more and smaller machines.
+    Uncertain machines that no pod needs count as hedged: other machines have replaced them, perhaps more and smaller ones.
     """
     nodes = int(context.state.observation.snapshot.alive.sum())
     under_way = sum(_bought_twice(context, group) for group in context.state.groups.values())
@@ -178,7 +174,7 @@ def _hedges_under_way(group: GroupState) -> int:
 
 
 def _bought_twice(context: PlanningContext, group: GroupState) -> int:
-    """Return how many of a group's hedges are still surplus: the first request is open, or no pod needs them."""
+    """Return how many of a group's hedges are still surplus: the hedged request is open, or no pod needs them."""
     running = over = 0
     for request in group.requests:
         firsts = [context.state.groups[ref] for ref in request.hedge_for if ref in context.state.groups]
@@ -199,7 +195,7 @@ def _after(context: PlanningContext, planned: Iterable[SizeWrite]) -> PlanningCo
 
 
 def _add(planned: list[SizeWrite], hedge: IncreaseSize) -> None:
-    """Add a hedge to the writes, with one call for each group."""
+    """Add a hedge to the writes. If its group already grows, extend that call."""
     for place, action in enumerate(planned):
         if isinstance(action, IncreaseSize) and action.group == hedge.group:
             planned[place] = msgspec.structs.replace(
@@ -214,7 +210,7 @@ def _barred(context: PlanningContext, planned: Iterable[SizeWrite]) -> dict[Grou
     reasons = {action.group: _IN_USE for action in planned if not _may_grow_more(action)}
     for ref, group in context.state.groups.items():
         if group.seen.options.zero_or_max_node_scaling or ref in context.new_groups:
-            reasons[ref] = _WHOLE if ref not in context.new_groups else _IN_USE
+            reasons[ref] = _WHOLE if ref not in context.new_groups else _NEW
     return reasons | dict.fromkeys(_find_doubtful(context), _OWES_MACHINES)
 
 

@@ -47,8 +47,8 @@ class PlannedMix:
 
     ``bound`` is None if some of the pods got no place.
     ``is_cut``: the time for improvements was up early. ``is_limited``: limits of the cluster allow only a part of the mix.
-    ``later``: pods whose nodes one plan may not add. ``snapshot``: the cluster with these nodes and pods (None: it was not
-    needed to check their places).
+    ``later``: pods of nodes beyond --max-nodes-per-scaleup. ``snapshot``: the cluster with these nodes and pods (None: it
+    was not needed to check their places).
     """
 
     nodes: tuple[PlannedNode, ...]
@@ -65,9 +65,9 @@ class PlannedMix:
 class MixTerms:
     """The demands on a mix besides the least price.
 
-    ``whole``: zero-or-max groups that get all their machines, so that room on them costs nothing more. ``surcharges`` are put
-    on the price of a node, by group, where limits of the cluster are scarcer than money. ``time_share`` is the part of the time
-    budget that the search may take; 0: the first mix is enough.
+    ``whole``: zero-or-max groups that get all their machines, so that room on them costs nothing more. ``surcharges`` are
+    added to the price of a node, by group, so that the mix takes less of a scarce limit. ``time_share`` is the part of the
+    time budget that the search may take; 0: the first mix is enough.
     """
 
     whole: frozenset[GroupRef] = frozenset()
@@ -180,7 +180,7 @@ def _demands(
     for pod_class, pods in by_class.items():
         per_node = most_per_node(context.snapshot, pod_class)
         spread = [one for one in hard_constraints(pod_class) if one.topology_key != HOSTNAME_LABEL]
-        # Where a pod may go first says nothing of the domains that its siblings may go to.
+        # The groups that fit the first pod need not be in the domains that its siblings must use.
         groups = fit.fits_alone(pod_class) if spread else fit.fits(pod_class)
         growing = shared.setdefault(groups, groups.intersection(may_grow))
         groups = probation.taking(growing, PodGroup(pod_class, pods))
@@ -188,7 +188,7 @@ def _demands(
         if not per_node or not groups or len(spread) > 1:
             continue
         if spread:
-            # Pods for which nodes that are there have room in their domain go there once another domain has a node.
+            # Pods for which existing nodes of their domain have room go there as soon as other domains have a node.
             spare = spare or context.snapshot.fork()
             key = spread[0].topology_key
             for value, dealt, refs in _by_domain(context, pod_class, pods, groups, spread[0]):
@@ -200,7 +200,7 @@ def _demands(
 
 
 def most_per_node(snapshot: Snapshot, pod_class: PodClass) -> int:
-    """Return how many pods of a class one new node may take besides amounts; 0: that depends on other nodes."""
+    """Return how many pods of a class one new node may take, amounts aside; 0: that depends on other nodes."""
     if is_countable(snapshot, pod_class):
         return _ANY
     spec, terms = pod_class.spec, terms_of(pod_class)
@@ -294,7 +294,7 @@ def _kinds(
 def alike_groups(
     fit: NodeGroupFit, taking: Iterable[frozenset[GroupRef]], prices: Mapping[GroupRef, float]
 ) -> list[tuple[GroupRef, ...]]:
-    """Return the groups with a price that take any of the demands, those together whose new nodes are alike and cost the same.
+    """Return the groups with a price that take one of the demands, as sets whose new nodes are alike and cost the same.
 
     ``taking``: for each demand the groups that take its pods. ``prices``: USD an hour.
     """
@@ -357,7 +357,7 @@ def _counted(pairs: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
 
 
 def _turns(context: PlanningContext, refs: Sequence[GroupRef], count: int) -> Iterator[GroupRef]:
-    """Yield the group of each of ``count`` nodes: the smallest of the groups if they are balanced, else one after the other.
+    """Yield the group of each of ``count`` nodes: the smallest group if groups are balanced, else each group until it is full.
 
     Groups that do not exist yet are not balanced. They come last.
     """
@@ -380,10 +380,10 @@ def _turns(context: PlanningContext, refs: Sequence[GroupRef], count: int) -> It
 def _without_misplaced(
     context: PlanningContext, demands: Iterable[Demand], nodes: Sequence[PlannedNode]
 ) -> tuple[Sequence[PlannedNode], Snapshot | None]:
-    """Return the nodes without pods that a predicate keeps off their place, and without nodes that have no pods then.
+    """Return the nodes without the pods that a predicate rejects there. Drop nodes that have no pods left.
 
-    Return also the cluster with these nodes and pods, if it was made and holds nothing else. Where only amounts decide,
-    nothing is checked: all amounts are planned for.
+    Return also the cluster with these nodes and pods; None if it was not built or has other nodes too. If only amounts
+    decide, nothing is checked: the mix respects all amounts.
     """
     if all(is_countable(context.snapshot, demand.pod_class) for demand in demands):
         return nodes, None
@@ -421,7 +421,7 @@ def _with_pods(snapshot: Snapshot, node: PlannedNode, pods: Sequence[Pod]) -> Pl
 def _within_limits(
     context: PlanningContext, nodes: Sequence[PlannedNode], whole: Iterable[GroupRef]
 ) -> Sequence[PlannedNode]:
-    """Return the nodes that the cluster's limits allow: first those with most pods for what they take of the limits."""
+    """Return the nodes that the cluster's limits allow: first those with the most pods for their share of the limits."""
     counts, left = _counts(context, nodes, whole), context.nodes_left
     if context.allows(counts):
         return nodes
@@ -446,7 +446,7 @@ def _within_limits(
 
 
 def limit_share(context: PlanningContext, ref: GroupRef) -> float:
-    """Return the largest part that one node of a group takes of what is left under a limit of the cluster."""
+    """Return the largest share that one node of a group takes of the rest of a limit of the cluster."""
     left = context.nodes_left
     return max(context.quota.share(context.templates[ref].node), 1 / max(left, 1) if left is not None else 0.0)
 

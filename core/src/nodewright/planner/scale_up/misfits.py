@@ -47,10 +47,10 @@ class PurchaseEvaluation:
 def evaluate_purchases(
     state: ClusterState, templates: TemplateSettings, policy: Policy, left: Iterable[Pod]
 ) -> PurchaseEvaluation:
-    """Evaluate what was bought, now that the pods in ``left`` fit nowhere. CA does not.
+    """Evaluate what was bought, now that the pods in ``left`` fit nowhere. CA does not do this.
 
-    A purchase ends when a node of the group is up that was created after it: its pods fit, or it takes such pods when
-    it is empty, or it is a misfit.
+    A purchase ends when a node of the group is up that was created after it: no such pods wait any more, or the node
+    would take them if it were empty, or it is a misfit.
     """
     held = state.memory.purchases
     if not held or not policy.remembers_purchases:
@@ -90,7 +90,7 @@ def evaluate_purchases(
 
 
 def _is_settled(state: ClusterState, ref: GroupRef, node: Node) -> bool:
-    """Return whether a new node shows all that it has. With a taint that such nodes lose, it is still starting."""
+    """Return whether a new node reports all that it offers. A node with a startup taint is still starting."""
     learned, group = state.memory.learned.get(ref), state.groups[ref]
     starts = node.created + group.seen.options.max_node_startup_seconds > state.now
     if starts and any(is_startup_of(learned, taint) for taint in node.spec.taints):
@@ -105,7 +105,7 @@ def _end_pauses(
     kinds: dict[str, Purchase],
     classes: Mapping[str, Mapping[PodClass, Pod]],
 ) -> None:
-    """End the pauses of kinds of pods that a newer node than the misfit takes. What was in vain still counts for the day."""
+    """End the pauses of kinds of pods that a newer node than the misfit takes. Misfits still count for a day."""
     paused = [kind for kind, one in kinds.items() if not one.asked and one.until > state.now and kind in classes]
     newest = _newest_up(state, ref, 0.0) if paused else None
     if newest is None:
@@ -144,7 +144,7 @@ def note_moves(
 
 
 def find_moving(state: ClusterState) -> Iterator[Pod]:
-    """Yield the pods of the nodes that moves under way give up, as they would wait."""
+    """Yield the pods of the nodes that moves under way remove, as if they were pending."""
     snapshot = state.observation.snapshot
     names = (name for move in state.memory.moves.under_way.values() for name in move.left if name in snapshot)
     for name in names if state.memory.purchases else ():
@@ -162,7 +162,7 @@ def bars_of(context: PlanningContext, classes: Iterable[PodClass]) -> Barred:
 
 
 def _bought_for(report: ScaleUpReport, snapshot: Snapshot) -> Iterator[tuple[GroupRef, str]]:
-    """Yield which group grows for which kind of pods: by the planned nodes, and each other expansion for all other pods."""
+    """Yield which group grows for which kind of pods. Expansions without planned nodes count for all other pods."""
     for ref, kinds in dict.fromkeys((node.group, node.kinds) for node in report.nodes):
         yield from ((ref, kind) for kind, _ in kinds)
     planned = Counter(node.group for node in report.nodes)

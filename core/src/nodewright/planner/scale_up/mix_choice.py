@@ -16,7 +16,7 @@ from nodewright.planner.scale_up.failover import Probation
 from nodewright.planner.scale_up.least_cost import MixTerms, PlannedMix, limit_share, plan_mix
 from nodewright.planner.scale_up.node_group_fit import NodeGroupFit
 
-# Where a limit binds, mixes are tried for which all that is left under it costs these multiples of the price of the mix.
+# If a limit binds, mixes are tried in which the whole rest of the limit costs these multiples of the price of the mix.
 _SURCHARGES = (1.0, 10.0, 1000.0)
 _Planner = Callable[..., PlannedMix | None]
 
@@ -63,8 +63,8 @@ def _worth_buying(
 ) -> frozenset[GroupRef]:
     """Return the zero-or-max groups with which a mix helps more pods or is cheaper, each with all its machines.
 
-    They are added one by one, the best first, while there is time. ``time_share`` is that of each mix: with few pods the
-    first mix says little about the best one.
+    They are added one by one, the best first, while there is time. ``time_share`` is that of each mix: if there are few
+    pods, the first mix of a search may be far from the best one.
     """
     whole = frozenset[GroupRef]()
     if not left:
@@ -90,7 +90,7 @@ def _worth_buying(
 
 
 def _too_many_new(context: PlanningContext, mix: PlannedMix | None) -> frozenset[GroupRef]:
-    """Return the groups that may not be created, if the mix creates more than it may: it keeps those for most pods."""
+    """Return the groups that may not be created if the mix would create too many. Those with the most pods are kept."""
     new = [ref for ref in context.new_groups if not context.state.groups[ref].seen.target]
     grown = {expansion.group for expansion in mix.expansions}.intersection(new) if mix is not None else set()
     if mix is None or len(grown) <= context.new_groups_left:

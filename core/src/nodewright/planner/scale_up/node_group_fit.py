@@ -52,7 +52,7 @@ class NodeGroupFit:
         return found
 
     def fits_alone(self, pod_class: PodClass) -> frozenset[GroupRef]:
-        """Return the groups whose new node fits a pod of the class if no filter looks at pods on other nodes."""
+        """Return the groups whose new node fits a pod of the class, leaving pods on other nodes aside."""
         if is_countable(self._snapshot, pod_class):
             return self.fits(pod_class)
         nodes, every = self._template_nodes, slice(0, len(self._row))

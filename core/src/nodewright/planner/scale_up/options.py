@@ -53,7 +53,7 @@ def unsafe_reason(context: PlanningContext, ref: GroupRef) -> SkipReason | None:
         )
     if ref in state.left_out:
         return SkipReason(
-            code=SkipCode.UNHEALTHY, message="not ready for scale-up: the cluster is unhealthy through it"
+            code=SkipCode.UNHEALTHY, message="not ready for scale-up: the cluster is unhealthy because of it"
         )
     if ref in context.corrected:
         return SkipReason(code=SkipCode.CORRECTED, message="its size is being corrected in this loop")
@@ -144,7 +144,7 @@ def may_help_more(
 
 
 def _most_pods(requests: NDArray[np.float64], counts: NDArray[np.float64], offered: float) -> float:
-    """Return for how many pods the amount offered suffices, the smallest of which come first."""
+    """Return for how many pods the offered amount suffices. Smaller pods come first."""
     used = np.cumsum(requests * counts)
     whole = int(np.searchsorted(used, offered, side="right"))
     last = (offered - (used[whole - 1] if whole else 0.0)) // requests[whole] if whole < len(used) else 0.0

@@ -40,16 +40,11 @@ from nodewright.planner.scale_up.planned_nodes import add_unplanned, fill_machin
 from nodewright.snapshot.pod_class import PodClass
 
 _NOT_CHOSEN = SkipReason(code=SkipCode.NOT_CHOSEN, message="another group was chosen in this loop")
-
-
 _NO_ROOM_LEFT = SkipReason(code=SkipCode.NO_ROOM, message="the group may not grow by enough for this pod")
-
-
 _NO_TIME = SkipReason(
-    code=SkipCode.NO_TIME, message="time was up (--max-binpacking-time) before it was looked at: it is in the next loop"
+    code=SkipCode.NO_TIME,
+    message="time was up (--max-binpacking-time) before it was evaluated: the next loop evaluates it",
 )
-
-
 _CUT_SHORT = SkipReason(
     code=SkipCode.NO_TIME,
     message="time was up (--max-nodegroup-binpacking-duration) before all pods had been tried: it goes on in the next loop",
@@ -131,7 +126,7 @@ class ScaleUp:
     # A mix of groups
 
     def _mixable(self) -> list[GroupRef] | None:
-        """Return the groups of which a mix is to be made; None if the expander is another one, or if one is to be chosen."""
+        """Return the groups for a mix; None if the expander makes no mix, or if a single group is to be chosen."""
         if not self._mixes or LEAST_COST not in self._expanders:
             return None
         context, before = self._context, self._expanders[: self._expanders.index(LEAST_COST)]
@@ -152,12 +147,12 @@ class ScaleUp:
         return frozenset[GroupRef]().union(*{self._fit.fits_alone(group.pod_class) for group in self._groups})
 
     def _find_unpriced(self, refs: Iterable[GroupRef]) -> str:
-        """Return why no mix is planned because of prices; empty: all groups have one. 0 is no price: nothing is cheaper."""
+        """Return which missing price prevents a mix; empty: none is missing. A price of 0 counts as missing."""
         unpriced = [ref for ref in refs if not self._context.state.groups[ref].seen.hourly_price]
         return f"group {unpriced[0]} has no price" if unpriced else ""
 
     def _plan_most(self, mix: PlannedMix) -> tuple[list[IncreaseSize], ScaleUpReport]:
-        """Plan the mix; or one group, if the mix leaves pods without a node and one group helps more pods."""
+        """Plan the mix, or a single group if the mix leaves pods without a node and that group helps more pods."""
         quota = self._context.quota
         before = quota.fork()
         found = self._plan_mix(mix)
@@ -178,11 +173,11 @@ class ScaleUp:
         pods = [pod for group in self._groups for pod in group.pods]
         one = ScaleUp(self._context, pods, self._random, self._barred, mixes=False)
         one._expanders = ["most-pods", *self._expanders]
-        # Where some groups are put after others, it is not told yet which groups these are.
+        # Do not restrict the groups if some are put after others: which ones is not known before the options are made.
         one._considered = None if self._context.at_risk or may_fail_again(self._context) else considered
         one._why_not_mixed = "it helps more pods within the limits"
         instead = one.plan()
-        # Where limits cut one group's growth, its report names more pods than get room.
+        # If limits cut the growth of the group, its report names more pods than get room.
         helped_by_one, _ = fill_machines(replace(self._context, snapshot=self._context.snapshot.fork()), instead[1])
         if len(helped_by_one) > helped:
             return instead
@@ -245,7 +240,7 @@ class ScaleUp:
     # One group
 
     def _options(self) -> list[Option]:
-        """Return what growing each group does; when time is up, only the groups that were evaluated so far."""
+        """Return the option of growing each group; when time is up, only the options of the groups evaluated so far."""
         context, fit, found = self._context, self._fit, list[Option]()
         settings, elapsed = context.settings.scale_up, context.state.elapsed
         for ref in [ref for ref in context.state.groups if ref not in self._skipped]:
@@ -378,7 +373,7 @@ class ScaleUp:
         return (problem,) if problem and "priority" in self._expanders else ()
 
     def _is_for_others(self, pod_class: PodClass, chosen: GroupRef) -> bool:
-        """Return whether other groups that may grow fit the pod, and the chosen one does not."""
+        """Return whether other groups that may grow fit pods of the class, and the chosen one does not."""
         fits = self._fit.fits(pod_class)
         if chosen in fits and chosen not in self._skipped:
             return False
@@ -441,15 +436,16 @@ def _mixed_options(mix: PlannedMix) -> tuple[OptionSummary, ...]:
 
 
 def _with_rest(first: ScaleUpReport, second: ScaleUpReport) -> ScaleUpReport:
-    """Return one report of a mix and of what was planned for pods that it does not take."""
+    """Return one report of a mix and of the growth for pods that the mix does not take."""
     expansions = {expansion.group: expansion for expansion in first.expansions}
+    mixed = frozenset(expansions)
     for expansion in second.expansions:
         before = expansions.get(expansion.group)
         expansions[expansion.group] = replace(expansion, current=before.current) if before else expansion
     return replace(
         first,
         expansions=tuple(expansions.values()),
-        options=(*first.options, *(option for option in second.options if option.group not in expansions)),
+        options=(*first.options, *(one for one in second.options if one.chosen or one.group not in mixed)),
         triggered=first.triggered + second.triggered,
         awaiting=first.awaiting + second.awaiting,
         unhelped=second.unhelped,
@@ -459,7 +455,7 @@ def _with_rest(first: ScaleUpReport, second: ScaleUpReport) -> ScaleUpReport:
 
 
 def _joined(first: ScaleUpReport, second: ScaleUpReport, probed: Mapping[GroupRef, SkipReason]) -> ScaleUpReport:
-    """Return one report of a probe and of what was planned for the rest of its pods."""
+    """Return one report of a probe and of the growth for the rest of its pods."""
     chosen = {option.group: option for option in second.options if option.chosen}
     grown = {expansion.group for expansion in first.expansions}
     return replace(

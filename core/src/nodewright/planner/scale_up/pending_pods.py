@@ -24,9 +24,9 @@ from nodewright.snapshot.snapshot import Snapshot
 class Hints:
     """The node where each pod was last placed: ``before`` in the last loop, ``fresh`` in this one.
 
-    ``fresh`` is a working copy of one plan, like the snapshot to plan in: ``take_fitting`` writes into both at once, since a
-    hint without its pod in the snapshot, or a pod without its hint, would be wrong. ``make_plan`` makes it, and hands it to
-    ``PlanMemory``. What is only tried gets ``Hints`` of its own.
+    ``fresh`` is mutable and belongs to one plan, like the snapshot to plan in. ``take_fitting`` writes into both at once,
+    so that each pod in the snapshot has its hint and the other way round. ``make_plan`` creates it, and passes it to
+    ``PlanMemory``. Steps that only try something use ``Hints`` of their own.
     """
 
     before: Mapping[str, str] = field(default_factory=dict)
@@ -52,7 +52,8 @@ def hint_key(pod: Pod) -> str:
 ByClass = dict[PodClass, list[Pod]]
 
 
-# Returns how many pods of each class go first to which rows, of the classes of one priority whose pods still wait.
+# A function that returns how many pods of each class go first to which rows. Its input: the classes of one priority whose
+# pods still wait.
 Choose = Callable[[Snapshot, Sequence[tuple[PodClass, list[Pod]]]], Mapping[PodClass, Mapping[int, int]]]
 
 
@@ -71,7 +72,7 @@ class Bought:
 DELAY_ANNOTATION = "cluster-autoscaler.kubernetes.io/pod-scale-up-delay"
 
 
-# The most seconds after its grace period in which a preempted pod ends.
+# Seconds after the end of its grace period by which a preempted pod is expected to have ended.
 _END_SECONDS = 30.0
 
 
@@ -89,7 +90,7 @@ def is_expendable(priority: int | None, settings: PodSettings) -> bool:
 def drop_passed_over(snapshot: Snapshot, settings: PodSettings, policy: Policy) -> None:
     """Free the room of expendable pods.
 
-    Under profile "ca" also that of running pods of schedulers that are not allowed: CA does not see them.
+    Under profile "ca" also free the room of running pods of other schedulers than the allowed ones: CA ignores them.
     """
     allowed = settings.allowed_scheduler_names
     _drop(snapshot, lambda spec: is_expendable(spec.priority, settings))
@@ -146,7 +147,7 @@ def is_pending(pod: Pod, settings: PodSettings) -> bool:
     if scheduled is not None and scheduled.finds_no_place:
         return True
     if scheduled is not None and scheduled.reason == "SchedulerError" and pod.spec.scheduling_group is not None:
-        return True  # kube-scheduler says so of pods with a PodGroup while the cluster has no nodes
+        return True  # kube-scheduler reports this for pods with a PodGroup while the cluster has no nodes
     untried = scheduled is None or (scheduled.status == "False" and not scheduled.reason)
     return untried and pod.spec.scheduler_name in settings.bypassed_scheduler_names
 
@@ -388,10 +389,10 @@ def _fill_planned(
 def _fill_bought(
     snapshot: Snapshot, classes: Sequence[tuple[PodClass, list[Pod]]], bought: Bought, fitting: list[Pod]
 ) -> list[tuple[PodClass, list[Pod]]]:
-    """Place pods of plain requests on the rows bought for them, and add them to ``fitting``; return the others.
+    """Place pods for which only amounts matter on the rows bought for them; add them to ``fitting``, return the others.
 
     The largest go first, one row after the other, as they were packed when the machines were bought. Otherwise pods of
-    one class would fill what was bought for another one.
+    one class would fill rows that were bought for another one.
     """
     own = {
         held: rows for held, alike in classes if alike and is_countable(snapshot, held) and (rows := bought.rows(held))
@@ -410,7 +411,7 @@ def _fill_bought(
 
 
 def deal(snapshot: Snapshot, pod_class: PodClass, pods: Sequence[Pod], cursor: int) -> tuple[list[int], int]:
-    """Place pods of plain requests in closed form; return the rows of those with room, and where the scan ended."""
+    """Place pods for which only amounts matter, all at once; return their rows, and where the scan ended."""
     if not len(snapshot) or not pods:
         return [], cursor
     room = np.where(snapshot.schedulable, capacity(snapshot, pod_class, slice(0, len(snapshot))), 0)
@@ -425,7 +426,7 @@ def deal(snapshot: Snapshot, pod_class: PodClass, pods: Sequence[Pod], cursor: i
 
 
 def _place_on(snapshot: Snapshot, pod_class: PodClass, pods: Iterable[Pod], turns: Iterable[int]) -> None:
-    """Place the pods of a class on the rows of ``turns``, one each, as far as these go."""
+    """Place the pods of a class on the rows of ``turns``, one on each, until the pods or the rows run out."""
     by_row: dict[int, list[Pod]] = {}
     for pod, row in zip(pods, turns, strict=False):
         by_row.setdefault(row, []).append(pod)
@@ -441,8 +442,8 @@ def _place_in_turn(
 ) -> tuple[list[int], int]:
     """Place pods one by one; stop at the first pod of the class that fits nowhere.
 
-    They go on the rows in ``own`` first, and together, so that pods that they repel find a node, too. Where ``own`` is None,
-    each pod goes to the next row that takes it, as in CA.
+    They go to the rows in ``own`` first, and to one row as long as it takes them, so that pods that they repel find a node
+    too. If ``own`` is None, each pod goes to the next row that takes it, as in CA.
     """
     turns: list[int] = []
     for pod in pods:

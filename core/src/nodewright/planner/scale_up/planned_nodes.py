@@ -1,7 +1,8 @@
 """Planned nodes: add them with their pods to a snapshot, and remember which pods each is for.
 
---expander=least-cost needs the memory (docs/cost.md): dealing pods over upcoming machines does not find a tight mix again. Some
-pods would be left, and more nodes would be bought for them. So the next loops know how many pods of each kind each machine is for.
+--expander=least-cost needs this memory (docs/cost.md). Placing pods on upcoming machines in turn would not find a tight mix
+again: some pods would be left, and more nodes would be bought for them. So the next loops know how many pods of each kind
+each machine is for.
 """
 
 from collections import Counter
@@ -25,8 +26,8 @@ from nodewright.predicates import feasible
 from nodewright.snapshot.pod_class import PodClass, kind_of
 from nodewright.snapshot.snapshot import Snapshot
 
-# What a group's machines are for is remembered so long after the last of them has come (seconds): kube-scheduler needs a
-# moment to bind their pods.
+# Seconds after the arrival of a group's last machine for which the pods of its machines are remembered: kube-scheduler needs
+# a moment to bind them.
 _BINDING_SECONDS = 60.0
 # The most different machines that are remembered for one group.
 _MOST_PATTERNS = 300
@@ -35,7 +36,7 @@ _MOST_PATTERNS = 300
 def note_planned(
     held: PlannedPodsByGroup, reports: Iterable[ScaleUpReport], context: PlanningContext
 ) -> PlannedPodsByGroup:
-    """Return what machines under way are for, with those that a plan adds."""
+    """Return the pods that machines under way are for, with the machines that a plan adds."""
     now = context.state.now
     found = {ref: list(planned) for ref, planned in held.items() if _is_awaited(context, ref, planned)}
     for report in reports:
@@ -48,7 +49,7 @@ def note_planned(
 def planned_places(context: PlanningContext, by_class: ByClass) -> Mapping[str, Mapping[int, int]]:
     """Return how many pods of each kind are planned on which rows of machines that are upcoming or just came.
 
-    Of what is remembered, each row gets the pods of one machine: first those of which all still wait.
+    Each row gets the pods of one remembered machine. Machines whose pods all still wait come first.
     """
     held = context.state.memory.planned_pods
     if not held:
@@ -88,7 +89,7 @@ def _is_awaited(context: PlanningContext, ref: GroupRef, planned: Sequence[Plann
 
 
 def _rows(context: PlanningContext, ref: GroupRef, planned: Sequence[PlannedPods]) -> Iterator[int]:
-    """Yield the rows of upcoming machines, then those of nodes that came since then and run nothing but DaemonSets."""
+    """Yield the rows of upcoming machines, then those of nodes that came since the request and run only DaemonSet pods."""
     yield from context.coming.get(ref, ())
     group, snapshot = context.state.groups.get(ref), context.snapshot
     oldest = min(one.asked for one in planned)
@@ -158,7 +159,7 @@ class PlannedPod(NamedTuple):
 
 
 def place_in_rounds(snapshot: Snapshot, pods: Iterable[PlannedPod]) -> tuple[list[PlannedPod], list[PlannedPod]]:
-    """Place pods one by one where filters allow it, in rounds until one places none; return those placed and the others."""
+    """Place pods on their rows where filters allow it, in rounds until one places none; return the placed and the others."""
     placed, waiting = list[PlannedPod](), list(pods)
     before = -1
     while len(placed) > before:

@@ -1,7 +1,7 @@
-"""Choose the pods for nodes that are there, if these cannot take all (--expander=least-cost; docs/cost.md).
+"""Choose which pods get the room on existing nodes if it is not enough for all (--expander=least-cost; docs/cost.md).
 
-Room goes first to pods that no group may grow for, then to those that would cost most on new nodes. Only pods whose place depends
-on amounts alone are chosen; the others are placed in turn, as for all expanders.
+Room goes first to pods that no group may grow for, then to those that would cost most on new nodes. Only pods whose place
+depends on amounts alone are chosen. The others are placed in turn, as with all other expanders.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,16 +30,16 @@ from nodewright.snapshot.snapshot import Snapshot
 
 # Rows are filled by choice up to this number of pairs of a class and a row: some 25 ms.
 _MOST_PAIRS = 6000
-# The part of the evened value in what a pod is worth (optimizer/bound.py), as in the first mix.
+# The part of the evened value in the worth of a pod (optimizer/bound.py), as in the first mix.
 _EVENED = 0.3
-# What a pod is worth that no group may grow for, in multiples of the pod that is worth most.
+# The worth of a pod that no group may grow for, in multiples of the largest worth of the other pods.
 _HELPLESS = 1e3
 
 _Classes = Sequence[tuple[PodClass, list[Pod]]]
 
 
 def make_chooser(context: PlanningContext) -> Choose | None:
-    """Return what chooses the pods that go on nodes that are there; None if no mix of groups will be planned."""
+    """Return the function that chooses the pods for existing nodes; None if no mix of groups will be planned."""
     if LEAST_COST not in expanders_in_force(context):
         return None
     refs = [ref for ref in context.templates if skip_reason(context, ref) is None]
@@ -72,9 +72,9 @@ def _choose(
 
 
 def _find_room(snapshot: Snapshot, plain: _Classes) -> tuple[Bools, bool]:
-    """Return which row takes a pod of which class (classes × rows), and whether each class alone has room for all its pods.
+    """Return which rows take a pod of each class (classes × rows), and whether each class alone has room for all its pods.
 
-    The numbers of pods would take eight times the memory: 250 MiB for 500 classes and 65,000 nodes.
+    Keeping the numbers of pods would take eight times the memory: 250 MiB for 500 classes and 65,000 nodes.
     """
     every = slice(0, len(snapshot))
     fits, have_room = np.empty((len(plain), len(snapshot)), dtype=np.bool_), True

@@ -29,12 +29,8 @@ from nodewright.snapshot.context import Context
 from nodewright.snapshot.snapshot import Snapshot
 
 TEMPLATE_LABEL = "cluster-autoscaler.kubernetes.io/template-node"
-
-
 _NODE = "node.kubernetes.io/"
-
-
-# What the DaemonSet controller adds to every pod that it creates.
+# The tolerations that the DaemonSet controller adds to every pod that it creates.
 _DAEMON_TOLERATIONS = (
     Toleration(key=f"{_NODE}not-ready", operator="Exists", effect="NoExecute"),
     Toleration(key=f"{_NODE}unreachable", operator="Exists", effect="NoExecute"),
@@ -125,7 +121,7 @@ def _source(group: GroupState, sample: SampleNode | None, learned: LearnedTempla
 
 
 def _learned_pod(name: str, amounts: Mapping[str, str]) -> Pod:
-    """Return one pod for all that a kubelet makes itself, or for what DaemonSet pods request beyond their DaemonSets."""
+    """Return one pod that requests these amounts: those of all static pods, or what DaemonSet pods request besides."""
     requests = {name: Quantity.of(amount) for name, amount in amounts.items()}
     spec = PodSpec(containers=(Container(name="all", resources=ResourceRequirements(requests=requests)),))
     meta = ObjectMeta(name=name, namespace="kube-system", annotations={MIRROR_ANNOTATION: "learned"})
@@ -145,7 +141,7 @@ def _slices_of(
 def _csi_node_of(source: _Source, learned: LearnedTemplate | None, context: Context) -> CsiNode | None:
     """Return the CSI drivers of a group's next node with their limits: those of its sample or the last real node.
 
-    Without one each driver is taken to be there, without a limit.
+    If there is neither, each known driver is assumed to be there without a limit.
     """
     if not (context.csi_nodes or context.csi_drivers):
         return None
@@ -158,9 +154,9 @@ def _csi_node_of(source: _Source, learned: LearnedTemplate | None, context: Cont
 
 
 def sanitized(node: Node, name: str, settings: TemplateSettings, learned: LearnedTemplate | None = None) -> Node:
-    """Return the node as it will be once it is up: without taints of starting, failing or being deleted, and of no age.
+    """Return the node as a new node will be: without taints of starting, failing or deleted nodes, and without an age.
 
-    ``learned`` knows taints that nodes lose once they are up.
+    ``learned`` lists startup taints, which nodes lose once they are up.
     """
     labels = {**node.metadata.labels, HOSTNAME_LABEL: name, TEMPLATE_LABEL: "true"}
     lasting = (taint for taint in node.spec.taints if not is_passing(taint, settings))
