@@ -5,7 +5,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 MANIFESTS := constraints.txt pyproject.toml core/pyproject.toml simulator/pyproject.toml $(wildcard plugins/*/pyproject.toml)
 
-.PHONY: setup demo test test-slow test-all e2e control-plane soak leaders bench bench-failover bench-scale-down bench-mutants bench-refresh bench-beside-ca check dist docs format generate licences lock pictures sbom clean
+.PHONY: setup demo test test-slow test-all e2e control-plane soak leaders bench bench-failover bench-scale-down bench-mutants bench-refresh bench-beside-ca check dist docs figures figures-older format generate licences lock pictures sbom clean
 
 setup: .venv/.dev
 
@@ -107,6 +107,14 @@ sbom:
 docs: .venv/.dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "out/site/index.html"
+
+# Runs again what made the figures of the pages, into out/figures; all of them take a day. One: make figures FIGURE=failover
+figures: .venv/.dev
+	$(BIN)/python docs/figures.py $(FIGURE)
+
+# Which figures are older than the code that they measure.
+figures-older: .venv/.dev
+	$(BIN)/python docs/figures.py --older
 
 # Pictures of the README and of docs/cost.md. The figures of docs/cost.md must be those of the same run: out/cost-*.json.
 pictures: .venv/.dev

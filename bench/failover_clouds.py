@@ -62,7 +62,7 @@ def write_page(rows: Sequence[Row]) -> str:
         "[failover.md](failover.md), whose modes these are. `fast` and `ca-fast` have each plugin's own failure detection; in all",
         "other modes it is switched off (`detect_failures: false`). Two new groups, the cheap one preferred; three pods want a machine",
         "each. Minutes count from the loop that sees the pods; a kubelet joins 30 seconds after its machine is there. Never:",
-        f"not within {END / MINUTE / 60:.0f} hours. Killed: machines that ran and are gone.",
+        f"not within {END / MINUTE / 60:.0f} hours. Killed: machines that ran and are gone. [Figures](reference/figures.md) has the commit.",
         "",
         *(f"- `{name}`: {title}." for name, (title, _) in CASES.items()),
         "",

@@ -35,7 +35,7 @@ def _introduction() -> list[str]:
         "",
         "How long pods wait when a node group does not deliver. `make bench-failover` writes this page; every figure",
         "is of whole loops on virtual time against the fake provider, and the same each time.",
-        "[Through the plugins of AWS, GCE and Azure](failover-clouds.md) it is measured too.",
+        "[Through the plugins of AWS, GCE and Azure](failover-clouds.md) it is measured too. [Figures](reference/figures.md) has the commit.",
         "",
         "| mode | failures are found by |",
         "|---|---|",

@@ -58,7 +58,7 @@ def _introduction(shown: Mapping[str, Mapping[str, Any]]) -> list[str]:
         "",
         "`real` is the trace as it was, `fast` 100 times as fast; 1m, 5m and 10m are both `--scale-down-unneeded-time` and",
         "`--scale-down-delay-after-add`. The expander is least-waste, CA's default, unless the run is named after another.",
-        "A pod that is moved runs on for the rest of its time.",
+        "A pod that is moved runs on for the rest of its time. [Figures](reference/figures.md) has command and commit.",
         "",
         "The bound of any group is the least number of nodes, in fractions, over which the pods that run could be spread",
         "in fractions: a linear programme per moment, by code that shares nothing with nodewright. That of the groups as",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import differences
+import figures
 import hooks
 import reference_pages
 from object_keys import OBJECT_KEYS, ObjectKey
@@ -81,6 +82,7 @@ def pages() -> dict[Path, str]:
         docs / "reference/cli.md": reference_pages.cli_page(),
         docs / "reference/contract.md": reference_pages.contract_page(),
         docs / "reference/crds.md": reference_pages.crds_page(),
+        docs / "reference/figures.md": figures.page(),
         docs / "schemas/settings.schema.json": _json(settings_schema()),
         docs / "schemas/scenario.schema.json": _json(scenario_schema()),
         docs / "schemas/sweep.schema.json": _json(sweep_schema()),
