@@ -44,7 +44,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     noted: bool = True
 
 
-class Registry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class FigureList(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``not_measured``: pages whose tables of numbers are no measurements, each with what they are."""
 
     figures: tuple[Figure, ...]
@@ -52,9 +52,9 @@ class Registry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     not_measured: dict[str, str]
 
 
-def read(text: str = "") -> Registry:
+def read(text: str = "") -> FigureList:
     """Return the registry; raises msgspec.ValidationError where a figure lacks something."""
-    return msgspec.toml.decode(text or REGISTRY.read_text(), type=Registry)
+    return msgspec.toml.decode(text or REGISTRY.read_text(), type=FigureList)
 
 
 def page() -> str:
