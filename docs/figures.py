@@ -26,7 +26,7 @@ further commits beside single sentences.
 """
 
 
-class Figure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MeasuredFigure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``page`` and ``pictures`` are paths from docs and docs/images; ``code`` are paths of what is measured.
 
     ``needs`` is a variable without which the command cannot run; ``noted`` tells whether the measurement named its commit.
@@ -47,7 +47,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class FigureList(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``not_measured``: pages whose tables of numbers are no measurements, each with what they are."""
 
-    figures: tuple[Figure, ...]
+    figures: tuple[MeasuredFigure, ...]
     machines: dict[str, str]
     not_measured: dict[str, str]
 
@@ -63,14 +63,14 @@ def page() -> str:
     return _HEAD + "".join(_row(figure, found.machines) for figure in found.figures)
 
 
-def _row(figure: Figure, machines: Mapping[str, str]) -> str:
+def _row(figure: MeasuredFigure, machines: Mapping[str, str]) -> str:
     parts = ", ".join(figure.parts or figure.pictures)
     star = "" if figure.noted else " *"
     command = figure.command.replace("|", "\\|")
     return f"| {figure.name} | [{parts}](../{figure.page}) | `{command}` | {figure.commit}{star} | {machines[figure.machine]} |\n"
 
 
-def older() -> Iterator[tuple[Figure, int]]:
+def older() -> Iterator[tuple[MeasuredFigure, int]]:
     """Yield each figure with the number of commits that changed its code since; raises OSError without the history."""
     for figure in read().figures:
         asked = ["git", "rev-list", "--count", f"{figure.commit}..HEAD", "--", *figure.code]
@@ -94,7 +94,7 @@ def main() -> int:
     return max([_run(figure) for figure in figures])
 
 
-def _run(figure: Figure) -> int:
+def _run(figure: MeasuredFigure) -> int:
     if figure.needs and not os.environ.get(figure.needs):
         print(f"{figure.name}: left out, it needs {figure.needs}")
         return 0

@@ -18,7 +18,7 @@ of_each = pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: str(figu
 
 
 @of_each
-def test_a_figure_says_what_made_it(figure: figures.Figure) -> None:
+def test_a_figure_says_what_made_it(figure: figures.MeasuredFigure) -> None:
     assert figure.machine in FOUND.machines
     assert re.fullmatch(r"[0-9a-f]{7,12}", figure.commit)
     assert figure.code
@@ -30,7 +30,7 @@ def test_a_figure_says_what_made_it(figure: figures.Figure) -> None:
 
 
 @of_each
-def test_its_command_is_one_of_this_tree(figure: figures.Figure) -> None:
+def test_its_command_is_one_of_this_tree(figure: figures.MeasuredFigure) -> None:
     targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     scripts = re.findall(r"[\w/]+\.py", figure.command)
     scripts += [f"{name.replace('.', '/')}.py" for name in re.findall(r"-m (tests[.\w]+)", figure.command)]
