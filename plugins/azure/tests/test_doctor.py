@@ -126,6 +126,26 @@ def test_a_flexible_set_in_order(cloud: AzureCloud, attach: Attach) -> None:
     )
 
 
+def test_without_the_results_of_operations_failures_lack_a_reason(cloud: AzureCloud, attach: Attach) -> None:
+    name = cloud.add_set(capacity=1)
+    cloud.add_pool("pool1", {"Standard_D2s_v3": 1})
+    stage = attach(f"0:10:{name}", "0:10:pool1/Standard_D2s_v3", **cloud.pool_options)
+    reads = [f"Microsoft.{service}/locations/operations/read" for service in ("Compute", "ContainerService")]
+    assert {one.subject for one in stage.client.diagnose()} >= set(reads)
+    assert set(bad(stage.client.diagnose())).isdisjoint(reads)
+    _, wide, _ = json.loads(stage.client.minimal_policy())
+    assert wide["AssignableScopes"] == ["/subscriptions/sub"]
+    assert set(reads) <= set(wide["Actions"])
+    cloud.deny(*reads)
+    wrong = bad(stage.client.diagnose())
+    for read in reads:
+        assert (wrong[read].level, wrong[read].capability) == (
+            FindingLevel.WARNING,
+            Capability.FAST_FAILURE_DETECTION,
+        )
+        assert "reported without" in wrong[read].message
+
+
 def test_nothing_is_changed_by_looking(cloud: AzureCloud, attach: Attach) -> None:
     name = cloud.add_set(capacity=2)
     stage = attach(f"0:10:{name}")
@@ -138,7 +158,7 @@ def test_nothing_is_changed_by_looking(cloud: AzureCloud, attach: Attach) -> Non
 def test_the_policy_lists_what_is_used(cloud: AzureCloud, attach: Attach) -> None:
     name = cloud.add_set()
     group, sizes = json.loads(attach(f"0:1:{name}", cluster="prod").client.minimal_policy())
-    assert (group["Name"], sizes["Name"]) == ("nodewright prod", "nodewright prod sizes")
+    assert (group["Name"], sizes["Name"]) == ("nodewright prod", "nodewright prod subscription")
     assert group["AssignableScopes"] == ["/subscriptions/sub/resourceGroups/Nodes"]
     assert "Microsoft.Compute/virtualMachines/read" not in group["Actions"], "no set is flexible"
     rows = {"Standard_D2s_v3": {"cpu": 2, "memory_mib": 8192}}

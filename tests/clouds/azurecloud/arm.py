@@ -51,6 +51,12 @@ _ROUTES = (
     ),
     Route(
         "GET",
+        rf"{_SUBSCRIPTION}/providers/Microsoft\.ContainerService/locations/[^/]+/operations/(?P<operation>[^/]+)",
+        "Microsoft.ContainerService/locations/operations/read",
+        "_tell_operation",
+    ),
+    Route(
+        "GET",
         rf"{_SUBSCRIPTION}/providers/Microsoft\.Compute/skus",
         "Microsoft.Compute/skus/read",
         "_list_skus",
@@ -84,7 +90,7 @@ class Arm:
         self.base = ""
         self._operations = itertools.count(1)
         self._begun: dict[str, tuple[ScaleSet, ...]] = {}
-        self.pools = Pools(now, self._operation)
+        self.pools = Pools(now, lambda about: self._operation(about, "Microsoft.ContainerService"))
         self._routes: list[tuple[Route, Any]] = [
             *((route, self) for route in _ROUTES),
             *((route, self.pools) for route in POOL_ROUTES),
@@ -261,9 +267,9 @@ class Arm:
             raise Refused(400, "InvalidParameter", message)
         return Answer(202, None, self._operation((name,)))
 
-    def _operation(self, about: tuple[ScaleSet, ...]) -> dict[str, str]:
+    def _operation(self, about: tuple[ScaleSet, ...], service: str = "Microsoft.Compute") -> dict[str, str]:
         """Where an operation on these sets can be followed."""
-        place = f"{self.base}/subscriptions/{self.subscription}/providers/Microsoft.Compute/locations/eastus"
+        place = f"{self.base}/subscriptions/{self.subscription}/providers/{service}/locations/eastus"
         number = f"{next(self._operations)}-{uuid4()}"
         self._begun[number] = about
         return {

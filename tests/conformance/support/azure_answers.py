@@ -90,6 +90,9 @@ class AnsweredApi(Api):
     def cluster_grants(self) -> Sequence[RolePermissions]:
         raise _untold("cluster_grants")
 
+    def probe_operations(self, service: str, location: str) -> None:
+        raise _untold("probe_operations", service, location)
+
     def grants(self) -> Sequence[RolePermissions]:
         raise _untold("grants")
 

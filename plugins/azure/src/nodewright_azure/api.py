@@ -65,6 +65,9 @@ class Api(Protocol):
 
     # Permissions and other writers
 
+    def probe_operations(self, service: str, location: str) -> None:
+        """Ask about an operation that never was; raise AccessDenied if we may read none, else another ProviderError."""
+
     def grants(self) -> Sequence[RolePermissions]:
         """Return our permissions in the resource group."""
 

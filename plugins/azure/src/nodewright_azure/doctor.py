@@ -5,7 +5,7 @@ Doctor changes nothing. Azure returns our permissions in a resource group, so th
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from nodewright.spec import AccessDenied, Finding, FindingLevel, ProviderError
+from nodewright.spec import AccessDenied, CloudBusy, Finding, FindingLevel, ProviderError, ProviderUnavailable
 from nodewright.spec.cache import attempt
 from nodewright_azure.account import Account
 from nodewright_azure.agent_pools import split_name
@@ -14,7 +14,7 @@ from nodewright_azure.errors import NO_CREDENTIALS
 from nodewright_azure.fleet import Fleet
 from nodewright_azure.machines import find_failure
 from nodewright_azure.options import Options
-from nodewright_azure.policy import ON_CLUSTER, READ_SKUS, Permission, allows, in_group
+from nodewright_azure.policy import ON_CLUSTER, READ_SKUS, Permission, allows, in_group, on_subscription
 from nodewright_azure.shapes import AutoscaleSetting, Lock, RolePermissions, ScaleSet
 
 _OK, _WARNING, _PROBLEM = FindingLevel.OK, FindingLevel.WARNING, FindingLevel.PROBLEM
@@ -54,17 +54,24 @@ class Doctor:
             where = f"resource group {self._cluster.resource_group} of cluster {self._cluster.name}"
             yield from _examine_grants(ON_CLUSTER, attempt(self._api.cluster_grants), where)
         place = next((one.location for one in sets if one.location), None)
-        if not self._options.use_static_instance_list and place is not None:
-            yield self._probe_skus(place)
+        if place is not None:
+            wide = on_subscription(self._options, serves_pools=self._cluster is not None)
+            yield from (self._try_out(one, place) for one in wide)
 
-    def _probe_skus(self, location: str) -> Finding:
-        """Try the list of SKUs: permissions in a resource group do not cover a list of the subscription."""
-        found = attempt(lambda: self._api.skus(location))
+    def _try_out(self, one: Permission, location: str) -> Finding:
+        """Use a permission: those in a resource group do not cover what belongs to the subscription."""
+        if one is READ_SKUS:
+            found: object = attempt(lambda: self._api.skus(location))
+        else:
+            service = one.action.partition("/")[0]
+            found = attempt(lambda: self._api.probe_operations(service, location))
         if isinstance(found, AccessDenied):
-            return _refused(READ_SKUS, str(found))
-        if isinstance(found, ProviderError):
-            return Finding(level=_WARNING, subject=READ_SKUS.action, message=f"cannot be checked now: {found}")
-        return _granted(READ_SKUS)
+            return _refused(one, str(found))
+        if isinstance(found, CloudBusy | ProviderUnavailable) or (
+            one is READ_SKUS and isinstance(found, ProviderError)
+        ):
+            return Finding(level=_WARNING, subject=one.action, message=f"cannot be checked now: {found}")
+        return _granted(one)
 
     def _missing(self, name: str, no_pools: ProviderError | None) -> Finding:
         """Return a finding for a missing group. ``no_pools``: the error because of which VM pools are not known."""

@@ -33,18 +33,21 @@ class Operations:
 
     def problem(self, name: str, client: Callable[[], Any]) -> Status | None:
         """Return why our last operation on the group failed; None: it did not, or is not known."""
-        from azure.core.rest import HttpRequest  # noqa: PLC0415 - the SDK is heavy, and this module is imported at once
-
         address = self._addresses.get(name.lower())
         if address is None:
             return None
+        told = self.ask(address, client, about=name)
+        if told.status != "Failed" or told.error is None or not told.error.code:
+            return None
+        return Status(code=f"ProvisioningState/failed/{told.error.code}", message=told.error.message)
+
+    def ask(self, address: str, client: Callable[[], Any], *, about: str = "") -> Operation:
+        """Return the operation at this path; raise ProviderError if there is none, or we may not read it."""
+        from azure.core.rest import HttpRequest  # noqa: PLC0415 - the SDK is heavy, and this module is imported at once
 
         def send() -> Any:
             answer = client().send_request(HttpRequest("GET", address))
             answer.raise_for_status()
             return answer.json()
 
-        told = convert(self._calls.call("operations.get", send, about=name), Operation)
-        if told.status != "Failed" or told.error is None or not told.error.code:
-            return None
-        return Status(code=f"ProvisioningState/failed/{told.error.code}", message=told.error.message)
+        return convert(self._calls.call("operations.get", send, about=about), Operation)

@@ -45,6 +45,19 @@ READ_SKUS = Permission(
     action=SKUS,
     without="only sizes of the option instance_types are known; it must be granted on the subscription",
 )
+# Why an operation of ours failed. Operations belong to the subscription and the location.
+READ_OPERATIONS = Permission(
+    action="Microsoft.Compute/locations/operations/read",
+    without="failures that leave no machine are reported without Azure's reason; it must be granted on the subscription",
+    level=FindingLevel.WARNING,
+    capability=Capability.FAST_FAILURE_DETECTION,
+)
+READ_POOL_OPERATIONS = Permission(
+    action="Microsoft.ContainerService/locations/operations/read",
+    without="failures of VM pools are reported without AKS's reason; it must be granted on the subscription",
+    level=FindingLevel.WARNING,
+    capability=Capability.FAST_FAILURE_DETECTION,
+)
 _POOLS = "Microsoft.ContainerService/managedClusters/agentPools"
 ON_CLUSTER = (
     Permission(action=f"{_POOLS}/read", without="no VM pool can be read"),
@@ -69,18 +82,28 @@ def in_group(options: Options, loose: Iterable[bool]) -> list[Permission]:
     return [*needed, _WRITE, _DELETE]
 
 
+def on_subscription(options: Options, *, serves_pools: bool) -> list[Permission]:
+    """Return the permissions needed on the subscription."""
+    needed = [] if options.use_static_instance_list else [READ_SKUS]
+    if options.watches_failures:
+        needed += [READ_OPERATIONS, READ_POOL_OPERATIONS] if serves_pools else [READ_OPERATIONS]
+    return needed
+
+
 def minimal_policy(options: Options, account: Account, loose: Iterable[bool]) -> str:
     """Return custom roles.
 
-    One is for the resource group. If sizes are read from Azure, one is for the subscription. If VM pools are served,
-    one is for the cluster's resource group.
+    One is for the resource group. If sizes or the results of operations are read from Azure, one is for the
+    subscription. If VM pools are served, one is for the cluster's resource group.
     """
     subscription = f"/subscriptions/{account.subscription_id}"
     name = f"nodewright {options.cluster}".strip()
     group = f"{subscription}/resourceGroups/{account.resource_group}"
     roles = [_role(name, "Scale sets of a resource group", [one.action for one in in_group(options, loose)], group)]
-    if not options.use_static_instance_list:
-        roles.append(_role(f"{name} sizes", "Sizes of machines", [SKUS], subscription))
+    of_all = on_subscription(options, serves_pools=account.cluster is not None)
+    if of_all:
+        said = "Sizes of machines, and why operations failed"
+        roles.append(_role(f"{name} subscription", said, [one.action for one in of_all], subscription))
     if account.cluster is not None:
         group = f"{subscription}/resourceGroups/{account.cluster.resource_group}"
         roles.append(_role(f"{name} pools", "VM pools of AKS", [one.action for one in ON_CLUSTER], group))
