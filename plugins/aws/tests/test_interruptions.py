@@ -10,7 +10,7 @@ import pytest
 from attached import Stage
 from awscloud import AwsCloud
 from cloud_world import START
-from nodewright.spec import FailureScope, Interruption, InterruptionKind, ProviderError
+from nodewright.spec import AccessDenied, FailureScope, Interruption, InterruptionKind, ProviderError
 from nodewright_aws.interruptions import Notices, read_event
 from nodewright_aws.options import Options
 from nodewright_aws.shapes import Message, ScheduledEvent
@@ -133,16 +133,21 @@ def test_without_the_queue_groups_are_still_read(cloud: AwsCloud, attach: Attach
 
 
 class Answers:
-    """An Api with scheduled events and no messages."""
+    """An Api with scheduled events, and perhaps messages that may not be hidden."""
 
-    def __init__(self, *events: ScheduledEvent) -> None:
+    def __init__(self, *events: ScheduledEvent, messages: Sequence[Message] = ()) -> None:
         self._events = events
+        self._messages = list(messages)
 
     def queue_url(self, name: str) -> str:
         return name
 
     def receive_messages(self, *_: object) -> list[Message]:
-        return []
+        found, self._messages = self._messages, []
+        return found
+
+    def hide_message(self, *_: object) -> None:
+        raise AccessDenied("no permission sqs:ChangeMessageVisibility")
 
     def scheduled_events(self) -> tuple[ScheduledEvent, ...]:
         return self._events
@@ -159,3 +164,13 @@ def test_scheduled_events_are_maintenance_unless_they_are_over(clock: Any) -> No
     (notice,) = notices.told(machines)
     assert (notice.instance_id, notice.kind) == ("aws:///a/i-1", InterruptionKind.MAINTENANCE)
     assert notice.deadline == START + 3600
+
+
+def test_a_message_that_cannot_be_hidden_keeps_back_no_other_notice(clock: Any) -> None:
+    told = (REBALANCE, SPOT)
+    messages = [Message(message_id=one["id"], receipt_handle="r", body=json.dumps(one)) for one in told]
+    api: Any = Answers(messages=messages)
+    notices = Notices(api, Options(interruption_queue="q"), clock)
+    notices.refresh({"i-1": "aws:///a/i-1"})
+    found = [notice.kind for notice in notices.told({"i-1": "aws:///a/i-1"})]
+    assert found == [InterruptionKind.REBALANCE, InterruptionKind.RECLAIM]

@@ -1,4 +1,4 @@
-"""What a node of Amazon EKS has of its machine: how many pods, and how much memory and CPU is left for them.
+"""What a node of Amazon EKS offers of its machine: how many pods, and how much memory and CPU for them.
 
 Pods get addresses of the machine's network interfaces, so their number follows from the instance type. The kubelet reserves
 memory for each of them. Sources: "Choose an optimal Amazon EC2 node instance type" in the EKS user guide (number of pods, its cap

@@ -85,7 +85,7 @@ _OF_INSTANCES = {"Instance Id not found": INSTANCE_NOT_FOUND, "is not in InServi
 # Words in the message of a failed launch → code, class and scope. AWS's troubleshooting pages name the codes; an activity
 # contains a code or only its sentence, so both are listed. The first match counts: messages about quotas say "capacity" too.
 _LAUNCH_FAILURES: tuple[tuple[tuple[str, ...], str, ErrorClass, FailureScope], ...] = (
-    # Calls that AWS throttled while it launched: no quota, though the name reads like one.
+    # Calls that AWS throttled during a launch: this is not a quota, although its name looks like one.
     (
         ("RequestLimitExceeded", "Request limit exceeded"),
         "RequestLimitExceeded",

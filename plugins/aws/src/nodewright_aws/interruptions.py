@@ -12,6 +12,7 @@ from email.utils import parsedate_to_datetime
 import msgspec
 
 from nodewright.spec import Clock, FailureScope, Interruption, InterruptionKind
+from nodewright.spec.cache import attempt
 from nodewright_aws.api import Api
 from nodewright_aws.options import Options
 from nodewright_aws.shapes import Message, ScheduledEvent
@@ -106,7 +107,9 @@ class Notices:
         """Remember a message; return whether it has a notice that was not known."""
         notices = read_event(message.body)
         if not any(notice.kind == _RECLAIM for notice in notices):
-            self.api.hide_message(self._queue(), message.receipt_handle, _LONG_HIDDEN_SECONDS)
+            queue = self._queue()
+            # If AWS refuses, the message is read again soon. The other messages must be read in any case.
+            attempt(lambda: self.api.hide_message(queue, message.receipt_handle, _LONG_HIDDEN_SECONDS))
         with self._lock:
             before = self._held.get(message.message_id)
             since = before.since if before is not None else self.clock.now()

@@ -12,7 +12,7 @@ from nodewright_aws.shapes import Group
 
 # No terminated instance is shown for so long.
 _REMEMBERED_SECONDS = 60.0
-# After so long a former size is believed: another writer may have set it again. Listings were seen to lag 25 s.
+# After so many seconds a listing with a former size is believed: another writer may have set it. Listings lagged up to 25 s.
 _FORMER_SECONDS = 30.0
 
 

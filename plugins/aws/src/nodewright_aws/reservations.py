@@ -18,7 +18,7 @@ _BLOCK_ENDS_EARLIER = 1800.0
 
 
 class Reservations:
-    """The limits of groups by their reservations. Those that are named by their id are read; of a group of them nothing is known."""
+    """The limits of groups by their reservations. Only reservations that are named by their id are read, no groups of them."""
 
     def __init__(self, api: Api, options: Options, clock: Clock) -> None:
         self._api = api
@@ -45,7 +45,7 @@ class Reservations:
     def most(self, group: Group) -> int | None:
         """Return the most machines that the group can have; None: no reservation limits it, or it is not known.
 
-        What was requested already is never above that: a launch that fails shows by itself.
+        It is never less than what was requested already: AWS reports a launch that fails.
         """
         limit = self._limits.get(group.name)
         return None if limit is None else max(limit, group.desired_capacity)

@@ -28,7 +28,7 @@ _Pick = Callable[[str, str, str], str]
 
 
 class Secret:
-    """A text that appears in no other text."""
+    """A text that is not shown when its object is printed or logged."""
 
     def __init__(self, text: str) -> None:
         self._text = text

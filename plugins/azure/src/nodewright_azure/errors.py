@@ -1,4 +1,4 @@
-"""Every error of the SDK becomes one of nodewright's tree, once. Only this module knows Azure's error codes."""
+"""Translates every error of the SDK to nodewright's tree, once. Only this module knows Azure's error codes."""
 
 import re
 from collections.abc import Mapping
@@ -20,10 +20,10 @@ from nodewright.spec import (
 INSTANCE_NOT_FOUND = "instanceNotFound"
 NOT_ALLOWED = "OperationNotAllowed"
 NO_CREDENTIALS = "noCredentials"
-# What is asked of AKS begins with this: it is about a cluster, in a resource group of its own.
+# Operations of AKS have names that begin with this: they concern a cluster, which is in another resource group.
 POOLS = "agentPools"
 FAILED = "provisioning-state-failed"
-# An operation is under way that does not bear another beside it: it passes by itself.
+# Another operation is in progress and excludes this one; it ends by itself.
 _BUSY = frozenset(
     (
         "ConflictingConcurrentWriteNotAllowed",
@@ -33,8 +33,8 @@ _BUSY = frozenset(
         "RetryableError",
     )
 )
-# AKS does one thing at a time with an agent pool, and refuses another with words alone. A conflict (409) without a code
-# of its own is about something under way, too.
+# AKS does one operation at a time with an agent pool, and refuses another one without a code of its own, only with this
+# text. A conflict (409) without a specific code is about an operation in progress, too.
 _UNDER_WAY = "in progress"
 _MAY_BE_BUSY = frozenset((NOT_ALLOWED, "Conflict"))
 # The limit of the subscription, not of one set or one kind of call, is used up.
@@ -55,7 +55,7 @@ _DENIED = frozenset(
     )
 )
 _SHORT = ErrorClass.OUT_OF_RESOURCES
-# Azure's code of a failed creation → (class, how far it reaches). Azure documents the codes; what is not here is "other".
+# Azure's code of a failed creation → class and scope. Azure documents the codes; all others are of class "other".
 _FAILURES: Mapping[str, tuple[ErrorClass, FailureScope]] = {
     "AllocationFailed": (_SHORT, FailureScope.GROUP),
     "ZonalAllocationFailed": (_SHORT, FailureScope.GROUP),
@@ -87,7 +87,7 @@ class Stale(ProviderError):
 
 
 class Refusal(NamedTuple):
-    """An answer that is an error, as HTTP brought it."""
+    """A refused call: HTTP status, Azure's code and message."""
 
     status: int
     code: str
@@ -115,7 +115,7 @@ def bucket_of_family(family: str) -> str:
 
 
 def is_of_creation(code: str, message: str) -> bool:
-    """Return whether a creation fails with this code: the evidence if its beginning was not seen.
+    """Return whether a creation fails with this code. It decides if nodewright did not see the creation begin.
 
     The start of a machine that was deallocated may fail for capacity, too; Azure does not tell the two apart.
     """

@@ -144,9 +144,9 @@ class Fleet:
         return machine_list.units
 
     def next_zone(self, group_id: str) -> str:
-        """Return the zone that is taken for that of the next machine; "": the set has none.
+        """Return the zone in which the next machine is assumed to start; "": the set has none.
 
-        A zone that had no capacity of late has no turn, unless that is true of all.
+        Zones that lacked capacity lately are skipped, unless all of them did.
         """
         held = self.held(group_id)
         now, every = self._clock.now(), held.scale_set.zones or ()
@@ -277,7 +277,7 @@ class Fleet:
             self._change(held.scale_set.key, ledger=ledger, short={**held.short, **self._newly_short(held, ledger)})
 
     def _newly_short(self, held: Held, ledger: Ledger) -> dict[str, float]:
-        """Return now for each zone in which a machine is newly known not to have been created for lack of capacity."""
+        """Return the present time for each zone in which a creation is newly known to have failed for lack of capacity."""
         failed = {
             machine_id
             for machine_id, failure in ledger.machines.items()
@@ -318,7 +318,7 @@ class Fleet:
         return [with_view(one, views[one.id]) if one.id in views else one for one in machines]
 
     def _read_views(self, machines: Sequence[Machine]) -> dict[str, InstanceView]:
-        """Return the instance views that can be read, by id. Whether we may read any, the first one tells."""
+        """Return the instance views that can be read, by id. The first one shows whether we may read any."""
         now = self._clock.now()
         if not machines or (self.no_views is not None and now - self._probed_at < _PROBE_SECONDS):
             return {}

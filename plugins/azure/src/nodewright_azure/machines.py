@@ -61,7 +61,7 @@ def read_machines(
 
 
 def lacks_view(machine: Machine, before: Unit | None) -> bool:
-    """Return whether the instance view of a machine, which lists of single machines do not have, may tell a failure."""
+    """Return whether the machine's instance view, which lists of single machines do not have, may show a failed creation."""
     is_bad = machine.properties.provisioning_state == "Failed" and machine.properties.instance_view is None
     return is_bad and not _has_run(before, machine)
 

@@ -1,6 +1,6 @@
-"""Operations that we started: Azure tells at an address of each of them why it failed.
+"""The operations that we started: Azure reports at an address of each operation why it failed.
 
-A set, and a machine of it that stays, tell that themselves, but not those of flexible sets without a machine, nor VM pools.
+Scale sets, and machines that stay in them, report the reason themselves. Flexible sets without a machine and VM pools do not.
 """
 
 from collections.abc import Callable

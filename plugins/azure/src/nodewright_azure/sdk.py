@@ -1,7 +1,7 @@
-"""azure-mgmt-compute behind the typed face; it is imported only when Azure is really asked.
+"""Implements the calls of ``api.py`` with azure-mgmt-compute, which is imported at the first call.
 
-Operations that take time are started and not waited for: how they end shows in the sets and machines themselves. Why one
-failed is read afterwards.
+Long operations are started, and no call waits for their end: the sets and machines show how they ended. Why one failed is
+read afterwards.
 """
 
 from collections.abc import Sequence

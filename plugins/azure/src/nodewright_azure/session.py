@@ -94,7 +94,7 @@ class Session:
 
 
 class _NoCredential:
-    """Gives a token that is none, for a replay, which sends nothing."""
+    """Returns a dummy token, for a replay, which sends no requests."""
 
     def get_token(self, *_: str, **__: Any) -> Any:
         from azure.core.credentials import AccessToken  # noqa: PLC0415 - the SDK is heavy, see the module's first line

@@ -281,7 +281,7 @@ class Machine(Shape, frozen=True, kw_only=True):
 
     @property
     def size(self) -> str:
-        """The id in lower case."""
+        """The size in lower case; "": Azure does not report it."""
         hardware = self.properties.hardware_profile
         return (hardware.vm_size or "").lower() if hardware is not None else ""
 

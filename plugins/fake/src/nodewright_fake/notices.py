@@ -51,7 +51,7 @@ class Notices:
             self._open.pop(notice_id, None)
 
     def next_due(self) -> float:
-        """Return when the next machine is taken or notice is taken back (epoch seconds; inf: never)."""
+        """Return when the next machine is taken or a notice is taken back (epoch seconds; inf: never)."""
         return min((*self.taken_at.values(), *self._ends.values()), default=float("inf"))
 
     def about(self, existing: frozenset[str]) -> tuple[Interruption, ...]:

@@ -64,8 +64,8 @@ class MachineShape(Strict, frozen=True, kw_only=True):
     """What one machine offers, what it costs and how long its creation takes.
 
     ``request_delay`` passes until the cloud lists the machine, then ``provision_delay`` until it runs,
-    ``register_delay`` until its kubelet registers and ``ready_delay`` until the node is ready. ``price_source`` is told with
-    the price; ``spot`` says that it is a price of spot machines.
+    ``register_delay`` until its kubelet registers and ``ready_delay`` until the node is ready. ``price_source`` is the
+    source of the price; ``spot`` says that it is a price of spot machines.
     """
 
     cpu: Amount = 4

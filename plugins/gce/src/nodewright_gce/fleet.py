@@ -123,9 +123,9 @@ class Fleet:
         return found
 
     def next_zone(self, group: Group) -> str:
-        """Return the zone that is taken for that of the group's next machine.
+        """Return the zone in which the group's next machine is assumed to start.
 
-        A zone that had no capacity of late has no turn, unless that is true of all.
+        Zones that lacked capacity lately are skipped, unless all of them did.
         """
         every, now = group.manager.zones, self._clock.now()
         if not group.ref.place.is_regional or not every:
@@ -149,7 +149,7 @@ class Fleet:
         return self._groups[group_id]
 
     def note(self, group: Group) -> None:
-        """Store the group as it is now, and since when machines of a regional one lack capacity."""
+        """Store the group as it is now, and since when machines of a regional group have failed for lack of capacity."""
         group_id, now = group.ref.group_id, self._clock.now()
         self._groups[group_id] = group
         if not group.ref.place.is_regional:

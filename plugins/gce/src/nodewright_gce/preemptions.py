@@ -1,4 +1,4 @@
-"""Preemptions of spot machines, which Compute Engine tells as operations: about half a minute before the machine stops."""
+"""Preemptions of spot machines. Compute Engine lists them as operations, about half a minute before the machine stops."""
 
 import threading
 from collections.abc import Collection, Sequence

@@ -1,7 +1,7 @@
 """Prices of machines: a table in USD per hour (disks: per GiB and hour), and CA's rules for types without a row.
 
-The figures are Google's list prices in us-central1, as in cluster-autoscaler's table. A type without a row is priced by the cpus and the memory of its
-family. The option ``prices_per_hour`` adds rows.
+The figures are Google's list prices in us-central1, as in cluster-autoscaler's table. A type without a row is priced by its
+cpus and its memory, at the rates of its family. The option ``prices_per_hour`` adds rows.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Quotas of Compute Engine: how far one reaches that is used up, and on which the machines of a group draw.
+"""Quotas of Compute Engine: the scope of a quota that is used up, and the quotas on which a group's machines draw.
 
 Most families of machine types have a quota of vCPUs of their own in each region (N2_CPUS); the oldest share CPUS.
 Source: "Allocation quotas" in Compute Engine's documentation.
