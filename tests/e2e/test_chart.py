@@ -109,6 +109,14 @@ def test_requests_for_capacity_bring_their_rights(farm_binary: Path, place: dict
     assert ({"podtemplates", "provisioningrequests", "provisioningrequests/status"} <= named) == bool(place)
 
 
+@pytest.mark.parametrize("settings", [{"disruption-config-map-name": "budgets"}, {}])
+def test_a_config_map_of_disruption_budgets_may_be_watched(farm_binary: Path, settings: dict[str, Any]) -> None:
+    assert farm_binary.exists()
+    [role] = [document for document in render({"settings": settings}) if document["kind"] == "Role"]
+    rules = [rule for rule in role["rules"] if "budgets" in rule.get("resourceNames", ())]
+    assert [rule["verbs"] for rule in rules] == [["list", "watch"]] * bool(settings)
+
+
 @pytest.mark.parametrize("mode", ["dry-run", "shadow"])
 def test_who_only_looks_has_no_right_to_write(farm_binary: Path, mode: str) -> None:
     assert farm_binary.exists()

@@ -92,3 +92,30 @@ def test_the_last_good_text_stays_in_force(tmp_path: Path) -> None:
     assert file.problem == ""
     settings = SafetySettings()
     assert file.read().disruption == ()
+
+
+def test_a_config_map_holds_beside_the_file(tmp_path: Path) -> None:
+    """Until a good text of it has been read no node goes: it may hold a budget."""
+    path = tmp_path / "d.yaml"
+    path.write_text("disruption: [{nodes: 1}]")
+    data: dict[str, str] | None = None
+    settings = SafetySettings(disruption_config=str(path))
+    file = DisruptionFile(lambda: settings)
+    file.check()
+    file.follow("budgets", lambda: data)
+    assert [budget.nodes for budget in file.read().disruption] == [1, 0]
+    assert file.problem == "--disruption-config-map-name: there is no ConfigMap budgets"
+    data = {"disruption.yml": "disruption: [{nodes: 2}]"}
+    assert [budget.nodes for budget in file.read().disruption] == [1, 0]
+    assert file.problem == "--disruption-config-map-name: ConfigMap budgets has no key disruption.yaml"
+    data = {"disruption.yaml": "disruption: [{nodes: 2}]"}
+    good = file.read()
+    assert ([budget.nodes for budget in good.disruption], file.problem) == ([1, 2], "")
+    assert file.read() is good
+    data = {"disruption.yaml": "disruption: [{nodes: -2}]"}
+    assert file.read() is good
+    assert file.problem.startswith("ConfigMap budgets: disruption[0]")
+    data = None
+    assert file.read() is good
+    data = {"disruption.yaml": ""}
+    assert [budget.nodes for budget in file.read().disruption] == [1]

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from cronsim import CronSim, CronSimError
 
-from nodewright.model.disruption import NO_DISRUPTION_CONFIG, DisruptionConfig, Window
+from nodewright.model.disruption import NO_DISRUPTION_CONFIG, Budget, DisruptionConfig, Window
 from nodewright.model.duration import parse_duration
 from nodewright.model.errors import ConfigError
 from nodewright.model.group import Price
@@ -53,12 +53,21 @@ class ReloadedFile(Generic[T]):
             self._path, self._text = path, None
             self.problem = f"--{self._flag}: {printable(path)} cannot be read: {error.strerror}"
             return self._content
-        if (path, text) != (self._path, self._text):
-            self._path, self._text = path, text
+        return self.take(path, text)
+
+    def take(self, name: str, text: bytes) -> T:
+        """Return the content of a text that was read; it is parsed if it has changed."""
+        if (name, text) != (self._path, self._text):
+            self._path, self._text = name, text
             try:
-                self._content, self.problem = self._parse(text, path), ""
+                self._content, self.problem = self._parse(text, name), ""
             except ConfigError as error:
                 self.problem = str(error)
+        return self._content
+
+    def miss(self, problem: str) -> T:
+        """Return the content that was read before, since there is no text now."""
+        self._text, self.problem = None, problem
         return self._content
 
     def demand(self) -> None:
@@ -184,16 +193,51 @@ def _what(group: object, kind: object, zone: object) -> str:
 _CRON_FIELDS = 5
 
 
+# The key of a ConfigMap that holds the text of a file of --disruption-config.
+DISRUPTION_KEY = "disruption.yaml"
+# What holds while a ConfigMap is named and no good text of it has been read: it may hold a budget.
+_NONE_GOES = DisruptionConfig(disruption=(Budget(nodes=0),))
+
+
 class DisruptionFile(ConfigFile[DisruptionConfig]):
-    """Gives the engine the content of ``--disruption-config``."""
+    """Gives the engine the content of ``--disruption-config``, and of the ConfigMap that it follows beside it."""
 
     def __init__(self, settings: Callable[[], SafetySettings]) -> None:
         super().__init__(ReloadedFile("disruption-config", read_disruption, NO_DISRUPTION_CONFIG))
         self._settings = settings
+        self._map = ReloadedFile("disruption-config-map-name", read_disruption, _NONE_GOES)
+        self._map_name = ""
+        self._read_map: Callable[[], Mapping[str, str] | None] = dict
+        self._joined = (NO_DISRUPTION_CONFIG, _NONE_GOES, _NONE_GOES)
+
+    def follow(self, name: str, read: Callable[[], Mapping[str, str] | None]) -> None:
+        """Read the ConfigMap of this name, too. ``read`` returns its data; None: there is no such ConfigMap. No name: none is read."""
+        self._map_name, self._read_map = name, read
+
+    @property
+    def problem(self) -> str:
+        """Return what is wrong with the file or the ConfigMap; empty: nothing."""
+        return "; ".join(filter(None, (self._file.problem, self._map.problem)))
 
     def read(self) -> DisruptionConfig:
-        """Return the present budgets and schedules."""
-        return self._file.read(self._settings().disruption_config)
+        """Return the budgets and schedules as they are now; the same object as long as nothing has changed."""
+        file = self._file.read(self._settings().disruption_config)
+        if not self._map_name:
+            return file
+        held = self._read_config_map()
+        if file is not self._joined[0] or held is not self._joined[1]:
+            budgets, schedules = (*file.disruption, *held.disruption), (*file.schedules, *held.schedules)
+            self._joined = (file, held, DisruptionConfig(disruption=budgets, schedules=schedules))
+        return self._joined[2]
+
+    def _read_config_map(self) -> DisruptionConfig:
+        name, data = f"ConfigMap {printable(self._map_name)}", self._read_map()
+        if data is None:
+            return self._map.miss(f"--disruption-config-map-name: there is no {name}")
+        text = data.get(DISRUPTION_KEY)
+        if text is None:
+            return self._map.miss(f"--disruption-config-map-name: {name} has no key {DISRUPTION_KEY}")
+        return self._map.take(name, text.encode())
 
 
 def read_disruption(text: bytes, name: str) -> DisruptionConfig:

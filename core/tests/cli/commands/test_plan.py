@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from nodewright.model.cluster import ConfigMap
+from nodewright.model.meta import ObjectMeta
 from nodewright.testkit import build_node, build_pod, build_taint
 
 Nodewright = Callable[..., Any]
@@ -424,6 +426,16 @@ schedules: [{match: {groups: [gpu]}, when: {cron: 0 7 * * *, for: 2h}, set: {min
     later = plan("--at", "2026-12-01T17:00")
     assert [row["holds"] for row in later["disruption"]] == [False, False]
     assert later["disruption"][0]["until"] == "2026-12-02T07:00:00Z"
+
+
+def test_budgets_of_a_config_map_of_the_dump_hold(nodewright: Nodewright, write_dump: WriteDump, groups: Path) -> None:
+    metadata = ObjectMeta(name="budgets", namespace="kube-system")
+    budgets = ConfigMap(metadata=metadata, data={"disruption.yaml": "disruption: [{nodes: 3}]"})
+    dump = write_dump(build_node("general-0", provider_id="fake:///general/general-0", labels=POOL), budgets)
+    for name, nodes in (("budgets", 3), ("others", 0)):
+        args = ("--output", "json", "--disruption-config-map-name", name)
+        found = nodewright("plan", dump, "--groups", str(groups), *args).document
+        assert [row["nodes"] for row in found["disruption"]] == [nodes]
 
 
 def test_at_is_a_time_and_not_together_with_now(nodewright: Nodewright, dump: str, groups: Path) -> None:

@@ -3,7 +3,7 @@
 import io
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -128,7 +128,14 @@ def address(server: ApiServer, has_dates: bool) -> Iterator[str]:
 
 
 @contextmanager
-def running(folder: Path, address: str, wall: WallClock, log: Log, level: str = "debug") -> Iterator[None]:
+def running(
+    folder: Path,
+    address: str,
+    wall: WallClock,
+    log: Log,
+    level: str = "debug",
+    more: Mapping[str, object] | None = None,
+) -> Iterator[None]:
     """The daemon, from its first loop on."""
     here = {"name": "here", "cluster": {"server": address}}
     kubeconfig = {
@@ -146,6 +153,7 @@ def running(folder: Path, address: str, wall: WallClock, log: Log, level: str = 
         "debug-address": "127.0.0.1:0",
         "write-status-configmap": False,
         "providers": {"fake": {"options": {"groups": [{"name": "a", "cpu": 1, "memory": "4Gi", "max_size": 3}]}}},
+        **(more or {}),
     }
     (folder / "kubeconfig").write_text(json.dumps(kubeconfig))
     (folder / "config.yaml").write_text(json.dumps(settings))
@@ -222,3 +230,25 @@ def test_a_loop_that_does_nothing_is_only_a_line_for_debugging(address: str, tmp
                     assert log.changed.wait(PATIENCE)
     assert len({line["loop"] for line in find_jumps()}) == 3
     assert [line["level"] for line in log.lines() if line["message"] == "loop"] == ["info"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "disruption: --disruption-config-map-name: there is no ConfigMap budgets"),
+        ("disruption: [{nodes: 1}]", ""),
+        ("disruption: [{nodes: 1, reason: [empty]}]", "disruption: ConfigMap budgets: "),
+    ],
+)
+def test_disruption_budgets_are_read_from_a_config_map(
+    server: ApiServer, address: str, tmp_path: Path, text: str | None, said: str
+) -> None:
+    if text is not None:
+        metadata = {"name": "budgets", "namespace": "kube-system"}
+        held = {"metadata": metadata, "data": {"disruption.yaml": text}}
+        server.put("/api/v1/namespaces/kube-system/configmaps/budgets", held)
+    log = Log()
+    with running(tmp_path, address, WallClock(), log, more={"disruption-config-map-name": "budgets"}):
+        pass
+    told = [line["message"] for line in log.lines() if line["message"].startswith("disruption: ")]
+    assert [line.startswith(said) for line in told] == [True] * bool(said)

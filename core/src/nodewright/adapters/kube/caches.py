@@ -124,6 +124,11 @@ class Caches:
         """Return the cache of one ConfigMap that is followed."""
         return self._reflectors[f"{_CONFIG_MAP}/{name}"].cache
 
+    def config_map_data(self, name: str) -> Mapping[str, str] | None:
+        """Return the data of one ConfigMap that is followed; None: it does not exist."""
+        held = next(iter(self.config_map(name).all()), None)
+        return held.data if held is not None else None
+
     def uid_of(self, kind: str, name: str) -> str:
         """Return the uid of an object; empty if it or its kind is not followed."""
         reflector = self._reflectors.get(kind)

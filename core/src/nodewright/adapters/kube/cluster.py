@@ -268,6 +268,10 @@ _DRY = "this is a dry run"
 class DryCluster(KubeCluster):
     """As KubeCluster, but writes are refused or skipped."""
 
+    def config_map_data(self, namespace: str, name: str) -> Mapping[str, str] | None:  # noqa: ARG002 - caches follow one
+        """Return the data of a ConfigMap that the caches follow; None: there is none."""
+        return self._caches.config_map_data(name) if name else None
+
     def edit_node(self, name: str, edit: Callable[[Node], Node]) -> Node | None:  # noqa: ARG002 - nothing is edited
         """Refuse to edit: a write that is silently skipped would be reported as done."""
         raise KubeApiError(f"node {name} is not changed: {_DRY}", retryable=False)

@@ -181,6 +181,9 @@ def _build_cluster(
         held = next(iter(caches.config_map(PAUSE_NAME).all()), None)
         return read_pause_text(held.data) if held is not None else None
 
+    map_name = cluster.disruption_config_map_name
+    process.disruption.follow(map_name, partial(caches.config_map_data, map_name))
+
     def find_uid(kind: str, name: str) -> str:
         if (kind, name) == (STATUS_KIND, f"{cluster.namespace}/{cluster.status_config_map_name}"):
             return status.uid if status is not None else ""
@@ -230,6 +233,7 @@ def _make_caches(
 ) -> Caches:
     cluster = settings.cluster
     names = (CONFIG_MAP, PAUSE_NAME, *((cluster.status_config_map_name,) if follows_status else ()))
+    names = (*names, *filter(None, (cluster.disruption_config_map_name,)))
     followed = CacheOptions(namespace=cluster.namespace, config_maps=names, optional=optional_kinds(settings))
 
     def see_unschedulable() -> None:

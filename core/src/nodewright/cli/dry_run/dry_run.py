@@ -1,8 +1,10 @@
 """One loop without its writes, of a cluster or of any reader: observe, fold, plan, check."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from random import Random
+from typing import Protocol, runtime_checkable
 
 import click
 
@@ -42,6 +44,15 @@ class DryRun:
     problem: str = ""
 
 
+@runtime_checkable
+class ReadsConfigMaps(Protocol):
+    """A reader of a cluster that also reads ConfigMaps which settings name."""
+
+    def config_map_data(self, namespace: str, name: str) -> Mapping[str, str] | None:
+        """Return the data of a ConfigMap; None: there is none."""
+        ...
+
+
 def plan_once(
     cluster: ClusterReader,
     providers: Sequence[ProviderReads],
@@ -60,6 +71,9 @@ def plan_once(
     prices.check()
     disruption = DisruptionFile(lambda: settings.safety)
     disruption.check()
+    if isinstance(cluster, ReadsConfigMaps):
+        name = settings.cluster.disruption_config_map_name
+        disruption.follow(name, partial(cluster.config_map_data, settings.cluster.namespace, name))
     observer = Observer(
         cluster, providers, default_options(settings), keeps_unlisted=keeps, prices=prices, disruption=disruption
     )
@@ -107,7 +121,7 @@ def plan_cluster(settings: Settings, seed: int) -> DryRun:
     api = connect(kubeconfig=cluster.kubeconfig, server=cluster.kubernetes, user_agent=cluster.user_agent, time=wall)
     followed = CacheOptions(
         namespace=cluster.namespace,
-        config_maps=(CONFIG_MAP,),
+        config_maps=(CONFIG_MAP, *filter(None, (cluster.disruption_config_map_name,))),
         optional=optional_kinds(settings),
     )
     forbidden: dict[str, str] = {}

@@ -3,7 +3,7 @@
 import dataclasses
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from operator import attrgetter
 from pathlib import Path
@@ -112,6 +112,10 @@ class DumpedCluster:
             buffers=Buffers.of(self._objects),
             priorities=maps.get(f"kube-system/{CONFIG_MAP}", {}).get(CONFIG_KEY),
         )
+
+    def config_map_data(self, namespace: str, name: str) -> Mapping[str, str] | None:
+        """Return the data of a ConfigMap; None: the dump does not hold it."""
+        return next((held.data for held in self._objects.config_maps if held.key == f"{namespace}/{name}"), None)
 
 
 def _lists_controllers(objects: ClusterObjects) -> bool:

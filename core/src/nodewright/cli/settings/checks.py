@@ -23,6 +23,7 @@ _NAMES = {
     "leader-elect-resource-namespace": (_LABEL, "name of a namespace"),
     "leader-elect-resource-name": (_SUBDOMAIN, "name of a Lease"),
     "status-config-map-name": (_SUBDOMAIN, "name of a ConfigMap"),
+    "disruption-config-map-name": (_SUBDOMAIN, "name of a ConfigMap"),
     "user-agent": (re.compile(r"[!-~]([ -~]*[!-~])?"), "name for a client: it takes printable ASCII"),
 }
 

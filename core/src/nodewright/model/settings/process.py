@@ -31,6 +31,15 @@ class ClusterSettings(Section, frozen=True, kw_only=True):
     status_config_map_name: Annotated[str, Help("The name of the status ConfigMap, in --namespace.")] = (
         "cluster-autoscaler-status"
     )
+    disruption_config_map_name: Annotated[
+        str,
+        Help(
+            "The name of a ConfigMap in --namespace whose key disruption.yaml holds the text of a file of --disruption-config. Its budgets "
+            "and schedules hold beside those of that file. A change counts from the next loop on; until a good text has been read, no "
+            "node is removed. Empty: none is read (docs/disruption.md).",
+            ca="",
+        ),
+    ] = ""
     max_cache_age: Annotated[
         Duration,
         Help(
