@@ -80,4 +80,4 @@ def test_groups_made_on_demand(command: Command, tmp_path: Path) -> None:
         ("CreateNodeGroup", "done", "machine type big"),
     ]
     said = " ".join(command("simulate", scenario, "--status").stdout.split())
-    assert "made on demand of big" in said
+    assert "created by the autoscaler, of machine type big" in said

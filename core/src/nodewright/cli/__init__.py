@@ -1,1 +1,1 @@
-"""Reads settings, builds the objects, talks to people."""
+"""The command line: reads settings, builds the parts of a process, and prints results."""

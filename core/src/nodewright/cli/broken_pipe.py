@@ -9,5 +9,5 @@ class ReaderGone(Exception):
 
 
 def abandon_output() -> None:
-    """Keep the interpreter from complaining when it closes stdout."""
+    """Point stdout at the null device, so that the interpreter reports no error when it closes it."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

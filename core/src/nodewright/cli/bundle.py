@@ -25,11 +25,11 @@ from nodewright.model.settings import Settings
 SCHEMA = 1
 MAGIC = b"\x1f\x8b"
 CLUSTER, GROUPS, SETTINGS, ABOUT = "cluster.json", "groups.json", "settings.json", "about.json"
-# The label by which nodes of the bundle are known as those of a group.
+# The label that names the group of a node in the bundle.
 _GROUP_LABEL = "bundle.nodewright/group"
-# What kubectl writes there is the whole manifest, with the values of variables.
+# kubectl's annotation with the whole manifest, which includes the values of environment variables.
 _ANNOTATION_OF_KUBECTL = "kubectl.kubernetes.io/last-applied-configuration"
-# What is read from a bundle at most, unpacked, in bytes: an archive may pretend to be small.
+# The most bytes that are read from an unpacked bundle: a small archive may unpack to a huge one.
 _MOST_BYTES = 4 * 2**30
 _READ = (CLUSTER, GROUPS, SETTINGS, ABOUT)
 # A bundle is of a time before the year 10000 (epoch seconds).
@@ -38,7 +38,7 @@ _BLOCK = 512
 
 
 class Bundle(NamedTuple):
-    """The part of a bundle that plans are made from: a dump of the cluster, node groups, settings, and the time of the loop (epoch seconds)."""
+    """The part of a bundle that plans are made from; ``at`` is the time of the loop (epoch seconds)."""
 
     cluster: bytes
     groups: tuple[GroupEntry, ...]
@@ -49,7 +49,8 @@ class Bundle(NamedTuple):
 def pack(files: Mapping[str, Iterable[bytes]], at: float) -> bytes:
     """Return an archive with these files, each in parts and as of ``at`` (epoch seconds). No file is held as a whole.
 
-    The size of a file stands before its content: so each content is packed by itself, and the parts of the archive are put together.
+    A tar header has the size of its file and comes before it. So each content is compressed first, and the header is put in
+    front of it.
     """
     archive = io.BytesIO()
     for name, parts in files.items():
@@ -86,13 +87,13 @@ def write_cluster(objects: Mapping[str, Iterable[Object]], group_of_node: Mappin
 
 
 def write_groups(groups: Iterable[GroupState]) -> bytes:
-    """Return the node groups, each with a description of its next node; those that nothing describes are left out."""
+    """Return the node groups, each with a description of its next node; groups without a template are left out."""
     described = [_describe(group) for group in groups if group.seen.template is not None]
     return _write({"groups": msgspec.to_builtins(described)})
 
 
 def write_about(at: float, loop: str, why_not: str) -> bytes:
-    """Return who made the bundle, and when. ``why_not``: why there is no cluster in it; empty: there is."""
+    """Return which versions made the bundle, and when. ``why_not``: why it has no cluster; empty: it has one."""
     versions = {
         distribution.name: distribution.version
         for distribution in metadata.distributions()
@@ -134,7 +135,7 @@ def read_bundle(source: bytes, name: str, most: int = _MOST_BYTES) -> Bundle:
     except (tarfile.TarError, zlib.error, OSError, EOFError, ValueError) as error:
         raise _unreadable(name, error) from None
     if ABOUT not in found:
-        raise ConfigError(f"{name}: is no bundle of nodewright: it has no {ABOUT}")
+        raise ConfigError(f"{name}: is not a bundle of nodewright: it has no {ABOUT}")
     by = ""
     try:
         about = msgspec.json.decode(found[ABOUT], type=dict[str, Any])
@@ -148,7 +149,7 @@ def read_bundle(source: bytes, name: str, most: int = _MOST_BYTES) -> Bundle:
             raise ConfigError(f"{name}: holds no cluster: {why}")
         at = float(about["at"])
         if not 0 <= at <= _LAST_MOMENT:
-            raise ConfigError(f"{name}: {ABOUT}: at {printable(str(about['at']))} is no time")
+            raise ConfigError(f"{name}: {ABOUT}: at {printable(str(about['at']))} is not a time")
         groups = msgspec.json.decode(found[GROUPS], type=dict[str, tuple[GroupEntry, ...]])["groups"]
         settings = msgspec.json.decode(found[SETTINGS], type=Settings)
     except KeyError as error:
@@ -164,7 +165,7 @@ def _unreadable(name: str, error: Exception, by: str = "") -> ConfigError:
 
 
 def _name_version(about: Mapping[str, Any]) -> str:
-    """Return by which version the bundle was made, if that is another one; else an empty text."""
+    """Return which version made the bundle, if it differs from this one; otherwise an empty text."""
     versions = about.get("versions")
     made = versions.get("nodewright") if isinstance(versions, dict) else None
     own = metadata.version("nodewright")
@@ -191,7 +192,7 @@ def _describe(group: GroupState) -> GroupEntry:
 
 
 def _stripped(value: Any) -> Any:
-    """Return the value without nulls and, also in templates of pods, without the manifests that kubectl notes."""
+    """Return the value without nulls, and without the manifests in kubectl's annotations (also in pod templates)."""
     if isinstance(value, dict):
         return {
             key: _stripped(held) for key, held in value.items() if held is not None and key != _ANNOTATION_OF_KUBECTL
@@ -206,4 +207,4 @@ def _write(document: object) -> bytes:
 def _text(value: object) -> str:
     if isinstance(value, Quantity):
         return str(value)
-    raise TypeError(f"{type(value).__name__} is no part of a bundle")
+    raise TypeError(f"{type(value).__name__} has no place in a bundle")

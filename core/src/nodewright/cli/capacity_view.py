@@ -27,7 +27,7 @@ _OVER = (RequestPhase.CONSUMED, RequestPhase.EXPIRED, RequestPhase.REVOKED, Requ
 
 
 def print_requests(console: Console, requests: Sequence[RequestFacts], now: float) -> None:
-    """Print the requests: those that are not over first, the oldest before the others."""
+    """Print the requests: first those that have not ended, each part with the oldest first."""
     if not requests:
         return
     table = make_table("Requests for capacity", "request", "class", "pods", "", "since", "why", right=("pods",))
@@ -105,7 +105,7 @@ _BUFFER_STYLES = {
 
 
 def print_buffers(console: Console, buffers: Sequence[BufferFacts]) -> None:
-    """Print the buffers: first those that lack room."""
+    """Print the buffers; those that lack room come first."""
     if not buffers:
         return
     table = make_table("Spare capacity", "buffer", "pods like", "pods", "there", "", "why", right=("pods", "there"))

@@ -52,7 +52,7 @@ class Connector:
         return f"{self.seed}/{name}"
 
     def _recorder(self, name: str, settings: ProviderSettings) -> Recorder | None:
-        """Return what records the provider's exchanges with its cloud; None: they are not recorded."""
+        """Return a recorder of the provider's exchanges with its cloud; None: they are not recorded."""
         folder = os.environ.get(RECORD_VARIABLE)
         if not folder:
             return None

@@ -18,7 +18,7 @@ _TIME_WAS_UP = "the time for improvements was up (--least-cost-budget)"
 
 
 def find_cost(dry_run: DryRun) -> GrowthCost:
-    """Return what the plan costs; the context of growth is made again for it."""
+    """Return what the plan costs. The growth context is built again for this."""
     start, settings = dry_run.planned_from, dry_run.settings
     context = find_growth_context(start, settings, Random(0)) if start is not None else None
     return find_growth_cost(dry_run.state, context, dry_run.plan, rounds(dry_run.plan))
@@ -85,7 +85,7 @@ def _about_single(cost: GrowthCost) -> str:
 
 
 def _about_prices(cost: GrowthCost) -> str:
-    """Return by whose prices the figures are, and which groups are not counted."""
+    """Return where the prices come from, and which groups are not counted."""
     names = _not_counted(cost)
     by = f"by {name_some(cost.sources)}" if cost.sources else ""
     return "; ".join(filter(None, (by, f"not counted, since without a price: {name_some(names)}" if names else "")))
@@ -100,7 +100,7 @@ def _usd(amount: float | None) -> str:
 
 
 def print_difference(console: Console, now: DryRun, then: DryRun) -> None:
-    """Print what the plan for the changed cluster needs beyond the one for the cluster as it is."""
+    """Print how the plan for the changed cluster differs from the plan for the present cluster."""
     columns = ("now", "with the change", "difference")
     table = make_table("Difference to now", "after the plan", *columns, right=columns)
     before, after = _sum_up(now), _sum_up(then)
@@ -119,7 +119,7 @@ def print_difference(console: Console, now: DryRun, then: DryRun) -> None:
 
 
 def difference_json(now: DryRun, then: DryRun) -> dict[str, Any]:
-    """Return the figures of both plans as ``now`` and ``then``, with the size of each group; null: not known."""
+    """Return the figures of both plans as ``now`` and ``then``, with the size of each group; null: unknown."""
     return {
         name: {
             **{what: _rounded(amount) for what, amount in _sum_up(dry_run).items()},

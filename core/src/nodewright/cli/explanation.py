@@ -44,7 +44,7 @@ _NAMED = 3
 _NAMESPACED = frozenset({"pod", "request", "buffer"})
 _DEFAULT_NAMESPACE = "default"
 RUNS = "runs"
-# The kind that has no name: there is one.
+# The kind without a name: there is only one loop.
 LOOP = "loop"
 _REQUESTS_OFF = "requests are not served: --enable-provisioning-requests is off"
 
@@ -80,10 +80,10 @@ class NodesAlike(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupExplanation(msgspec.Struct, frozen=True, kw_only=True):
-    """A group: its numbers, what scale-up decided about it and why, and what becomes of its nodes.
+    """A group: its numbers, what scale-up decided about it and why, and the outcomes of its nodes.
 
-    ``backoff_until`` and ``deferred_until`` (epoch seconds) say when it may grow again. ``template``: what its provider's
-    template says wrongly, and what else its real nodes showed.
+    ``backoff_until`` and ``deferred_until`` (epoch seconds) say when it may grow again. ``template``: where its real
+    nodes differ from the provider's template, and what else they showed.
     """
 
     now: float
@@ -116,8 +116,8 @@ class BufferExplanation(msgspec.Struct, frozen=True, kw_only=True):
 class LoopExplanation(msgspec.Struct, frozen=True, kw_only=True):
     """The last loop: its writes, or why it made none.
 
-    ``stops`` are what stops all or some of its writes, each with what ends it, ``does`` the writes and what is under way.
-    ``idle`` are the pods and nodes that stay as they are, with the command that says more.
+    ``stops`` says why all or some writes are stopped, and when that ends. ``does`` has the writes and what is under way.
+    ``idle`` counts pods and nodes for which nothing is done, with the command that says more.
     """
 
     now: float
@@ -146,7 +146,7 @@ def explain(dry_run: DryRun, kind: str, name: str) -> Explanation:
 
 
 def _missing(kind: str, key: str, known: Sequence[str]) -> str:
-    """Return that there is no such object, and where one of that name is, or which name is similar."""
+    """Return a message that there is no such object, with the place of one of that name, or a similar name."""
     namespace, slash, name = key.partition("/")
     others = [one.partition("/")[0] for one in known if one.partition("/")[2] == name] if kind in _NAMESPACED else []
     if not slash or not others:
@@ -249,7 +249,7 @@ def _loop(dry_run: DryRun, _: str) -> LoopExplanation:
 
 
 def _find_stops(dry_run: DryRun) -> Iterator[str]:
-    """Yield what stops writes, the widest first."""
+    """Yield the reasons why writes are stopped, the widest first."""
     state, plan, settings = dry_run.state, dry_run.plan, dry_run.settings
     yield from filter(None, (dry_run.problem, plan.halted))
     if plan.paused:
@@ -292,7 +292,7 @@ def _find_doings(dry_run: DryRun) -> Iterator[str]:
 
 
 def _find_idle(dry_run: DryRun) -> Iterator[str]:
-    """Yield how many pods and nodes have which outcome, and how to learn more of one."""
+    """Yield the number of pods and nodes by outcome, each with the command that says more."""
     pods = Counter(verdict.outcome for verdict in find_verdicts(dry_run))
     if not pods:
         yield "no pod is pending"

@@ -38,10 +38,10 @@ _WORDS = {
     DrainOutcome.SKIP: "goes along",
 }
 _RULES = {
-    "Mirror": "a mirror pod, which its node makes itself",
-    "LongTerminating": "it should have been gone for a while",
+    "Mirror": "a mirror pod, which the kubelet creates",
+    "LongTerminating": "its deletion is overdue",
     "DaemonSet": "of a DaemonSet",
-    "Terminating": "it is ending already, and its controller makes another one",
+    "Terminating": "it is terminating already, and its controller creates another one",
     "OnCompletion": "it asks to be waited for until it has ended",
 }
 _NO_OTHER = "there is no other node that it could go to"
@@ -67,7 +67,7 @@ def print_explanation(console: Console, found: Explanation) -> None:
 
 
 def _print_headline(console: Console, text: str) -> None:
-    """Print the sentence without line breaks: a terminal wraps it, and grep finds all of it in one line."""
+    """Print the sentence without line breaks: a terminal wraps it, and grep finds it in one line."""
     console.print(safe(text, "bold"), soft_wrap=True)
 
 
@@ -89,7 +89,7 @@ def _print_node(console: Console, found: NodeExplanation) -> None:
         facts.add_row("looked at again", safe(f"after {_when(timers.recheck_at, found.now)}"))
     if timers.never_ready_until is not None:
         end = f"its machine is deleted after {_when(timers.never_ready_until, found.now)}, unless the minimum size keeps it"
-        facts.add_row("never ready", safe(f"{end}, or it holds pods that are no DaemonSet's"))
+        facts.add_row("never ready", safe(f"{end}, or it has pods that do not belong to a DaemonSet"))
     if timers.last_failed_at is not None:
         facts.add_row(
             "last attempt", safe(f"failed at {_when(timers.last_failed_at, found.now)}: {found.last_failure}")
@@ -256,8 +256,8 @@ def _usage_line(usage: Usage) -> str:
     if usage.problem:
         return f"unknown: {usage.problem}"
     if usage.ratio is None:
-        return f"{usage.resource} is asked for where none is left; {limit}"
-    # Rounded up, so that what is above the threshold never looks equal to it.
+        return f"{usage.resource} is requested, but none is allocatable; {limit}"
+    # Rounded up, so that a ratio above the threshold never looks equal to it.
     return f"{usage.resource} {ceil(usage.ratio * 1000 - 1e-9) / 10:.10g} %, {limit}"
 
 

@@ -48,7 +48,7 @@ COMMANDS = {
     "providers": "List the installed provider plugins and their capabilities.",
 }
 
-# The command that another command's module holds too: its module and its name there.
+# Commands that are defined in another command's module: the module, and the name there.
 _BESIDE_ANOTHER = {"resume": ("pause", "resume")}
 
 # The extra whose distribution offers the command as an entry point.
@@ -137,7 +137,7 @@ def main() -> None:
 
 
 def _write_in_ascii(error: UnicodeError) -> tuple[str, int]:
-    """Return what stands for characters that cannot be encoded, as a handler of the codecs module."""
+    """Return substitutes for characters that cannot be encoded, as an error handler of the codecs module."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     return "".join(_IN_ASCII.get(lacking, "?") for lacking in error.object[error.start : error.end]), error.end

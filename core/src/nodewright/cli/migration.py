@@ -1,4 +1,4 @@
-"""cluster-autoscaler's chart values or Deployment, as values of our chart, with a note for each thing that is not taken over.
+"""cluster-autoscaler's chart values or Deployment, as values of our chart, with a note for each value that is not taken over.
 
 Secrets are never copied: notes name the value of our chart that reads them from a Secret.
 """
@@ -96,7 +96,7 @@ _VARIABLES = {
     "azureVMType": "ARM_VM_TYPE",
 }
 _OURS = ("aws", "azure", "gce", "externalgrpc")
-# Flags that our chart gives itself, and from what.
+# Flags that our chart sets itself, and the source of each value.
 _OF_THE_CHART = {
     "address": "service.servicePort",
     "namespace": "the release's namespace",
@@ -109,14 +109,14 @@ _NUMBERED = re.compile(r"_\d+$")
 
 
 class Migrated(NamedTuple):
-    """Values of our chart, and a sentence for each thing that was not taken over."""
+    """Values of our chart, and a sentence for each value that was not taken over."""
 
     values: dict[str, Any]
     notes: tuple[str, ...]
 
 
 def migrate(documents: Iterable[object], name: str) -> Migrated:
-    """Return the values for cluster-autoscaler's Deployment, or for values of its chart; raise ConfigError for neither."""
+    """Return the values for cluster-autoscaler's Deployment, or for values of its chart; raise ConfigError if it is neither."""
     found = [one for one in documents if isinstance(one, dict)]
     found = [item for one in found for item in (one["items"] if isinstance(one.get("items"), list) else [one])]
     found = [one for one in found if isinstance(one, dict)]
@@ -127,7 +127,7 @@ def migrate(documents: Iterable[object], name: str) -> Migrated:
 
 
 class _WrongShape(ValueError):
-    """A value is no list or mapping where one is needed; the text names its key."""
+    """A value is not the list or mapping that is needed; the text names its key."""
 
 
 def _convert(found: Sequence[Mapping[str, Any]], name: str) -> "_ChartDraft":
@@ -147,14 +147,14 @@ def _convert(found: Sequence[Mapping[str, Any]], name: str) -> "_ChartDraft":
 
 
 class _ChartDraft:
-    """Values and notes as they are found."""
+    """The values and notes collected so far."""
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
         self.notes: list[str] = []
 
     def put(self, key: str, value: Any) -> None:
-        """Set a value; a dot leads into a mapping."""
+        """Set a value; a dot in the key leads into a mapping."""
         home, *rest = key.split(".", 1)
         if rest:
             self.values.setdefault(home, {})[rest[0]] = value
@@ -165,14 +165,14 @@ class _ChartDraft:
         self.notes.append(f"{printable(what)}: {why}")
 
     def take_variable(self, what: str, name: str, value: Any) -> None:
-        """Take a variable of the environment over unless its name is that of a secret; ``what`` names it in the note."""
+        """Take over an environment variable unless its name looks like a secret; ``what`` names it in the note."""
         if _SECRET_NAME.search(name):
             self.note(what, "looks like a secret; give it in extraEnvSecrets, from a Secret of yours")
         else:
             self.values.setdefault("extraEnv", {})[name] = value
 
     def take_flag(self, flag: str, value: Any) -> None:
-        """Take a flag over where nodewright has it and the value can be used."""
+        """Take over a flag that nodewright has, if the value can be used; otherwise add a note."""
         name = _NUMBERED.sub("", flag).replace("_", "-")
         if name in _OF_THE_CHART:
             self.note(f"--{name}", f"the chart gives it, from {_OF_THE_CHART[name]}")
@@ -252,7 +252,7 @@ def _mappings(held: Any, key: str) -> list[Mapping[str, Any]]:
 
 
 def _without_secrets(draft: _ChartDraft, objects: Any) -> list[Any]:
-    """Return the objects that are no Secret and no list that holds one, with a note for each other one."""
+    """Return the objects except Secrets and lists that hold one; add a note for each of those."""
     if not isinstance(objects, list):
         raise _WrongShape(f"extraObjects: must be a list, and is {show(objects)}")
     for number, one in enumerate(objects):
@@ -422,7 +422,7 @@ def _read_flags(words: Iterable[str]) -> Iterator[tuple[str, Any]]:
 
 
 def _finish(draft: _ChartDraft) -> Migrated:
-    """Add what is only seen in all values together."""
+    """Add the notes that depend on several values."""
     values = draft.values
     provider = str(values.get("cloudProvider", ""))
     if not provider:

@@ -48,8 +48,8 @@ def find_verdicts(dry_run: DryRun) -> tuple[PodVerdict, ...]:
 
 
 def fold_verdicts(verdicts: Iterable[PodVerdict]) -> list[list[PodVerdict]]:
-    """Return the verdicts in lists of those with the same outcome for the same reasons, in order of their first one."""
-    # Pods that are alike share their reasons, which may name a thousand groups; so they are read once for all of them.
+    """Return the verdicts in lists with the same outcome and the same reasons, in order of their first one."""
+    # Similar pods share their reasons, which may name a thousand groups: each set of reasons is read only once.
     alike: dict[tuple[PodOutcome, str, int], list[PodVerdict]] = {}
     for verdict in verdicts:
         alike.setdefault((verdict.outcome, verdict.reason, id(verdict.reasons)), []).append(verdict)
@@ -112,7 +112,7 @@ def _of_round(report: ScaleUpReport) -> Iterator[PodVerdict]:
 
 
 def _consumers(report: ProvisioningReport) -> Iterator[PodVerdict]:
-    """Yield verdicts about pods that wait for their ProvisioningRequest; its note says whether it can help."""
+    """Yield verdicts about pods that wait for their ProvisioningRequest; its event says whether it can help."""
     events = {event.pod.key: event for event in report.events if event.pod is not None}
     for pod in report.consumers:
         event = events.get(pod.key)

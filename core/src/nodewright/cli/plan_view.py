@@ -40,7 +40,7 @@ _NODE_STYLES = {_GOES: "yellow", _UNNEEDED: "yellow", _STAYS: "dim"}
 
 
 class _NodeRow(NamedTuple):
-    """One node; those with an equal ``kind`` stand in one row."""
+    """One node; nodes with an equal outcome and ``kind`` share a row."""
 
     outcome: str
     kind: str
@@ -63,7 +63,7 @@ NOTHING_TO_DO, GROWTH, UNHELPED = 0, 3, 4
 
 
 def find_exit_code(dry_run: DryRun) -> int:
-    """Return the code of ``--detailed-exitcode``."""
+    """Return the exit code for ``--detailed-exitcode``."""
     if any(verdict.outcome in (PodOutcome.UNHELPED, PodOutcome.HALTED) for verdict in find_verdicts(dry_run)):
         return UNHELPED
     return GROWTH if dry_run.plan.actions or dry_run.plan.scale_down.removals else NOTHING_TO_DO
@@ -169,7 +169,7 @@ def _misread(dry_run: DryRun) -> Iterator[str]:
 
 
 def _find_without_price(dry_run: DryRun) -> Iterator[str]:
-    """Yield a warning of groups with nodes and no price, where other groups have one: no move gives these nodes up."""
+    """Yield a warning about groups with nodes but no price, if other groups have one: no move gives these nodes up."""
     state = dry_run.state
     refs = dict.fromkeys(state.group_of_node.values())
     without = [str(ref) for ref in refs if ref in state.groups and not state.groups[ref].seen.hourly_price]

@@ -22,14 +22,14 @@ class SavedState(Protocol):
     """The state that the engine saved, for other commands. Methods raise NodewrightError."""
 
     def peek(self) -> "Memory":
-        """Return what is saved and change nothing."""
+        """Return the saved memory and change nothing."""
 
     def load_pause(self) -> "Pause | None": ...
     def save_pause(self, pause: "Pause | None") -> None: ...
 
 
 class Place(NamedTuple):
-    """``path`` is None for a cluster; ``name`` says it to people."""
+    """A place of saved state. ``path`` is the file, None for a cluster; ``name`` is for messages."""
 
     state: SavedState
     name: str
@@ -97,7 +97,7 @@ def state_options(command: F) -> F:
 
 
 def is_of_an_engine(place: Place) -> bool:
-    """Return whether an engine has saved something there: else no engine will read an order."""
+    """Return whether an engine has saved something there. If not, no engine will read a pause there."""
     from nodewright.clusterstate.memory import Memory  # noqa: PLC0415 - slow to import
 
     try:

@@ -1,4 +1,4 @@
-"""Output: tables for people, JSON for programs. Names come from outside and are shown as they are, never as markup."""
+"""Output: tables for people, JSON for programs. Names in it come from users, so they are never read as markup."""
 
 import json
 import os
@@ -28,7 +28,7 @@ output_option = click.option(
 
 
 class Screen(Console):
-    """A console that lets a broken pipe end the command, quietly, in one place."""
+    """A console that raises ReaderGone on a broken pipe, which ends the command without a message."""
 
     def on_broken_pipe(self) -> None:
         raise ReaderGone

@@ -19,7 +19,7 @@ SCHEMA = 1
 
 
 def print_status(console: Console, report: StatusReport) -> None:
-    """Print what is unusual, then every group."""
+    """Print what is unusual or under way, then every group."""
     console.print(safe(f"Status as of {format_moment(report.now)}", "bold"))
     if report.pause is not None:
         left = _left(report.pause.until, report)
@@ -59,7 +59,7 @@ def _notice(notice: HeldNotice) -> str:
 
 
 def _print_nodes(console: Console, report: StatusReport) -> None:
-    """Print the nodes that go or may go, and the moves."""
+    """Print the nodes that are leaving or may be removed, and the moves."""
     if report.unneeded:
         named = name_some([f"{node} for {_since(at, report)}" for node, at in sorted(report.unneeded.items())])
         console.print(safe(f"{count(len(report.unneeded), 'node')} not needed: {named}."))
@@ -83,7 +83,7 @@ def _outdated(one: OutdatedNode) -> str:
 def _names(group: GroupStatus) -> Iterator[Text]:
     yield safe(group.ref, "bold")
     if group.autoprovisioned:
-        yield safe(f"made on demand of {group.autoprovisioned}", "dim")
+        yield safe(f"created by the autoscaler, of machine type {group.autoprovisioned}", "dim")
 
 
 def as_json(report: StatusReport) -> dict[str, Any]:
@@ -276,7 +276,7 @@ def why_limited(group: GroupStatus, report: StatusReport) -> str:
         return f"on probation: at most {count(group.probation, 'machine')} until it delivers"
     if group.quarantined_until is not None:
         left = _left(group.quarantined_until, report)
-        return f"no node is removed for {left}: others went with the last ones"
+        return f"no node is removed for {left}: the last deletion took other machines with it"
     return ""
 
 

@@ -77,7 +77,10 @@ def test_people_see_what_differs(file: Path) -> None:
         ("loop: {scan-interval: 5}\n", "loop.scan-interval: 5 lacks a unit"),
         ("cores-total: 5:1\n", "cores-total: "),
         ("leader-elect-lease-duration: 10s\n", "--leader-elect-lease-duration"),
-        ("max-cache-age: 90s\n", "--max-cache-age: 1m30s is shorter than silence usually lasts: give at least 2m"),
+        (
+            "max-cache-age: 90s\n",
+            "--max-cache-age: 1m30s is less than the API server's usual time between messages about a kind: give at least 2m",
+        ),
         ("address: nowhere\n", "--address: 'nowhere' is no address like 127.0.0.1:8085 or :8085"),
         ('debug-address: ":8086"\n', "--debug-address: :8086 can be reached from other machines"),
         ("debug-address: 0.0.0.0:8086\n", "--debug-address: 0.0.0.0:8086 can be reached from other machines"),

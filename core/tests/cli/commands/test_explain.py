@@ -64,7 +64,7 @@ def test_json_stays_json_where_a_utilization_is_no_number(nodewright: Nodewright
     ended = nodewright("explain", "node", "n", path, *BY, "--ignore-daemonsets-utilization", "-o", "json")
     assert ended.document["utilization"]["ratio"] is None
     shown = nodewright("explain", "node", "n", path, *BY, "--ignore-daemonsets-utilization")
-    assert "cpu is asked for where none is left; the threshold is 50 %" in shown.out
+    assert "cpu is requested, but none is allocatable; the threshold is 50 %" in shown.out
 
 
 @pytest.mark.parametrize(

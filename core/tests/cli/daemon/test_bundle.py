@@ -145,8 +145,8 @@ def group(**changed: Any) -> dict[str, Any]:
     ("file", "content", "said"),
     [
         ("about.json", {"schema": 1, "at": "never"}, "bundle of nodewright"),
-        ("about.json", {"schema": 1, "at": 1e300}, "at 1e+300 is no time"),
-        ("about.json", {"schema": 1, "at": "nan"}, "at nan is no time"),
+        ("about.json", {"schema": 1, "at": 1e300}, "at 1e+300 is not a time"),
+        ("about.json", {"schema": 1, "at": "nan"}, "at nan is not a time"),
         ("about.json", {"schema": 1}, "'at' is missing"),
         ("about.json", {"schema": 99, "at": NOW}, "schema 99 is not 1"),
         ("about.json", {"schema": 99, "at": NOW, "versions": {"nodewright": "99.1"}}, "made by nodewright 99.1"),

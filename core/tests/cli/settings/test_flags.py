@@ -88,12 +88,15 @@ def test_flag_before_variable_before_file(tmp_path: Path) -> None:
     [
         (["--force-ds=maybe"], "--force-ds: must be true or false, not 'maybe'"),
         (["--expander=nix"], "--expander: there is no expander 'nix'; there are least-cost, random"),
-        (["--namespace="], "--namespace: '' is no name of a namespace"),
-        (["--namespace=a/../b"], "--namespace: 'a/../b' is no name of a namespace"),
-        (["--leader-elect-resource-namespace=A"], "--leader-elect-resource-namespace: 'A' is no name of a namespace"),
-        (["--leader-elect-resource-name=a b"], "--leader-elect-resource-name: 'a b' is no name of a Lease"),
-        (["--status-config-map-name=\u00fc"], "--status-config-map-name: '\u00fc' is no name of a ConfigMap"),
-        (["--user-agent=a\nb"], "--user-agent: 'a\\nb' is no name for a client"),
+        (["--namespace="], "--namespace: '' is not a name of a namespace"),
+        (["--namespace=a/../b"], "--namespace: 'a/../b' is not a name of a namespace"),
+        (
+            ["--leader-elect-resource-namespace=A"],
+            "--leader-elect-resource-namespace: 'A' is not a name of a namespace",
+        ),
+        (["--leader-elect-resource-name=a b"], "--leader-elect-resource-name: 'a b' is not a name of a Lease"),
+        (["--status-config-map-name=\u00fc"], "--status-config-map-name: '\u00fc' is not a name of a ConfigMap"),
+        (["--user-agent=a\nb"], "--user-agent: 'a\\nb' is not a name for a client"),
         (["--config", "no-such-file.yaml"], "--config: no-such-file.yaml: No such file or directory"),
     ],
 )

@@ -157,7 +157,7 @@ def test_the_short_form_is_stronger_than_the_entry_and_keeps_the_rest() -> None:
         ({"memory-total": "7:5"}, "--memory-total: '7:5': the minimum is greater than the maximum"),
         ({"gpu-total": ("t4:5",)}, "--gpu-total: 't4:5' is not of the form type:min:max"),
         ({"nodes": ("3:1:a",), "cloud-provider": "x"}, "--nodes: '3:1:a': the minimum is greater than the maximum"),
-        ({"nodes": ("1:3:a",)}, "--nodes: which provider's? --cloud-provider says so"),
+        ({"nodes": ("1:3:a",)}, "--nodes: of which provider? Give --cloud-provider"),
         (
             {"cloud-provider": "Fake"},
             "--cloud-provider: 'Fake' is not a provider's name (lower case, digits and dashes)",

@@ -1,1 +1,1 @@
-"""The subcommands, one file each: they read what was given, and leave the work to the other rooms."""
+"""The subcommands, one file each. They read arguments and options; other packages do the work."""

@@ -41,7 +41,7 @@ def command(file: str, debug_address: str) -> None:
 
 
 def _write_private(path: Path, content: bytes) -> None:
-    """Write a file that only its owner may read, also where it was there before."""
+    """Write a file that only its owner may read, even if it existed before."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             os.fchmod(file.fileno(), 0o600)

@@ -1,4 +1,4 @@
-"""``nodewright doctor``: check the providers' permissions and prices, and who else writes to their groups."""
+"""``nodewright doctor``: check the providers' permissions and prices, and find other writers of their groups."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -63,7 +63,7 @@ def _do_prices_matter(settings: Settings, groups: Mapping[GroupRef, GroupSeen]) 
 
 
 def _read(client: ProviderClient) -> list[GroupSeen] | None:
-    """Return the groups as far as they can be read, None if they cannot be listed; that is reported by other findings."""
+    """Return the groups as far as they can be read; None if they cannot be listed, which other findings report."""
     try:
         groups = client.node_groups()
     except ProviderError:
@@ -86,7 +86,7 @@ def _seen(client: ProviderClient, group: NodeGroup) -> GroupSeen:
 
 
 def _findings(level: FindingLevel, groups: Iterable[GroupSeen], now: float) -> Iterator[Finding]:
-    """Yield one finding for each message; one that concerns several groups names none."""
+    """Yield one finding for each message; a finding about several groups does not name them."""
     concerned: dict[str, list[str]] = {}
     for held in groups:
         concerned.setdefault(_message(held, now), []).append(held.ref.group_id)
@@ -130,7 +130,7 @@ def _age(price: Price, now: float) -> str:
 
 ALL_WELL, WARNED, BROKEN = 0, 3, 4
 TEMPLATES_SCHEMA = 1
-# An API server that does not respond is none of doctor's findings.
+# Seconds to wait for the API server. Doctor reports nothing about one that does not respond.
 _CLUSTER_SECONDS = 5.0
 _STYLES = {FindingLevel.OK: "green", FindingLevel.WARNING: "yellow", FindingLevel.PROBLEM: "red"}
 _WORST_FIRST = (FindingLevel.PROBLEM, FindingLevel.WARNING, FindingLevel.OK)
@@ -199,7 +199,7 @@ def command(settings: Settings, output: str, policy_only: bool, templates_only: 
 
 
 def _examine_templates(place: Place, output: str) -> int:
-    """Show what real nodes showed, by group; return the exit code."""
+    """Show how real nodes differ from the templates, by group; return the exit code."""
     if place.path is not None and not place.path.exists():
         raise ConfigError(f"--state: {place.path}: there is no saved state")
     learned = sorted(place.state.peek().learned.items())
@@ -270,7 +270,7 @@ def exit_code(examined: Iterable[Examined]) -> int:
 
 
 def _flags_without_effect(settings: Settings, clients: Sequence[ProviderClient]) -> tuple[Finding, ...]:
-    """Return warnings about flags that ask for something which no provider here can do."""
+    """Return warnings about flags that need something which no configured provider can do."""
     return (*_without_autoprovisioning(settings, clients), *_unknown_gpu_types(settings, clients))
 
 
@@ -305,7 +305,7 @@ def _unknown_gpu_types(settings: Settings, clients: Sequence[ProviderClient]) ->
 
 
 def _clocks_apart(settings: Settings) -> tuple[Finding, ...]:
-    """Return a warning if this machine's clock is not the API server's; none where no API server is reached."""
+    """Return a warning if this machine's clock differs from the API server's; none if no API server is reached."""
     # The client of the API server is slow to import; --policy does without.
     from nodewright.adapters.kube.connection import connect
 

@@ -61,7 +61,7 @@ def new(name: str, title: str | None, folder: Path | None) -> None:
     """Make the package of a provider plugin for a new cloud.
 
     NAME is the provider's name, as in --cloud-provider. The package holds a provider for a made-up cloud in memory, its
-    contract tests and a play of the whole engine; all of them pass at once. The folder must be new or empty.
+    contract tests and a scenario with the whole engine; all of them pass at once. The folder must be new or empty.
 
     Exit codes: 0 done; 2 bad input.
     """
@@ -207,7 +207,7 @@ def check(name: str, file: str, wanted: str | None, write: bool, agree: float, o
 
 @contextmanager
 def _end_as_ctrl_c() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end the checks as Ctrl-C does, so that what they made is listed."""
+    """Let SIGTERM and SIGHUP end the checks as Ctrl-C does, so that machines that are left behind are listed."""
     numbers = (signal.SIGTERM, signal.SIGHUP)
     before = [signal.signal(number, signal.default_int_handler) for number in numbers]
     try:

@@ -27,7 +27,7 @@ _LONGEST = BUILD_SECONDS + 10
 
 
 class Described(msgspec.Struct, frozen=True, kw_only=True):
-    """One plugin as it says it is; ``problem`` says why it cannot be asked, and then the rest is unknown.
+    """A plugin's description of itself; ``problem`` says why it could not be loaded, and then the rest is unknown.
 
     ``contract`` is the oldest contract version that the plugin can live with.
     """
@@ -67,7 +67,7 @@ def as_json(found: Iterable[Described]) -> dict[str, Any]:
 def _describe_all(
     installed: Iterable[InstalledProvider], settings: Mapping[str, ProviderSettings]
 ) -> tuple[Described, ...]:
-    """Describe each plugin in a process of its own, all at the same time: one that ends its process hides no other."""
+    """Describe each plugin in a process of its own, all in parallel. A plugin that ends its process does not hide others."""
     spawning = get_context("spawn")
     begun = []
     for plugin in installed:
@@ -96,7 +96,7 @@ def _await(plugin: InstalledProvider, process: SpawnProcess, receiver: Connectio
 
 
 def _describe_to(sender: Connection, plugin: InstalledProvider, settings: ProviderSettings) -> None:
-    """Describe the plugin, in a process of its own, whose output is kept out of the command's."""
+    """Describe the plugin in this process; send what it prints to stderr, out of the command's output."""
     os.dup2(2, 1)
     sender.send(_describe(plugin, settings))
 

@@ -30,7 +30,7 @@ LOOP_FAILED, LEADERSHIP_LOST = 3, 4
 def command(source: SettingsSource, dry_run: bool, shadow: bool, once: bool, seed: int | None) -> int:
     """Scale the node groups of the cluster that --kubeconfig names, or of the cluster of this pod, until a signal comes.
 
-    The daemon reports its decisions and their reasons on stderr (as JSON where that is no terminal), in metrics, in events
+    The daemon reports its decisions and their reasons on stderr (as JSON unless that is a terminal), in metrics, in events
     and in the status ConfigMap. After SIGTERM, SIGINT or SIGHUP it finishes the present action, releases the lease and exits.
 
     Exit codes: 0 stopped by a signal, or with --once the loop succeeded; 2 bad input or an unusable plugin;

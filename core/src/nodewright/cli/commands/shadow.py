@@ -82,7 +82,7 @@ def summarize(found: dict[str, Any]) -> dict[str, Any]:
 
 def _say(summary: dict[str, Any]) -> str:
     cost = summary["cost_per_hour"]
-    money = "" if cost is None else f" nodewright's choices cost {cost:+.2f} USD an hour beside the other's."
+    money = "" if cost is None else f" nodewright's choices cost {cost:+.2f} USD an hour compared with the other's."
     return (
         f"Since {summary['since'] or 'the start'}, in {count(summary['loops'], 'loop')}: {count(summary['agreements'], 'agreement')}, "
         f"{count(summary['differences'], 'difference')}.{money}"

@@ -17,7 +17,7 @@ _EVERY_SECONDS = 2.0
 
 @click.command("top")
 @debug_address_option
-@click.option("--once", is_flag=True, help="Print one screen and exit, as where the output is no terminal.")
+@click.option("--once", is_flag=True, help="Print one screen and exit, as is done if the output is not a terminal.")
 def command(debug_address: str, once: bool) -> None:
     """Show what the daemon does now: groups, waiting pods, nodes with their utilization and why each is still here.
 
@@ -39,7 +39,7 @@ def command(debug_address: str, once: bool) -> None:
 
 
 def follow(ask: Callable[[], str], clock: Clock) -> NoReturn:
-    """Show one screen after another. Raise ConfigError if there is not even a first one; later refusals stand below a screen."""
+    """Show one screen after another. Raise ConfigError if the first one fails; show later errors below the last screen."""
     screen, refusal = ask(), ""
     while True:
         click.clear()

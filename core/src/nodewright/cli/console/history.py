@@ -11,7 +11,7 @@ from nodewright.model.clock import Clock
 from nodewright.planner.cost import machines_now
 from nodewright.snapshot.observation import hourly_cost
 
-# Events of single pods are left out: the page says for each pod that waits why it does.
+# Events of pods are left out: the page itself says why each pending pod waits.
 _WITHOUT = frozenset({"Pod"})
 _MOST_EVENTS, _MOST_SAMPLES = 1000, 2000
 # Seconds between two samples: the samples cover some eight hours.
@@ -19,7 +19,7 @@ _APART = 15.0
 
 
 class LoopSample(NamedTuple):
-    """One moment (epoch seconds): how many nodes, machines on their way and pending pods there were, and USD an hour."""
+    """The number of nodes, upcoming machines and pending pods at one time (epoch seconds), and USD an hour."""
 
     at: float
     nodes: int
@@ -29,7 +29,7 @@ class LoopSample(NamedTuple):
 
 
 class PastEvent(NamedTuple):
-    """An event at a moment (epoch seconds); ``times`` it came in a row."""
+    """An event, when it last came (epoch seconds), and how many ``times`` in a row."""
 
     at: float
     event: Event
@@ -37,7 +37,7 @@ class PastEvent(NamedTuple):
 
 
 class History:
-    """Implements EventSink: keeps each event before it goes on to ``beyond``. For any thread."""
+    """Implements EventSink: keeps each event, then passes it on to ``beyond``. For any thread."""
 
     def __init__(self, clock: Clock, beyond: EventSink | None = None) -> None:
         self._clock = clock

@@ -27,7 +27,7 @@ class LastLoop:
 
     @property
     def dry_run(self) -> DryRun | None:
-        """Return what the explanations are made from; None: nothing could be planned."""
+        """Return the loop in the form that explanations need; None: there is no plan."""
         if self.report.plan is None:
             return None
         return DryRun(state=self.state, plan=self.report.plan, settings=self.settings, problem=self.report.problem)
@@ -48,7 +48,7 @@ class LastLoop:
         return replace(status, buffers=buffers_planned(plan), outdated=plan.outdated)
 
     def find_problems(self) -> list[str]:
-        """Return a sentence for each trouble. A pause that cannot be read counts as a pause."""
+        """Return a sentence for each problem. A pause that cannot be read counts as a pause."""
         report, state = self.report, self.state
         problems = [report.problem] if report.problem else []
         if self.pause is None and report.plan is not None and report.plan.paused:

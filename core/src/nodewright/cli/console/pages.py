@@ -1,4 +1,4 @@
-"""The page of the daemon as HTML: its views by path. It reads only, and loads nothing from other places."""
+"""The page of the daemon as HTML: its views by path. It changes nothing, and loads nothing from other servers."""
 
 import io
 import threading
@@ -25,7 +25,7 @@ from nodewright.model.printable import printable
 
 T = TypeVar("T")
 
-# A page waits so long for a loop that runs, in seconds, before it shows what it showed last; without that, so long.
+# Seconds that a page waits for a running loop: short if it can show its last content instead, long if it has none.
 _SHORT, _LONG = 0.5, 60.0
 _ROWS = 100
 _FEW_GROUPS, _FEW_ROWS = 8, 6
@@ -64,7 +64,7 @@ class Console:
         self._source = source
         self._history = history
         self._lock = threading.Lock()
-        # By path and query, what a page showed last; under the lock.
+        # The last content of each page, by path and query; guarded by the lock.
         self._shown: dict[tuple[str, str], Mapping[str, Any]] = {}
 
     def pages(self) -> Pages:
@@ -83,7 +83,7 @@ class Console:
     def _page(
         self, path: str, template: str, find: Callable[[View, Query], Mapping[str, Any]]
     ) -> Callable[[Query], Page]:
-        """Return what renders a view of the last loop."""
+        """Return a function that renders a view of the last loop."""
 
         def render(query: Query) -> Page:
             key = (path, urlencode(sorted(query.items())))
@@ -113,7 +113,7 @@ class Console:
     def _now(self, view: View, _: Query) -> Mapping[str, Any]:
         notable = [row for row in view.groups if row.tone in ("bad", "warn") or row.upcoming or row.under_way]
         return {
-            # Those with something to say come first.
+            # Sorted: groups with problems or activity come first.
             "groups": view.with_growth(view.groups[:_FEW_GROUPS]),
             "all_groups": len(view.groups),
             "notable": len(notable),
@@ -179,7 +179,7 @@ class Console:
 
 
 def _head(view: View) -> Mapping[str, Any]:
-    """Return what stands at the top of every view."""
+    """Return the values at the top of every view."""
     report = view.last.report
     paused = view.status.pause
     return {
@@ -200,7 +200,7 @@ def _head(view: View) -> Mapping[str, Any]:
 
 
 def _cut(found: list[T] | tuple[T, ...], query: Query) -> tuple[list[T], Mapping[str, Any]]:
-    """Return the rows of the page that is asked for, and what leads to the others."""
+    """Return the rows of the requested page, and links to the others."""
     text = query.get("page", "1")
     pages = max(1, -(-len(found) // _ROWS))
     page = min(pages, max(1, int(text))) if text.isascii() and text.isdecimal() and len(text) < 7 else 1

@@ -15,7 +15,7 @@ _FRAME = 18
 
 
 def print_top(console: Console, view: View, height: int) -> None:
-    """Print what fits on a screen of so many lines: problems, groups, pods that wait, and nodes with their utilization."""
+    """Print what fits into ``height`` lines: problems, groups, waiting pods, and nodes with their utilization."""
     _print_head(console, view)
     groups = view.groups[:_MOST_GROUPS]
     if groups:
@@ -87,7 +87,7 @@ def _bar(row: NodeLine) -> Text:
 
 
 def _line(text: str, style: str = "") -> Text:
-    """Return text that takes one line, and is cut where that is full."""
+    """Return text that takes one line, and is cut at its end."""
     line = safe(text, style)
     line.no_wrap, line.overflow = True, "ellipsis"
     return line

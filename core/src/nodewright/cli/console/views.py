@@ -1,4 +1,4 @@
-"""The last loop as the page shows it. All of it is what ``status``, ``plan`` and ``explain`` say; nothing is decided here."""
+"""The last loop as the page shows it: the same as ``status``, ``plan`` and ``explain`` say. It decides nothing."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -51,7 +51,7 @@ _NODE_WORDS = {
 class GroupRow(NamedTuple):
     """One node group; ``tone`` colours ``state``. Prices are in USD an hour.
 
-    ``limit`` says why it is not grown or gives up no node, ``until`` how long (epoch seconds).
+    ``limit`` says why it does not grow or keeps its nodes; ``until`` says how long (epoch seconds).
     """
 
     name: str
@@ -96,7 +96,7 @@ class WaitingRow(NamedTuple):
 
 
 class NodePlace(NamedTuple):
-    """A node in the order of the page: what goes first, then the least used."""
+    """A node in the order of the page: first nodes that are leaving, then the least used."""
 
     order: int
     used: float
@@ -124,7 +124,7 @@ _UNMEASURED = math.inf
 
 
 class View:
-    """One loop as the page shows it, computed when it is first asked for. Use it only in the turn of the debug server."""
+    """One loop as the page shows it; each part is computed at first use. Use it only within ``look`` of the debug server."""
 
     def __init__(self, last: LastLoop) -> None:
         self.last = last
@@ -164,7 +164,7 @@ class View:
 
     @cached_property
     def groups(self) -> tuple[GroupRow, ...]:
-        """Return every group, those with a trouble or something under way first."""
+        """Return every group; those with problems or activity come first."""
         states = self.last.state.groups
         rows = [self._group(status, states.get(status.ref)) for status in self.status.groups]
         ranks = {BAD: 0, WARN: 1, GOOD: 2, QUIET: 3}
@@ -200,7 +200,7 @@ class View:
 
     @cached_property
     def waiting(self) -> tuple[WaitingRow, ...]:
-        """Return the pending pods, those that are not helped first."""
+        """Return the pending pods; those that are not helped come first."""
         order = [PodOutcome.UNHELPED, PodOutcome.HALTED, *(one for one in PodOutcome)]
         rows = sorted(fold_verdicts(self._verdicts), key=lambda alike: (order.index(alike[0].outcome), -len(alike)))
         return tuple(_waiting_row(alike) for alike in rows)
@@ -310,7 +310,7 @@ def _group_state(status: GroupStatus, state: GroupState | None) -> tuple[str, st
 
 
 def _end_of(status: GroupStatus) -> float | None:
-    """Return when what limits the group ends (epoch seconds); None: nothing does."""
+    """Return when the group's limits end (epoch seconds); None: it has none that ends."""
     ends = [one.until for one in (status.backoff, status.deferral) if one is not None]
     ends += [status.quarantined_until] if status.quarantined_until is not None else []
     return max(ends, default=None)

@@ -1,1 +1,1 @@
-"""The daemon that ``nodewright run`` builds and runs, and the pages by which other commands ask it."""
+"""The daemon that ``nodewright run`` builds and runs, and the pages from which other commands read."""

@@ -1,4 +1,4 @@
-"""The daemon while it runs, and whether it leads; build.py makes its parts."""
+"""The running daemon, and whether it is the leader; build.py builds its parts."""
 
 import math
 import re
@@ -61,7 +61,7 @@ class LeaderState:
         return self._leadership.holder if self._leadership is not None else ""
 
     def begin(self, lease: str) -> bool:
-        """Wait to become the leader; return False if the process is to end before."""
+        """Wait to become the leader; return False if the process is stopped first."""
         if self._leadership is not None:
             self._log.say("waiting to become the leader", lease=lease)
             if not self._leadership.acquire() or self._is_over:
@@ -98,7 +98,7 @@ class LeaderState:
         return LeaseCounts(held.renewed, held.failed, held.remaining()) if held is not None else LeaseCounts()
 
 
-# While the API server does not respond, the log says so this often, in seconds.
+# Seconds between log lines while the API server does not respond.
 _SYNC_SECONDS = 30
 
 
@@ -206,7 +206,7 @@ class ReportParts:
 class EngineParts:
     """The parts that the engine uses. ``dry_run`` is set where plans are reported and not carried out.
 
-    ``notices`` wake the loop; only the leader waits for them, since a message of a queue goes to one reader.
+    ``notices`` wake the loop; only the leader waits for them, since a queue delivers each message to one reader.
     """
 
     ports: Ports
@@ -223,7 +223,7 @@ class EngineParts:
 
 
 class ClockReports:
-    """Tells once of each jump of the machine's clock and of the API server's, and while they do not agree."""
+    """Reports each jump of the machine's clock and of the API server's once, and logs when they begin to differ."""
 
     def __init__(self, process: ProcessParts) -> None:
         self._process = process
@@ -257,7 +257,7 @@ class DaemonApp:
         self._engine = engine
         self._autoscaler: Autoscaler | None = None
         self._stopping = False
-        # What the log has told: the problem of the last loop, without its numbers (None: no loop yet); what was withheld last.
+        # What was logged last: the problem of the last loop without numbers (None: no loop yet), and the withheld actions.
         self._told_problem: str | None = None
         self._told_withheld: tuple[object, ...] = ()
 
@@ -296,13 +296,13 @@ class DaemonApp:
         self.log.say("stopped", error=str(error) if error is not None else "")
 
     def _end_writes(self) -> None:
-        """Save that no write is under way, so that the next leader need not wait for one."""
+        """Save that no write is in flight, so that the next leader need not wait for one."""
         if self._autoscaler is None or not self._cluster.leader.leads or self._engine.only_looks:
             return
         try:
             self._autoscaler.end()
         except NodewrightError as error:
-            self.log.say(f"the next leader may wait for calls that are over: {error}", level="warning")
+            self.log.say(f"the next leader may wait for calls that have ended: {error}", level="warning")
 
     def stop(self) -> None:
         """Stop the daemon; call it from any thread, but not from a signal handler."""
@@ -317,7 +317,7 @@ class DaemonApp:
         """
         if not self._wait_synced():
             return self.last_report
-        # The API server has told its time, and nothing was decided yet.
+        # The API server's time is known by now, and nothing was decided yet.
         self._process.clock.start()
         if not self._cluster.leader.begin(self._process.reloader.settings.leader.leader_elect_resource_name):
             return self.last_report
@@ -410,14 +410,14 @@ class DaemonApp:
         self._report.debug_server.publish(report, self._process.reloader.settings, self._pause())
 
     def _level_of(self, report: LoopReport) -> str:
-        """Return the level of a loop's line: what repeats the last one, and a loop that did nothing, is only for debugging."""
+        """Return the log level of a loop: debug for a repeated problem, and for a loop that did nothing."""
         before, self._told_problem = self._told_problem, re.sub(r"\d+", "", report.problem)
         if report.problem:
             return "debug" if self._told_problem == before else "warning"
         return "info" if before != "" or report.outcomes or report.begun else "debug"
 
     def _find_unpriceable(self, seen: Observation) -> str:
-        """Return a sentence about prices for unknown groups; empty: there are none, or not all groups could be listed."""
+        """Return a sentence about prices of unknown groups; empty: there are none, or not all groups could be listed."""
         if any(provider.problem for provider in seen.providers.values()):
             return ""
         return self._process.prices.read().find_unknown(seen.groups)

@@ -1,4 +1,4 @@
-"""Build what ``nodewright run`` runs: all that reads files, opens connections or loads plugins happens here."""
+"""Builds the parts of ``nodewright run``: files are read, connections opened and plugins loaded here."""
 
 import os
 import socket
@@ -67,7 +67,7 @@ class DaemonOptions:
 
     ``shadow``: compare with another autoscaler that manages this cluster. It writes nothing, as with ``dry_run``.
     ``once``: run one loop. ``seed`` makes the random expander repeatable; None: a new seed each time. ``wall``: the
-    clock for the time of day.
+    machine's clock.
     """
 
     dry_run: bool = False
@@ -83,17 +83,17 @@ class DaemonOptions:
 
 
 class _Seeds(NamedTuple):
-    """Drawn in this order from the seed of the command line, so that a run can be repeated."""
+    """Seeds drawn in this order from that of the command line, so that a run can be repeated."""
 
     shadow: int
     providers: int
 
 
 def build_daemon(source: SettingsSource, settings: Settings, options: DaemonOptions, log: BinaryIO) -> DaemonApp:
-    """Return the daemon, ready to be entered. ``settings`` are what ``source`` holds now.
+    """Return the daemon, ready to be entered. ``settings`` are the present content of ``source``.
 
-    Raises ConfigError and PluginError: for a kubeconfig, an address, a file of prices or a plugin that cannot be used, or without
-    providers.
+    Raise ConfigError or PluginError if a kubeconfig, an address, a file of prices or a plugin cannot be used, or if there
+    are no providers.
     """
     process = _build_process(source, settings, options, log)
     running = RunningWaits()
@@ -169,7 +169,7 @@ def _build_cluster(
     elects = settings.leader.leader_elect and not looks
     leadership = _make_leadership(process, api, settings, lambda: not store.exists()) if elects else None
     leader = LeaderState(leadership, process.log, only_looks=looks)
-    # The engine writes through this client. The lease and events are written without being the leader.
+    # The engine writes through this client. The lease and events are also written by a process that does not lead.
     guarded = GuardedApi(api, leader.remaining)
     new_nodes = NodesReadyAlarm(partial(_ring_for_new_nodes, process))
     caches = _make_caches(process, api, settings, new_nodes, running, follows_status=options.shadow)
@@ -317,7 +317,7 @@ def _build_report(
 
 
 def lease_options(settings: Settings, is_first: Callable[[], bool]) -> LeaseOptions:
-    """Return what the settings say about the lease, under a name that no other process has."""
+    """Return the lease options of the settings, with an identity that no other process has."""
     leader = settings.leader
     return LeaseOptions(
         namespace=leader.leader_elect_resource_namespace or settings.cluster.namespace,
@@ -333,7 +333,7 @@ def lease_options(settings: Settings, is_first: Callable[[], bool]) -> LeaseOpti
 def make_servers(settings: Settings, public: Pages, private: Pages) -> tuple[WebServer, ...]:
     """Return the servers of the public pages and, where an address is set, of the private ones.
 
-    Anyone who reaches the pod may read the public pages. Raises ConfigError for what is no address.
+    Every client that reaches the pod may read the public pages. Raise ConfigError for an invalid address.
     """
     serving = settings.serving
     address = serving.address or usual_address(os.environ)
@@ -344,7 +344,7 @@ def make_servers(settings: Settings, public: Pages, private: Pages) -> tuple[Web
 
 
 def usual_address(environ: Mapping[str, str]) -> str:
-    """Return cluster-autoscaler's address inside a pod, and one that only this machine reaches elsewhere."""
+    """Return the default address: in a pod that of cluster-autoscaler, elsewhere one that only this machine reaches."""
     return ":8085" if _IN_A_POD in environ else "127.0.0.1:8085"
 
 

@@ -37,7 +37,7 @@ from nodewright.model.settings import Settings
 NO_LOOP = "no loop has ended yet: ask again"
 _JSON = "application/json"
 _TABLE = "table"
-# A page waits for a running loop, which may wait for a cloud, at most so long.
+# The most seconds that a page waits for a running loop, which may itself wait for a cloud.
 _PATIENCE_SECONDS = 90.0
 
 
@@ -51,7 +51,7 @@ def _no_objects(_: str) -> Iterable[Object]:
 
 @dataclass(frozen=True, kw_only=True)
 class BundleSources:
-    """Functions that return further contents of a bundle: the page of metrics, the end of the log, objects by kind, settings."""
+    """Functions that return other contents of a bundle: metrics, the end of the log, objects by kind, settings."""
 
     metrics: Callable[[], bytes] = _no_bytes
     log: Callable[[], bytes] = _no_bytes
@@ -62,8 +62,8 @@ class BundleSources:
 class DebugServer:
     """Render pages from the last loop. Implements LoopSource.
 
-    Pages are rendered in the web server's threads, one at a time and never while a loop runs: both use the same caches
-    about pods. ``excuse`` returns why there was no loop yet.
+    Pages are rendered in the web server's threads, one at a time and never while a loop runs, since both use the same caches
+    of pods. ``excuse`` returns why there was no loop yet.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class DebugServer:
         self.history.take(report)
 
     def in_turn(self, engine: Engine) -> Engine:
-        """Return the engine, made to wait while a page is rendered."""
+        """Return a wrapper of the engine that waits while a page is rendered."""
         return _InTurn(engine, self._turn)
 
     def _snapshot(self, _: Query) -> Page:
@@ -161,7 +161,7 @@ class DebugServer:
         return Page(text.getvalue().encode())
 
     def _bundle(self, _: Query) -> Page:
-        """Return an archive for ``nodewright bundle``. Without a loop it has all but the cluster."""
+        """Return an archive for ``nodewright bundle``; before the first loop it lacks the cluster."""
         now, sources = self._clock.now(), self._sources
         told = [
             {"at": format_moment(past.at), "times": past.times, **msgspec.to_builtins(past.event)}
@@ -179,7 +179,7 @@ class DebugServer:
                 why_not = last
             else:
                 now, loop = last.report.started, last.report.loop
-                # A loop waits meanwhile: only references are taken. What they refer to does not change.
+                # A loop waits meanwhile, so only references to immutable values are taken here.
                 status = status_json(last.make_status()) | last.as_json()
                 objects = {kind: tuple(sources.objects(kind)) for kind in STORED_KINDS}
                 group_of_node, groups = dict(last.state.group_of_node), tuple(last.state.groups.values())
@@ -223,7 +223,7 @@ class DebugServer:
             )
 
     def view_of(self, last: LastLoop) -> View:
-        """Return the view of the loop that ``look`` gives now: it is computed once, when it is first asked for."""
+        """Return the view of the loop that ``look`` gives now; it is made once for each loop."""
         if self._view is None:
             self._view = View(last)
         return self._view
@@ -282,7 +282,7 @@ def _refuse(sentence: str, status: int) -> Page:
 def _text(value: object) -> str:
     if isinstance(value, Quantity):
         return str(value)
-    raise TypeError(f"{type(value).__name__} is no part of a snapshot")
+    raise TypeError(f"{type(value).__name__} has no place in a snapshot")
 
 
 _ENCODER = msgspec.json.Encoder(enc_hook=_text)

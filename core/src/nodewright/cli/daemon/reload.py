@@ -20,7 +20,7 @@ _FIXED |= {"capacity-buffer-controller-enabled", "capacity-buffer-pod-injection-
 class Change(NamedTuple):
     """The effect of a changed settings file.
 
-    ``applied`` and ``waiting`` (for a restart) name settings; ``problem`` says why nothing of the file is used.
+    ``applied`` and ``waiting`` (for a restart) name settings; ``problem`` says why the file is not used.
     """
 
     settings: Settings
@@ -73,7 +73,7 @@ class Reloader:
 
 
 def watch_settings(source: SettingsSource, settings: Settings) -> Reloader:
-    """Read the settings file and return what watches it from now on."""
+    """Read the settings file and return a Reloader that watches it from now on."""
     return Reloader(source, settings, _read(source))
 
 

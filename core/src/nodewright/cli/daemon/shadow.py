@@ -31,7 +31,7 @@ _MESSAGES = {
 
 
 class ShadowReporter:
-    """``status_name`` is the other autoscaler's status ConfigMap, which ``caches`` watch."""
+    """Compares each loop with the other autoscaler. ``status_name`` is its status ConfigMap, which ``caches`` watch."""
 
     def __init__(self, caches: Caches, status_name: str, log: DaemonLog, metrics: Metrics, seed: int) -> None:
         self._caches = caches
@@ -56,7 +56,7 @@ class ShadowReporter:
         return {"/shadowz": self._page}
 
     def take(self, report: LoopReport, plan: Plan | None, settings: Settings) -> None:
-        """Compare one loop; ``plan`` is what would have been done."""
+        """Compare one loop; ``plan`` is the plan before its writes were withheld."""
         found = [*self._shadow.compare(report, plan, settings)]
         self._look(report)
         if report.state is not None and plan is not None:
@@ -66,7 +66,7 @@ class ShadowReporter:
             self._report(one)
 
     def _look(self, report: LoopReport) -> None:
-        """Take note of a loop, and whether the other autoscaler is alive: it writes its status in each of its loops."""
+        """Count the loop, and check whether the other autoscaler lives: it writes its status in each of its loops."""
         text = self._status_text()
         with self._lock:
             self._since = self._since or report.started

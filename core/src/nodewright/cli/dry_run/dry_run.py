@@ -33,8 +33,8 @@ from nodewright.observe import ClusterReader, Observer, ProviderReads
 class DryRun:
     """The result of one loop that wrote nothing.
 
-    ``planned_from`` is the state from which the plan was made, without what the plan remembers; None: not kept.
-    ``problem``: why nothing was done although it was planned; empty: nothing stopped it.
+    ``planned_from`` is the state from which the plan was made, without the plan's own memory; None: not kept.
+    ``problem``: why the plan was not carried out; empty: nothing stopped it.
     """
 
     state: ClusterState
@@ -61,7 +61,7 @@ def plan_once(
     now: float,
     planning: Planning | None = None,
 ) -> DryRun:
-    """Plan the cluster as it is at ``now``, without memory of earlier loops.
+    """Plan the cluster as of ``now``, without memory of earlier loops.
 
     Raise ProviderUnavailable if no provider can be read, ConfigError for a limit that could not be kept or a bad file of
     prices, and InvariantError for a plan that breaks a rule.

@@ -44,7 +44,7 @@ _HOW = (
 
 
 def read_dump(source: bytes, name: str) -> ClusterObjects:
-    """Return what the dump holds; raise ConfigError. A node without a providerID gets one made from its name."""
+    """Return the objects of the dump; raise ConfigError. A node without a providerID gets one made from its name."""
     objects = decode_objects(source, name)
     if not objects.nodes and not objects.pods:
         raise ConfigError(f"{name}: holds no node and no pod; {_HOW}")
@@ -147,7 +147,7 @@ def plan_dump(settings: Settings, dumped: DumpSource) -> tuple[DryRun, DumpedClu
 
 
 def plan_what_if(settings: Settings, dumped: DumpSource, what: WhatIf) -> tuple[DryRun, DryRun, DumpedCluster]:
-    """Plan one loop on a dumped cluster as it is, and one as ``what`` changes it; return the changed cluster, too.
+    """Plan one loop on a dumped cluster, and one with the changes of ``what``; also return the changed cluster.
 
     Raise ConfigError.
     """
@@ -182,7 +182,7 @@ def plan_objects(
 
 
 def _load(settings: Settings, dumped: DumpSource) -> tuple[Settings, DumpSource, ClusterObjects]:
-    """Read a dump, or a bundle with its groups, its time and its settings; what was given beside it is stronger."""
+    """Read a dump, or a bundle with its groups, time and settings. Flags and settings that were given take precedence."""
     source, name = _read(dumped.dump)
     if not source.startswith(bundle.MAGIC):
         return settings, dumped, read_dump(source, name)

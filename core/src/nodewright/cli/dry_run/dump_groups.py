@@ -1,4 +1,4 @@
-"""Node groups as people write them down: in a file, or by a label that the nodes of a dump carry."""
+"""Node groups described in a file, or by a label on the nodes of a dump."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -39,9 +39,9 @@ class TaintEntry(_GroupsFileEntry, frozen=True, kw_only=True):
 
 
 class GroupEntry(_GroupsFileEntry, frozen=True, kw_only=True):
-    """One group. ``nodes`` are the labels by which its nodes in the dump are known.
+    """One group. Its nodes are those of the dump that have the labels ``nodes``.
 
-    Its next node will look like those. A group that has none describes it: ``cpu``, ``memory`` and the rest.
+    The next node will be like them, unless ``cpu`` and ``memory`` describe it; a group without nodes must have both.
     """
 
     name: str
@@ -80,7 +80,7 @@ def read_groups_file(source: bytes, name: str) -> tuple[GroupEntry, ...]:
 
 
 def check_entries(entries: Iterable[GroupEntry], name: str) -> None:
-    """Raise ConfigError that names the file, the group and the key for groups that cannot be."""
+    """Raise ConfigError for invalid groups; the message names the file, the group and the key."""
     seen: set[str] = set()
     for entry in entries:
         _check(entry, f"{name}: group {show(entry.name)}", seen)
@@ -126,7 +126,7 @@ class DumpedGroups:
     """Implements ProviderReads: each group has the nodes of the dump that carry its labels."""
 
     def __init__(self, entries: Sequence[GroupEntry], nodes: Sequence[Node]) -> None:
-        """Raise ConfigError for a node of two groups, or a group without nodes whose size is not given."""
+        """Raise ConfigError for a node of two groups, or a group without nodes that lacks cpu or memory."""
         priced = frozenset({Capability.PRICING}) if any(e.price_per_hour is not None for e in entries) else frozenset()
         self.info = ProviderInfo(name=PROVIDER, capabilities=priced)
         self._held = {entry.name: _hold(entry, nodes) for entry in entries}
@@ -213,7 +213,7 @@ def _make_template(entry: GroupEntry, nodes: Sequence[Node]) -> NodeTemplate:
         )
     if not nodes:
         raise ConfigError(
-            f"group {printable(entry.name)}: the dump has no node of it, so cpu and memory must say what one is like"
+            f"group {printable(entry.name)}: the dump has no node of it, so cpu and memory must describe one"
         )
     sample = nodes[0]
     return NodeTemplate(

@@ -31,7 +31,7 @@ _OPTIONS = (
 class DumpSource:
     """A dump (a path, ``-`` for stdin), and how its groups and its time are found; ``entries`` are those of a bundle.
 
-    ``given`` are the settings that were given, as section and field: they are laid over those of a bundle.
+    ``given`` are the settings that were given, as section and field: they replace those of a bundle.
     """
 
     dump: str
@@ -49,7 +49,7 @@ class DumpSource:
 
 
 def dump_options(command: F) -> F:
-    """Give a function the options that ``Dumped`` holds beside the dump itself."""
+    """Give a function the options of DumpSource, except the dump itself."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command

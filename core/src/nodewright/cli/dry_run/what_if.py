@@ -23,7 +23,7 @@ _UNSCHEDULABLE = [{"type": "PodScheduled", "status": "False", "reason": "Unsched
 
 @dataclass(frozen=True, kw_only=True)
 class WhatIf:
-    """The flags: manifests whose pods are added, how many of each, nodes that are removed, groups that are added."""
+    """The flags: manifests whose pods are added, how many of each, nodes to remove, groups to add."""
 
     added: tuple[str, ...] = ()
     replicas: int | None = None
@@ -34,7 +34,7 @@ class WhatIf:
         return bool(self.added or self.removed_nodes or self.groups)
 
     def check(self) -> None:
-        """Raise ConfigError for flags that make no sense together."""
+        """Raise ConfigError for flags that cannot be used together."""
         if self.replicas is not None and not self.added:
             raise ConfigError("--replicas: needs --add")
 
@@ -61,7 +61,7 @@ class WhatIf:
             if entry.name in names or entry.name in [other.name for other in found[:number]]:
                 raise ConfigError(f"--group: there are two groups {printable(entry.name)}")
             if entry.cpu is None or entry.memory is None:
-                raise ConfigError(f"--group {printable(entry.name)}: cpu and memory must say what a node is like")
+                raise ConfigError(f"--group {printable(entry.name)}: cpu and memory must describe a node")
         return found
 
 

@@ -15,7 +15,7 @@ from nodewright.model.settings import Settings
 
 _LEAST_CACHE_AGE = 120.0
 
-# What the API server takes for a name; longer ones it refuses itself.
+# The API server's rules for names. It refuses names that are too long itself.
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 _NAMES = {
@@ -51,7 +51,7 @@ def _check_names(given: Layer, values: Mapping[str, Any]) -> None:
     for name, (pattern, what) in _NAMES.items():
         value = values.get(name)
         if value is not None and value != SETTINGS[name].default and not pattern.fullmatch(value):
-            raise ConfigError(f"{given[name].origin}: '{printable(value)}' is no {what}")
+            raise ConfigError(f"{given[name].origin}: '{printable(value)}' is not a {what}")
 
 
 def _check_schedulers(given: Layer, values: Mapping[str, Any]) -> None:
@@ -114,7 +114,7 @@ def _check_signals(given: Layer, values: Mapping[str, Any]) -> None:
 
 
 def check_daemon(settings: Settings) -> None:
-    """Check what only the daemon demands of its settings."""
+    """Check the demands that only the daemon has of its settings."""
     _check_lease(settings)
     if settings.serving.address:
         parse_address("--address", settings.serving.address)
@@ -126,7 +126,9 @@ def _check_cache_age(seconds: float) -> None:
     """Refuse an age below the minute or so in which the API server reports on a kind that does not change."""
     if seconds < _LEAST_CACHE_AGE:
         least, given = format_duration(_LEAST_CACHE_AGE), format_duration(seconds)
-        raise ConfigError(f"--max-cache-age: {given} is shorter than silence usually lasts: give at least {least}")
+        raise ConfigError(
+            f"--max-cache-age: {given} is less than the API server's usual time between messages about a kind: give at least {least}"
+        )
 
 
 def _check_debug_address(address: str) -> None:
@@ -152,11 +154,11 @@ def _check_lease(settings: Settings) -> None:
     if not lease > renew > 1.2 * retry > 0:
         raise ConfigError(
             "--leader-elect-lease-duration must be longer than --leader-elect-renew-deadline, and that longer than "
-            "--leader-elect-retry-period and a fifth"
+            "1.2 times --leader-elect-retry-period"
         )
 
 
-# What matters only where something else is said, which is not so by default and may have been forgotten.
+# Settings that have an effect only with another setting, which is off by default and may have been forgotten.
 NEEDS: Mapping[str, tuple[str, Any]] = {
     **dict.fromkeys(
         (
@@ -175,7 +177,7 @@ NEEDS: Mapping[str, tuple[str, Any]] = {
     "min-learned-provision-time": ("max-node-provision-time", "auto"),
     "max-learned-provision-time": ("max-node-provision-time", "auto"),
 }
-# Flags of differences from CA, each with its switch: the profile ca switches it off.
+# Flags of features that CA lacks, each with its switch in Policy: the profile ca switches it off.
 NOT_OF_CA: Mapping[str, str] = {
     "enable-provisioning-classes": "serves_provisioning_classes",
     "provisioning-request-reservation-time": "holds_reservations_longer",
@@ -194,7 +196,7 @@ NOT_OF_CA: Mapping[str, str] = {
 
 
 def find_idle(given: Layer, values: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a sentence for each given flag without effect; a default value is none. ``values`` are those of the flags."""
+    """Yield a sentence for each given flag that has no effect, except default values. ``values`` are those of the flags."""
     for flag, place in given.items():
         why = "" if values[flag] == KNOWN[flag].default else _why_idle(flag, values)
         if why:

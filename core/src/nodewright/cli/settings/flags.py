@@ -17,7 +17,7 @@ from nodewright.cli.settings.values import Setting, SettingKind, describe_defaul
 from nodewright.model.errors import ConfigError
 
 F = TypeVar("F", bound=Callable[..., Any])
-# By section, its name in a file and what it is about.
+# By section: its name in a file, and its subject.
 _HEADINGS = {
     "providers": ("One provider", "The short form of an entry of providers in --config"),
     **{field.name: (key, summarize(field.type)) for key, field in SECTIONS.items()},
@@ -33,7 +33,7 @@ class SettingsCommand(click.Command):
 
     It also accepts cluster-autoscaler's forms: ``--force-ds=true``, ``--force-ds=false``, ``--force_ds`` and ``-v=4``.
 
-    With ``lists_settings`` its help shows all of them, by section; else it says where they are shown.
+    With ``lists_settings`` its help shows all settings by section; otherwise it says where they are shown.
     """
 
     def __init__(self, *args: Any, lists_settings: bool = False, **kwargs: Any) -> None:
@@ -82,7 +82,7 @@ class _SettingOption(click.Option):
         return shown, f"{setting.help.summary} Default: {describe_default(setting)}."
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002 - click's signature
-        """Return the values that begin so; in a list with commas, those of its last part."""
+        """Return the values that begin with ``incomplete``; of a list with commas, with its last part."""
         before, comma, begun = incomplete.rpartition(",")
         return [CompletionItem(before + comma + value) for value in self._values() if value.startswith(begun)]
 
@@ -98,7 +98,7 @@ class _SettingOption(click.Option):
 
 
 class SettingsSource(NamedTuple):
-    """The source of one process's settings; ``config`` is the file's path or None, ``flag`` what names it."""
+    """The source of one process's settings; ``config`` is the file's path or None, ``flag`` the flag that names it."""
 
     flags: Flags
     config: str | None
@@ -149,7 +149,7 @@ def settings_options(command: F) -> F:
 
 
 def _dashed(arg: str) -> str:
-    """Replace underscores in the name of a flag, and the single dash of ``-v``: CA takes both."""
+    """Replace underscores in the name of a flag, and the single dash of ``-v``: CA accepts both forms."""
     name, equals, value = arg.partition("=")
     if name == "-v":
         return f"-{arg}"
@@ -157,7 +157,7 @@ def _dashed(arg: str) -> str:
 
 
 def _switch(arg: str) -> str:
-    """Replace ``--flag=false`` by ``--no-flag``, as click has it."""
+    """Replace ``--flag=false`` by ``--no-flag``, which is click's form."""
     found = _ASSIGNED.fullmatch(arg)
     if found is None or found["flag"] not in _BOOLEANS:
         return arg
@@ -183,7 +183,7 @@ def _make_option(setting: Setting, *, hidden: bool) -> Callable[[F], F]:
 
 
 def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:
-    """Keep what the command line itself says; the environment is read elsewhere, with its own messages."""
+    """Keep values of the command line only. The environment is read elsewhere, with messages of its own."""
     if param.name is None or ctx.get_parameter_source(param.name) is not ParameterSource.COMMANDLINE:
         return
     flag = param.opts[0].removeprefix("--")

@@ -1,8 +1,8 @@
 """Every flag and key that is known: the settings, the short form of one provider, and cluster-autoscaler's other flags.
 
-The last are listed here (CA_FLAGS), each with the reason why it changes nothing or asks for what is not there. A flag with ``refuses`` takes CA's default and nothing else:
-another value asks for something that nodewright would not do. One without is taken with any value of its type, and
-has no effect; the daemon and ``config check`` say so when it is given.
+CA_FLAGS lists the last, each with the reason why it has no effect or is not supported. A flag with ``refuses`` accepts only
+CA's default, because nodewright could not do what another value asks for. A flag without accepts any value of its type, and
+has no effect; the daemon and ``config check`` say so if it is given.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ _NOT_THERE = "is not there yet: "
 
 
 class CaFlag(NamedTuple):
-    """A flag with CA's type and default. ``why`` goes on after ``--flag: ``."""
+    """A flag with CA's type and default. ``why`` completes the message ``--flag: …``."""
 
     flag: str
     type: Any
@@ -98,8 +98,8 @@ _VENDORS = (
     _option("gce-mig-instances-min-refresh-wait-time", Duration, 5.0),
 )
 
-_SERVER_LIMITS = "what can be watched is watched, and the API server's own priority and fairness limits the rest"
-_SPEED = "nodes and pods are judged all at once, in columns"
+_SERVER_LIMITS = "nodewright watches instead of polling, and the API server's priority and fairness limits the rest"
+_SPEED = "nodes and pods are evaluated together, in arrays"
 _UNREAD = "cluster-autoscaler reads it nowhere"
 _TUNING = (
     _idle("predicate-parallelism", _AtLeastOne, 4, _SPEED),
@@ -108,11 +108,16 @@ _TUNING = (
     _idle("scale-down-candidates-pool-min-count", Count, 50, _UNREAD),
     _idle("scale-down-candidates-pool-ratio", Ratio, 0.1, _UNREAD),
     _idle("scale-down-non-empty-candidates-count", Count, 30, _UNREAD),
-    _idle("kube-api-content-type", str, "application/vnd.kubernetes.protobuf", "JSON is spoken with the API server"),
+    _idle(
+        "kube-api-content-type",
+        str,
+        "application/vnd.kubernetes.protobuf",
+        "nodewright exchanges JSON with the API server",
+    ),
     _idle("kube-client-qps", float, 5.0, _SERVER_LIMITS),
     _idle("kube-client-burst", Count, 10, _SERVER_LIMITS),
-    _idle("check-capacity-provisioning-request-batch-timebox", Duration, 10.0, "planning knows no time limit"),
-    _idle("provisioning-request-max-backoff-cache-size", Count, 1000, "every request that waits is remembered"),
+    _idle("check-capacity-provisioning-request-batch-timebox", Duration, 10.0, "planning has no time limit"),
+    _idle("provisioning-request-max-backoff-cache-size", Count, 1000, "every waiting request is remembered"),
     _idle("node-info-cache-expire-time", Duration, 315_360_000.0, "templates are made again in every loop"),
     _idle("enable-csi-node-aware-scheduling", bool, False, "CSINode objects always limit volumes"),
     _idle(
@@ -121,13 +126,13 @@ _TUNING = (
         False,
         "every reason against a group is in nodewright explain",
     ),
-    _idle("debugging-snapshot-enabled", bool, False, "/snapshotz is always there, on --debug-address alone"),
+    _idle("debugging-snapshot-enabled", bool, False, "/snapshotz is always served, but only on --debug-address"),
     _idle("profiling", bool, False, "there is no pprof; py-spy looks into a Python process from outside"),
     _idle("max-node-skip-eval-time-tracker-enabled", bool, False, "every node is looked at in every loop"),
-    _idle("node-removal-latency-tracking-enabled", bool, False, "the metric is always there"),
+    _idle("node-removal-latency-tracking-enabled", bool, False, "the metric is always served"),
 )
 
-_LOG = "the log goes to stderr; --v, --log-level and --logging-format say what of it, and how"
+_LOG = "the log goes to stderr; --v and --log-level set its level, --logging-format its format"
 _LOGGING = (
     _idle("vmodule", str, "", _LOG),
     _idle("scheduler-verbosity", int, 0, _LOG),

@@ -1,9 +1,9 @@
-"""Settings from flags, ``NODEWRIGHT_*`` variables and a YAML file, each stronger than the next.
+"""Settings from flags, ``NODEWRIGHT_*`` variables and a YAML file, in this order of precedence.
 
-The tree of nodewright.model.settings is the only list of names. In a file a setting stands in its section
-(``scale-up: {expander: price}``) or at the top under its flag (``expander: price``). A list given in one place
-replaces the same list of a weaker place. ``--cloud-provider``, ``--nodes`` and ``--node-group-auto-discovery``
-say the same as one entry of ``providers:``, and are stronger than that entry.
+nodewright.model.settings has the only list of names. In a file a setting stands in its section
+(``scale-up: {expander: price}``) or at the top under its flag (``expander: price``). A list replaces the
+same list of a source with lower precedence. ``--cloud-provider``, ``--nodes`` and ``--node-group-auto-discovery`` mean the
+same as one entry of ``providers:``, and have precedence over it.
 """
 
 import re
@@ -47,7 +47,7 @@ _PROVIDER_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
 class LoadedSettings(NamedTuple):
-    """Settings, and by flag what was given and where. ``idle`` names settings that were given without effect."""
+    """Settings, and by flag the values that were given and where. ``idle`` has a sentence for each without effect."""
 
     settings: Settings
     given: Layer
@@ -239,13 +239,13 @@ def _read_provider(name: str, value: object, origin: str) -> ProviderSettings:
 def _add_short_form(
     providers: dict[str, ProviderSettings], given: Layer, values: Mapping[str, Any]
 ) -> dict[str, ProviderSettings]:
-    """Return ``providers`` with what the short form says about one of them."""
+    """Return ``providers``, with the flags of the short form put into one of them."""
     groups = {SHORT_FORM[flag].field: values[flag] for flag in SHORT_FORM if flag in values}
     name = groups.pop("cloud_provider", None)
     if name is None and groups:
         if len(providers) != 1:
             first = next(flag for flag in SHORT_FORM if flag in values)
-            raise ConfigError(f"{given[first].origin}: which provider's? --cloud-provider says so")
+            raise ConfigError(f"{given[first].origin}: of which provider? Give --cloud-provider")
         name = next(iter(providers))
     if name is None:
         return providers

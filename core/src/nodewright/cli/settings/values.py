@@ -60,7 +60,7 @@ class Setting(NamedTuple):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Return the words that may stand in place of a value, as ``auto`` for a duration."""
+        """Return the words that are accepted instead of a value, such as ``auto`` for a duration."""
         return _split_words(self.type)[1]
 
     @property
@@ -72,12 +72,12 @@ class Setting(NamedTuple):
 
     @property
     def separator(self) -> str:
-        """Return the separator of a list's parts in one text; a group's spec may itself hold commas."""
+        """Return the separator of a list's parts in one text; a node group's spec may itself contain commas."""
         return r"\s+" if self.field in _SPEC_FIELDS else r"[,\s]+"
 
 
 def list_settings(section: str, owner: type[msgspec.Struct]) -> list[Setting]:
-    """Return the settings that the fields of a section are. Raise InvariantError for one without a description."""
+    """Return a setting for each field of a section. Raise InvariantError for a field without a description."""
     return [
         Setting(section, field.name, field.encode_name, *_split_help(owner, field))
         for field in msgspec.structs.fields(owner)
@@ -221,7 +221,7 @@ def _fit(value: object, setting: Setting) -> Any:
     return msgspec.convert(value, setting.type)
 
 
-# Options with such a word in their name hold secrets: their value is not shown. Short ones only count as a whole word.
+# The value of an option is not shown if its name contains one of these words; the short ones count only as whole words.
 _HIDDEN = "(not shown)"
 _SECRET = ("secret", "password", "passwd", "token", "key", "credential", "connectionstring", "authorization", "bearer")
 _SHORT_SECRET = frozenset(("pwd", "sas", "pem"))
