@@ -714,7 +714,7 @@ def test_a_node_stays_while_the_cache_shows_pods_that_a_read_of_it_does_not() ->
     assert (stage.cloud.deleted, stage.ended) == ([], [])
     stage.run_until(START + 16 * MINUTE)
     assert stage.cloud.deleted == []
-    told = "new pods run on the node, for example default/p, says the list of all pods"
+    told = "new pods run on the node, for example default/p, according to the list of all pods"
     assert [message for _, message in stage.ended] == [told]
 
 

@@ -77,8 +77,8 @@ def test_what_no_node_contradicts_goes_on() -> None:
     [
         (Cluster(joined()), f"machine {MACHINE} is node n, so it did register"),
         (Cluster(joined(MACHINE.upper())), f"machine {MACHINE} is node n, so it did register"),
-        (Cluster(error=BUSY), "the nodes could not be listed right before: no answer"),
-        (Cluster(build_node("m"), error=BUSY), "the nodes could not be listed right before: no answer"),
+        (Cluster(error=BUSY), "the nodes could not be listed right before the call: no answer"),
+        (Cluster(build_node("m"), error=BUSY), "the nodes could not be listed right before the call: no answer"),
     ],
 )
 def test_what_is_contradicted_or_in_doubt_waits_and_is_told(cluster: Cluster, why: str) -> None:
@@ -93,7 +93,7 @@ def test_what_is_contradicted_or_in_doubt_waits_and_is_told(cluster: Cluster, wh
     [
         (Cluster(joined()), ""),
         (Cluster(joined(), pods=(build_pod("p"),)), f"machine {MACHINE} is node n, and pod default/p runs on it"),
-        (Cluster(joined(), hides=True), "the pods on its nodes could not be read right before: no answer"),
+        (Cluster(joined(), hides=True), "the pods on its nodes could not be read right before the call: no answer"),
     ],
 )
 def test_pods_that_run_on_a_reserved_machine_are_read_anew(cluster: Cluster, why: str) -> None:
@@ -162,5 +162,5 @@ def test_an_api_server_that_fails_is_not_asked_about_the_machines_that_follow() 
     assert last.permit(asked) == replace(asked, instance_ids=(machines[0],))
     (held,) = last.withheld
     assert held.action == replace(asked, instance_ids=tuple(machines[1:]))
-    assert held.reason == "the pods on its nodes could not be read right before: no answer"
+    assert held.reason == "the pods on its nodes could not be read right before the call: no answer"
     assert cluster.looks == 1

@@ -161,10 +161,10 @@ def test_moves_are_told_from_their_begin_to_their_end_and_why_the_best_one_is_no
         ),
         ("MoveStarted", "Move m gives up node a-0 for new nodes (2 of group p/b) (expired)"),
         ("MoveAbandoned", "Move m of node a-0 was abandoned: no room"),
-        ("MoveDone", "Move m gave up node a-0"),
+        ("MoveDone", "Move m removed node a-0"),
         (
             "ConsolidationRejected",
-            "Giving up 2 nodes would save $0.1000 an hour, and is not done: its score is 0.30, below 0.5",
+            "Replacing 2 nodes would save $0.1000 an hour, and is not done: its score is 0.30, below 0.5",
         ),
     ]
 

@@ -1,6 +1,6 @@
 """Carry out removals: taint nodes, take the steps of drain.py one after the other, delete machines in batches.
 
-The file is long because what must hold right before a machine is deleted is to be read beside the call.
+The file is long because it keeps the checks right before a deletion next to the call.
 """
 
 import math
@@ -67,9 +67,9 @@ class DeletionBatch(NamedTuple):
 def find_batches(under_way: Iterable[ActiveRemoval], interval: float) -> list[DeletionBatch]:
     """Put every removal that is ready into one batch.
 
-    ``interval`` is how many seconds the first removal of a group waits for others (0: each goes alone, and forced ones go
-    with those that are ready by then). Of a
-    zero-or-max group no node is deleted before all that must go together are ready.
+    ``interval`` is how many seconds the first removal of a group waits for others; 0: each is a batch of its own, except
+    that all ready forced ones are one batch. The nodes of a zero-or-max group are deleted only once all that must go
+    together are ready.
     """
     ready: dict[GroupRef, list[ActiveRemoval]] = {}
     for active in under_way:
@@ -288,7 +288,7 @@ class Actuator:
         for name in [name for name, active in self._active.items() if active.next_at <= now]:
             if name in self._active:  # the failure of another removal may have ended this one
                 self._advance(self._active[name], placements, gangs)
-                if name not in self._active:  # what was listed may have pods that it evicted, as if they stayed
+                if name not in self._active:  # the listing may still have pods that this removal evicted
                     gangs = GangRecheck(self._reader, self._settings)
         due = [batch for batch in self._batches() if self._due_at(batch) <= self._clock.now()]
         # The outcome of one batch may end or postpone others.
@@ -397,10 +397,10 @@ class Actuator:
         return outcome
 
     def _confirm(self, batch: DeletionBatch) -> tuple[ActiveRemoval, ...]:
-        """Return the members whose machines may be deleted now, by a look at their pods that is at most LOOK_SECONDS old.
+        """Return the members whose machines may be deleted now. Their pods were read at most LOOK_SECONDS ago.
 
-        The removal of a node with new pods ends. A node that cannot be read waits, and so does one on which pods may run that
-        no list shows; its zero-or-max group waits with it.
+        The removal of a node with new pods ends. A node that cannot be read waits, and so does a node that may run pods
+        that no list shows; its zero-or-max group waits with it.
         """
         if not self._settings.policy.rereads_pods_before_deleting:
             return batch.members
@@ -436,7 +436,7 @@ class Actuator:
             return False
         if shown:
             self._finish_one(
-                active, Finish(result=RemovalResult.INTERNAL, message=f"{shown}, says the list of all pods")
+                active, Finish(result=RemovalResult.INTERNAL, message=f"{shown}, according to the list of all pods")
             )
             return False
         if doubt.controllers:

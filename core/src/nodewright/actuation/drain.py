@@ -41,8 +41,9 @@ EVICTION_HEADROOM_SECONDS = 30.0
 DELAY_DELETION_PREFIX = "delay-deletion.cluster-autoscaler.kubernetes.io/"
 # Prefix of the reason of a DeleteInstances that removes drained or empty nodes.
 REMOVAL_REASON_PREFIX = "scale-down: "
-# Seconds after which a forced drain looks again at the latest, and before the deadline at which it deletes its machine.
+# Seconds after which a forced drain looks again at the latest.
 _FORCED_RETRY_SECONDS = 2.0
+# Seconds before the cloud's deadline at which a forced drain deletes its machine.
 _DELETE_SECONDS = 2.0
 _DAEMON_EVICTION_ANNOTATION = "cluster-autoscaler.kubernetes.io/enable-ds-eviction"
 _FAKE_ANNOTATION, _FAKE = "podtype", "fakepod"
@@ -246,12 +247,12 @@ def postponed(active: ActiveRemoval, seconds: float) -> ActiveRemoval:
 
 
 def _is_over(removal: NodeRemoval, now: float) -> bool:
-    """Return whether the cloud takes the machine any moment: pods had their time, and the machine is deleted."""
+    """Return whether the time before the cloud's deadline is over, so that the machine is deleted without more waiting."""
     return removal.deadline is not None and now >= removal.deadline - _DELETE_SECONDS
 
 
 def _no_later(removal: NodeRemoval, at: float, now: float) -> float:
-    """Return when to look again: at ``at``, but not after the moments at which a forced drain goes on."""
+    """Return when to look again: at ``at``, or earlier if a forced drain must act before."""
     if removal.deadline is None:
         return at
     moments = [moment for moment in (removal.drain_by, removal.deadline - _DELETE_SECONDS) if moment > now]
@@ -298,7 +299,7 @@ def _recheck(active: ActiveRemoval, view: NodeView, now: float, settings: Remova
         order = {key: position for position, key in enumerate(active.removal.pods)}
         pods = tuple(sorted(pods, key=lambda pod: order.get(pod.key, len(order))))
     waves = make_waves(pods, settings.drain, is_empty=not active.removal.drains and not is_forced)
-    # Evictions take time, and the pods that come meanwhile are not seen: only a look without evictions proves it empty.
+    # Pods may arrive while others are evicted: only a look after which nothing is evicted proves the node empty.
     seen_empty_at = active.seen_empty_at if waves else now
     return _next_wave(replace(active, waves=waves, seen_empty_at=seen_empty_at), view, now, settings)
 
@@ -306,8 +307,8 @@ def _recheck(active: ActiveRemoval, view: NodeView, now: float, settings: Remova
 def why_not_delete(removal: NodeRemoval, view: NodeView, now: float, settings: RemovalSettings) -> str:
     """Return why the machine of a node that is ready must not be deleted; empty if it may be.
 
-    All pods that were to be moved are gone. Any other pod but those of DaemonSets, mirror and expendable pods has come
-    since then.
+    All pods that were to be moved are gone, so any pod that is there has come since, except DaemonSet, mirror and expendable
+    pods.
     """
     if _is_over(removal, now):
         return _identity_problem(removal, view)
@@ -459,7 +460,7 @@ def as_deletion(removals: Sequence[NodeRemoval], expected_target: int) -> Delete
 
 
 def has_waited_too_long(active: ActiveRemoval, now: float, settings: RemovalSettings) -> bool:
-    """Return whether a removal has not begun to drain for ``--max-pod-eviction-time``. A forced one may always wait."""
+    """Return whether a removal has not begun to drain for ``--max-pod-eviction-time``. Forced removals have no such limit."""
     waits = active.stage == RemovalStage.TAINTED and not active.removal.is_forced
     return waits and now >= active.stage_since + settings.drain.max_pod_eviction_time
 
@@ -477,10 +478,10 @@ class GangRecheck:
         self._seen: dict[str, GangView] = {}
 
     def find_broken(self, active: ActiveRemoval, pods: Iterable[Pod], leaving: Container[str]) -> str:
-        """Return which gang would break up if these pods of the removal's node went now; empty: none. Raise KubeApiError.
+        """Return which gang would keep too few pods if these pods were evicted now; empty: none. Raise KubeApiError.
 
-        Pods on the nodes in ``leaving``, which are also being drained, count as gone. Gangs of which the removal evicted a pod
-        do not count: their owner may have started that pod again elsewhere.
+        Pods on the nodes in ``leaving``, which are also being drained, count as gone. Gangs of which the removal already
+        evicted a pod are ignored: their owner may have started that pod again elsewhere.
         """
         if not self._settings.policy.serves_gangs:
             return ""

@@ -1,4 +1,4 @@
-"""Choose the events of a loop to write: none a second time within minutes, and one for many pods of the same controller."""
+"""Choose which events of a loop to write: none twice within minutes, and one for many pods of the same controller."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -57,7 +57,7 @@ class EventFilter:
                 yield _event_of_others(kind, count - MOST_APART)
 
     def _is_new(self, event: Event, now: float) -> bool:
-        """Return whether the event was not let through of late; it counts as let through from now on."""
+        """Return whether the event was not let through recently; it counts as let through from now on."""
         key = (event.message,) if event.name == STATUS_NAME else (event.reason, event.kind, event.name)
         last = self._last.get(key)
         if last is not None and last + self._seconds > now:
@@ -83,7 +83,7 @@ def _kind_of(event: Event) -> _Alike:
 
 
 def _event_of_others(alike: _Alike, count: int) -> Event:
-    """Return the one event for ``count`` pods that get none of their own."""
+    """Return one event for ``count`` pods that get no event of their own."""
     pods, owner = "pod" if count == 1 else "pods", alike.controller
     if owner is None:
         message = f"{alike.message} ({count} more {pods} without a controller)"

@@ -117,14 +117,14 @@ def violation_events(violations: Iterable[PlanViolation]) -> Iterator[Event]:
 
 
 def wall_clock_event(whose: str, seconds: float, *, is_used: bool) -> Event:
-    """Return the event of a clock that was set while the process ran, by ``seconds`` (negative: back).
+    """Return the event of a clock that was set by ``seconds`` (negative: back) while the process ran.
 
-    ``is_used``: it is the clock that the daemon follows.
+    ``is_used``: the daemon follows this clock.
     """
     way = "forward" if seconds > 0 else "back"
     effect = (
-        "Durations are not affected. Other times approach the new time by a tenth of the time that passes; a restart takes "
-        "it over at once"
+        "Durations are not affected. Other times approach the new time by a tenth of the time that passes; after a restart "
+        "they follow it at once"
         if is_used
         else "Only the log follows: the API server's time is used"
     )
@@ -161,12 +161,12 @@ def _move_events(plan: Plan) -> Iterator[Event]:
                 saves = f"it saves ${move.savings:.4f} an hour, score {move.score:.2f}"
                 yield _of_status("ConsolidationApproved", f"Move {move.id} {move.exchange}; {saves}")
             case MoveStage.DONE:
-                yield _of_status("MoveDone", f"Move {move.id} gave up {move.nodes}")
+                yield _of_status("MoveDone", f"Move {move.id} removed {move.nodes}")
             case MoveStage.ABANDONED:
                 yield _of_status("MoveAbandoned", f"Move {move.id} of {move.nodes} was abandoned: {move.why}", WARNING)
     rejected = plan.rejected_move
     if rejected is not None:
-        what = f"Giving up {name_nodes(rejected.sources)} would save ${rejected.savings:.4f} an hour"
+        what = f"Replacing {name_nodes(rejected.sources)} would save ${rejected.savings:.4f} an hour"
         yield _of_status("ConsolidationRejected", f"{what}, and is not done: {rejected.why}")
 
 

@@ -108,7 +108,7 @@ class StatusWriter:
         return events
 
     def _call_provider(self, call: ProviderCall) -> Condition | None:
-        """Return the condition that the provider's answer leads to; None in a dry run, which does not call the cloud."""
+        """Return the condition for the provider's answer; None in a dry run, which does not call the cloud."""
         request = call.request
         asked = spec.CloudProvisioningRequest(
             key=request.id,

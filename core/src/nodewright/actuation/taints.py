@@ -216,7 +216,7 @@ def remove_stale_taints(cluster: ClusterWrites, stale: StaleTaints, settings: Re
 
 
 def _is_stale(node: Node, now: float, settings: RemovalSettings) -> bool:
-    """Return whether the node has a soft taint that is too old, or whose value is no time.
+    """Return whether the node has a soft taint that is too old, or whose value is not a time.
 
     A recent taint is kept: its value is the time since which the node is unneeded.
     """

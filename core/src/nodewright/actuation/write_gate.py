@@ -318,18 +318,18 @@ def _within(
     return tuple(removal for removal in removals if removal.instance_id not in refused), waiting
 
 
-# Seconds for which one list serves all deletions; calls that take longer make it worth another.
+# Seconds for which one list of nodes serves all deletions. After longer calls the nodes are listed again.
 _FRESH_SECONDS = 10.0
 _EVENT = "DeletionWithheld"
 
 
 class DeletionRecheck:
-    """Withholds the deletion of machines that the nodes contradict by now; ``withheld`` are those of this loop.
+    """Withholds deletions that the present nodes contradict; ``withheld`` are those of this loop.
 
-    The cluster is read before the clouds, whose answers may take minutes, calls before this one may have hung, and a
-    watch may be stuck: a machine may have become a node since. So the API server lists the nodes again, past every cache,
-    once a loop that deletes any of ``actions``' machines. ``find_missing`` returns which pods the cache lacks, for reservations:
-    a node of theirs that looks empty may run such pods. It raises KubeApiError.
+    Minutes may pass between the read of the cluster and a deletion: clouds answer slowly, earlier calls hang, a watch may
+    be stuck. A machine may have become a node meanwhile. So the nodes are listed again from the API server, past every
+    cache, once in a loop that deletes machines (``actions``). ``find_missing`` returns the pods that the cache lacks: a
+    node of a reservation that looks empty may run such pods. It raises KubeApiError.
     """
 
     def __init__(
@@ -360,18 +360,18 @@ class DeletionRecheck:
     def _contradictions(self, action: DeleteInstances) -> dict[int, str]:
         """Return why machines must stay, by their place in the deletion.
 
-        Where the API server fails, it is not asked about the machines that follow: each attempt may take long.
+        If the API server fails, the machines that follow are not checked: each attempt may take long.
         """
         seen, places = self._read_nodes(), range(len(action.instance_ids))
         if isinstance(seen, str):
-            return dict.fromkeys(places, f"the nodes could not be listed right before: {seen}")
+            return dict.fromkeys(places, f"the nodes could not be listed right before the call: {seen}")
         found: dict[int, str] = {}
         for place in places:
             try:
                 part = action.part((place,))
                 why = "; ".join(seen.broken_by(part)) or self._doubt(part, seen)
             except KubeApiError as error:
-                why = f"the pods on its nodes could not be read right before: {error}"
+                why = f"the pods on its nodes could not be read right before the call: {error}"
                 return {**found, **dict.fromkeys(places[place:], why)}
             if why:
                 found[place] = why

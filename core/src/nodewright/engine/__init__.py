@@ -1,1 +1,1 @@
-"""The order of phases, and the ports through which the world is met."""
+"""The loop with its phases in order, and the ports of the engine."""

@@ -45,7 +45,7 @@ from nodewright.planner.scale_up.pending_pods import hint_key, is_pending
 from nodewright.snapshot.observation import Observation
 from nodewright.validate import PlanViolation
 
-# How soon to see whether what holds removals up is over.
+# Seconds until the next check whether held removals may go on.
 _LOOK_AGAIN_SECONDS = 10.0
 
 
@@ -63,7 +63,7 @@ class _Step:
 
 
 class Autoscaler:
-    """Runs the loop. Between loops it keeps its memory and the results of calls that are not folded yet.
+    """Runs the loop. Between loops it keeps its memory, and the results of calls that no loop has folded into it yet.
 
     ``saved`` is what the store held when this process began to lead.
     """
@@ -140,8 +140,7 @@ class Autoscaler:
     def run_once(self, scope: Scope = Scope.ALL) -> LoopReport:
         """Run one loop. If the cluster or the store fails, the loop ends; an InvariantError also ends the process.
 
-        Pods that the ``scope`` leaves out are left to a later loop, and all writes where it is a look that finds no failed
-        group.
+        Pods outside the ``scope`` wait for a later loop. A LOOK that finds no failed group makes no writes.
         """
         now = self._clock.now()
         self._loops += 1
@@ -199,7 +198,7 @@ class Autoscaler:
     def _wake_at(self, report: LoopReport) -> float:
         """Return when the next loop starts although the scan interval has not ended (epoch seconds).
 
-        It is when a deadline passes, or when kube-scheduler has had time to bind pods to machines that came.
+        It starts when a deadline passes, or when kube-scheduler has had time to bind pods to machines that came.
         """
         loop, policy, deadline, look_at = self._settings.loop, self._settings.policy, math.inf, math.inf
         if policy.looks_after_new_nodes and loop.frequent_loops_enabled:
@@ -239,9 +238,9 @@ class Autoscaler:
     def next_loop_at(self, report: LoopReport) -> float:
         """Return when to run again (epoch seconds), unless ``wake_at`` of the report comes before.
 
-        It is at once after a refusal, or if a group grew and another one helps the pods that are left; else one scan
-        interval after the start of this loop. Under profile "ca" it is also at once while one of the last two loops
-        grew a group, began a removal or served a request.
+        Run again at once after a refusal, or if a group grew and another one helps the pods that are left; else one scan
+        interval after the start of this loop. Under profile "ca" run again at once also if one of the last two loops grew
+        a group, began a removal or served a request.
         """
         loop = self._settings.loop
         follows_work = (
@@ -297,7 +296,7 @@ class Autoscaler:
         return plan
 
     def _record_events(self, step: _Step, state: ClusterState, plan: Plan) -> None:
-        """Record what the loop decided and what became of it, each event once."""
+        """Record the events of the loop's decisions and their results, each event once."""
         events = [
             *saved_state_events(self._warning),
             *violation_events(step.violations),
@@ -339,7 +338,7 @@ class Autoscaler:
     def _find_pause(self, now: float) -> tuple[str, float]:
         """Return why nothing may be written (empty: writes are allowed), and until when.
 
-        A pause that cannot be read counts as one: an operator ordered it.
+        If the pause cannot be read, writes are paused: an operator may have ordered it.
         """
         try:
             pause = self._ports.store.load_pause()
@@ -354,7 +353,7 @@ class Autoscaler:
         return violations
 
     def _observe(self, now: float, before: Memory, scope: Scope) -> tuple[ClusterState, str]:
-        """Return the new state, and why it must not be acted upon (empty: it may).
+        """Return the new state, and why nothing may be done because of it (empty: it may).
 
         If the cluster cannot be read, the results of calls wait for the next loop.
         """

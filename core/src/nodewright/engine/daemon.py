@@ -1,6 +1,7 @@
-"""The times at which the loop runs, in real time.
+"""Run the loop in real time.
 
-Every scan interval, soon after pods arrive, and at once after a group grew, a refusal or a deadline that passes.
+It runs every scan interval, soon after pods arrive, and at once after a refusal, after a group grew or when a deadline
+passes.
 """
 
 import math
@@ -11,7 +12,7 @@ from typing import NamedTuple, Protocol
 from nodewright.engine.report import LoopReport
 from nodewright.model.clock import Clock
 
-# Seconds after a group grew until its cloud is looked at for the first time.
+# Seconds after a group grew until its cloud is read for the first time.
 _FIRST_LOOK = 0.1
 # Seconds of pause for each request for machines, where pods go on to arrive: some 15 requests a minute.
 _SECONDS_PER_WRITE = 4.0
@@ -20,10 +21,10 @@ _LONGER = 2.0
 
 
 class BatchWindow(NamedTuple):
-    """The wait, in seconds, of a loop that pending pods start, for more of them.
+    """How long a loop that pending pods start waits for more pods, in seconds.
 
-    It waits until no pod arrived for ``idle``, and at most for ``longest`` after the first; up to twice as long where
-    the loops before made many requests for machines.
+    It waits until no pod arrived for ``idle`` seconds, and at most for ``longest`` seconds after the first; up to twice
+    as long if earlier loops requested machines often.
     """
 
     idle: float
@@ -39,7 +40,7 @@ class Scope(Enum):
 
 
 class Engine(Protocol):
-    """As Autoscaler."""
+    """The part of Autoscaler that the daemon uses."""
 
     def run_once(self, scope: Scope = Scope.ALL) -> LoopReport: ...
     def next_loop_at(self, report: LoopReport) -> float: ...
@@ -52,14 +53,14 @@ class Alarm(Protocol):
     """Waits, and is woken by other threads."""
 
     def wait(self, seconds: float) -> bool:
-        """Return after so long, or at once when another thread rings or has rung since: then True."""
+        """Wait for so many seconds. Return True at once if another thread rings, or has rung since the last call."""
 
     def take_urgent(self) -> bool:
-        """Return whether something rang since the last call that cannot wait for a batch: a cloud takes a machine."""
+        """Return whether a notice that cannot wait for a batch came since the last call: a cloud takes a machine."""
 
 
 class Daemon:
-    """Loops while ``may_go_on`` says so, with the steps of removals in between; it is asked before each of them."""
+    """Runs loops, and the steps of removals between them. It stops when ``may_go_on``, asked before each, returns False."""
 
     def __init__(
         self,
@@ -77,15 +78,15 @@ class Daemon:
         self._may_go_on = may_go_on
         self._on_report = on_report
         self._before_loop = before_loop
-        # The batch that was open when the loop at hand started: when the next loop is due, and at the latest.
+        # The batch that was open when the current loop started: when the next loop is due, and when at the latest.
         self._open_batch: tuple[float, float] | None = None
-        # When to look at the cloud after a group grew.
+        # When to read the cloud after a group grew.
         self._looks: list[float] = []
         # Until when a batch is left open while pods go on to arrive: clouds throttle those who write often.
         self._paced_until = 0.0
 
     def run(self) -> None:
-        """Loop until ``may_go_on`` says no."""
+        """Loop until ``may_go_on`` returns False."""
         scope = Scope.ALL
         while self._may_go_on():
             report = self._loop(scope)
@@ -108,15 +109,16 @@ class Daemon:
         return report
 
     def _rest(self, report: LoopReport, until: float) -> Scope:
-        """Wait until the next loop is due; take the steps of removals that fall due meanwhile. Return that loop's scope.
+        """Wait until the next loop is due; take the steps of removals that become due meanwhile. Return that loop's scope.
 
-        A notice of an interruption makes it due at once. Arriving pods open a batch: the loop is then due when arrivals
-        pause, also where the scan interval ends before. A loop that is due at once (``until`` is over) does not wait for a
-        batch, and neither does one when a deadline passes.
+        A notice of an interruption makes the loop due at once. Arriving pods open a batch: the loop is then due when
+        arrivals pause, even if the scan interval ends before. A loop that is due at once (``until`` has passed) does not
+        wait for a batch, and neither does a loop that a deadline starts.
 
-        When a group grew, a loop is due at once and another after the idle time of a batch, since many clouds report within a
-        second that they have no machines. If a batch is open then, that loop leaves the new pods to the loop that ends the
-        batch. So does one that plans anew for pods of the last loop. Without a window growth starts no loop.
+        After a group grew, one loop is due at once and another after the idle time of a batch, since many clouds report
+        within a second that they have no machines. If a batch is open then, that loop leaves the new pods to the loop that
+        ends the batch. So does a loop that plans again for pods of the last loop. Without a batch window growth starts no
+        loop.
         """
         self._paced_until = max(self._paced_until, report.started) + _SECONDS_PER_WRITE * report.increases
         now, batch, latest = self._clock.now(), self._engine.batch_window(), report.wake_at

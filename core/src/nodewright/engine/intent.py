@@ -1,6 +1,6 @@
-"""Durable intent: what is about to be asked of the cloud, saved before the calls for a process that starts after a crash.
+"""Durable intent: each cloud write is saved before it is made, so that a process that starts after a crash knows of it.
 
-The gate lets a write pass only while what was saved covers it (docs/adr/0025-a-short-lease.md).
+The gate allows a write only while the saved state covers it (docs/adr/0025-a-short-lease.md).
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,12 +26,12 @@ from nodewright.model.removal import NodeRemoval
 from nodewright.model.settings import ProviderSettings, Settings
 from nodewright.model.write_fence import WriteFence
 
-# A call may start so long after it was saved that it is about to.
+# Seconds after a write was saved within which its call may start.
 START_SECONDS = 15.0
 
 
 def with_intent(memory: Memory, state: ClusterState, actions: tuple[Action, ...]) -> Memory:
-    """Return the memory with every planned increase as a scale-up request of now, and with its target.
+    """Return the memory with every planned increase as a scale-up request that starts now, and with its new target.
 
     After a crash the next process cannot know whether the call was made. If it was not, the next fold removes the request,
     because the cloud owes nothing for it; if it was, its deadline stays. While the group cannot be read the call counts as
@@ -44,7 +44,7 @@ def with_intent(memory: Memory, state: ClusterState, actions: tuple[Action, ...]
     for action in actions:
         group = state.groups.get(action.group)
         if isinstance(action, IncreaseSize):
-            # A group that is made for it is seen for the first time in the next loop.
+            # A group that is created for this increase is read for the first time in the next loop.
             options = group.seen.options if group is not None else GroupOptions()
             patience = options.max_node_provision_seconds
             more, is_atomic = action.target - action.expected_target, action.request is not None
@@ -54,7 +54,7 @@ def with_intent(memory: Memory, state: ClusterState, actions: tuple[Action, ...]
             if action.group in last_known:
                 last_known[action.group] = replace(last_known[action.group], target=action.target)
         elif isinstance(action, DecreaseTargetSize) and action.group in requests:
-            # After a crash it is unknown that our own write lowered the target; the cloud did not take machines back.
+            # After a crash the next process does not know that our own write lowered the target, and not the cloud.
             requests[action.group] = tuple(
                 changed(request, accepted=request.accepted and not request.hedged) for request in requests[action.group]
             )
@@ -125,7 +125,7 @@ class WriteAheadLog:
         self._inherited: Mapping[GroupRef, WriteInFlight] = {}
 
     def save(self, memory: Memory, actions: Iterable[Action], settings: Settings) -> None:
-        """Save memory, which names what former leaders have under way, and that these actions are about to be made."""
+        """Save ``memory``, which has the open writes of former leaders, and that these actions are about to be made."""
         self._inherited = memory.writes_in_flight
         self._save(memory, actions, settings)
 
@@ -139,9 +139,9 @@ class WriteAheadLog:
             self._gate.cover([ref], began + lasts)
 
     def cover(self, action: Action, settings: Settings, soon: Iterable[str] = ()) -> None:
-        """Save that this action is about to be made, unless what was saved still covers it. Raises NodewrightError.
+        """Save that this action is about to be made, unless the saved state covers it. Raise NodewrightError if that fails.
 
-        ``soon`` are machines that may be deleted next: they are saved along, so that each does not take a save of its own.
+        ``soon`` are machines that may be deleted next: they are saved too, so that each does not need its own save.
         """
         needed = _seconds(action.group, settings) - START_SECONDS + 1.0
         if self._gate.seconds_covered(action.group) >= needed and self._names(action):
@@ -151,7 +151,7 @@ class WriteAheadLog:
         self._save(self._saved, [action], settings)
 
     def _names(self, action: Action) -> bool:
-        """Return whether what was saved names the machines that the action deletes."""
+        """Return whether the saved state names the machines that the action deletes."""
         saved = self._saved.writes_in_flight.get(action.group)
         if not isinstance(action, DeleteInstances) or saved is None:
             return saved is not None

@@ -35,7 +35,7 @@ class Planning:
 
     @classmethod
     def timed(cls, clock: Callable[[], float]) -> Self:
-        """Return the usual planning, whose time limits are measured by ``clock``, in seconds. Otherwise time stands still."""
+        """Return the usual planning with time limits measured by ``clock`` (seconds). Without it time stands still."""
 
         def plan_in_time(state: ClusterState, settings: Settings, random: Random) -> tuple[Plan, PlanMemory]:
             begun = clock()
@@ -67,7 +67,7 @@ def without_violations(plan: Plan, violations: tuple[PlanViolation, ...]) -> Pla
 
 
 class DryRunPlanning:
-    """Plan and check as usual, and withhold the actions from the engine."""
+    """Plans and checks as usual, and withholds the actions from the engine."""
 
     def __init__(self) -> None:
         self.planning = Planning(make_plan=self._plan, check_actions=self._check)
@@ -93,10 +93,11 @@ class DryRunPlanning:
 
 
 def withhold(plan: Plan) -> Plan:
-    """Return what a dry run goes on with: a plan without writes to clouds and nodes, and the other reports of this one.
+    """Return the plan that a dry run continues with: no writes to clouds and nodes, and the other reports of ``plan``.
 
-    It starts from ``Plan.without_writes``: a new kind of write is withheld until its field is added here. Statuses of custom
-    resources and calls of provisioning classes are in the reports; the dry run's cluster and providers do not write them.
+    It starts from ``Plan.without_writes``, so that a new kind of write is withheld unless its field is added here. The
+    reports contain statuses of custom resources and calls of provisioning classes; the cluster and providers of a dry run do
+    not write them.
     """
     down = plan.scale_down
     return replace(

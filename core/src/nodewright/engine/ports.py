@@ -54,11 +54,11 @@ __all__ = [
 
 
 class ClusterPort(ClusterReader, NodeReader, ClusterWrites, Protocol):
-    """Everything that the engine asks of the API server."""
+    """All calls of the engine to the API server."""
 
 
 class ProviderPort(ProviderReads, ProviderWrites, ServesRequests, Protocol):
-    """Everything that the engine asks of one provider."""
+    """All calls of the engine to one provider."""
 
     # Both bases declare it; this declaration makes them agree.
     @property
@@ -80,7 +80,7 @@ class StateStore(Protocol):
         """Return what was saved last; empty if nothing was saved or it cannot be decoded."""
 
     def save_if_changed(self, memory: Memory) -> None:
-        """Save ``memory``, unless what is saved of it is unchanged."""
+        """Save ``memory``, unless the saved parts of it are unchanged."""
 
     def load_pause(self) -> Pause | None:
         """Return the last pause that an operator ordered, even if it is over. Another process may write it at any time."""

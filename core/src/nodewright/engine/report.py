@@ -61,12 +61,12 @@ class LoopReport:
 
     @property
     def binds_pods(self) -> bool:
-        """Return whether pending pods fit on nodes that are there or on their way, so that kube-scheduler will bind them."""
+        """Return whether pending pods fit on existing or upcoming nodes, so that kube-scheduler will bind them."""
         return self.plan is not None and bool(self.plan.fitting)
 
     @property
     def upcoming_machines(self) -> int:
-        """Return how many machines were on their way when this loop read; 0 where the cluster could not be read."""
+        """Return how many machines were on their way when this loop read the cluster; 0 if it could not be read."""
         return sum(group.upcoming for group in self.state.groups.values()) if self.state is not None else 0
 
     @property
@@ -86,10 +86,10 @@ class LoopReport:
 
     @property
     def leaves_pods(self) -> bool:
-        """Return whether a group grew and another one helps pods that are left: the next loop plans for these."""
+        """Return whether a group grew and another one helps the remaining pods: the next loop plans for these."""
         if not self.grew or self.plan is None:
             return False
-        awaiting = set[int]()  # as the last report on each pod says; the last one of all may be on a gang
+        awaiting = set[int]()  # by the last report on each pod; the very last report may be on a gang
         for report in (self.plan.scale_up, *self.plan.salvo):
             awaiting.difference_update(map(id, report.triggered), (id(one.pod) for one in report.unhelped))
             awaiting.update(map(id, report.awaiting))

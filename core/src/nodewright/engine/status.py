@@ -53,9 +53,9 @@ class GroupStatus:
     part of the target; ``unregistered`` instances are no nodes yet, ``late`` of them (or of the nodes) for too long,
     and ``next_late`` (epoch seconds) is when the next of them will be. ``probation`` is how many machines it may be
     asked for until it delivers, None for as many as are needed. ``deferral``: the cloud was busy. ``deleted`` counts
-    towards the budget. ``disputed`` machines ran and are called failed creations by the cloud.
-    ``quarantined_until`` (epoch seconds): no node is removed, for others went with the last ones; None where that is
-    not so. ``autoprovisioned`` is the machine type of a group that was made on demand.
+    towards the budget. ``disputed`` machines ran, and the cloud reports them as failed creations.
+    ``quarantined_until`` (epoch seconds): no node is removed until then, because machines disappeared that no controller
+    deleted; None: the group is not quarantined. ``autoprovisioned`` is the machine type of a group that was made on demand.
     """
 
     ref: GroupRef
@@ -81,8 +81,8 @@ class GroupStatus:
 class BudgetStatus:
     """The use of a deletion budget of the cluster.
 
-    ``used`` machines count, and ``limit`` of them are allowed within ``window`` seconds. The number of nodes decides the
-    limit: it is None where that number is not known. A window of 0 allows any number.
+    ``used`` machines count, and ``limit`` of them are allowed within ``window`` seconds. The limit depends on the number of
+    nodes, and is None if that number is not known. A window of 0 allows any number.
     """
 
     used: int = 0

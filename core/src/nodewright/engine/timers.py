@@ -1,8 +1,8 @@
 """Compute when the next loop starts before the scan interval ends.
 
-A loop starts where a deadline passes that pods wait for, and where machines came that pods waited for: kube-scheduler may place
-pods otherwise than was planned, so that one of them is left without room. Where no time alone may change a decision, an
-unchanged cluster need not be planned.
+A loop starts early when a deadline passes that pods wait for, and after machines came that pods waited for: kube-scheduler
+may place pods differently than planned, so that one of them has no room. If time alone cannot change a decision, an unchanged
+cluster is not planned again.
 """
 
 import math
@@ -27,7 +27,7 @@ from nodewright.planner.interruptions import SCOPE_SECONDS
 from nodewright.planner.late_machines import registration_deadlines, silence_deadlines, startup_deadlines
 from nodewright.planner.scale_up.pending_pods import DELAY_ANNOTATION
 
-# A deadline has passed when the time is greater. These seconds later it is, however clocks round.
+# A deadline has passed once the time is greater. So many seconds later it certainly is, however clocks round.
 _AFTER = 0.01
 # The least pause between two loops that deadlines start, in seconds.
 _LEAST_PAUSE = 1.0
@@ -62,8 +62,8 @@ def next_timer(state: ClusterState, plan: Plan, settings: Settings) -> float:
 def next_deadline(state: ClusterState, plan: Plan, settings: Settings) -> float:
     """Return the earliest time (epoch seconds) after which a loop may help pods that wait; infinity: there is none.
 
-    It is one of those of ``next_timer``. Where no pod waits, and no reservation, only windows of disruption and
-    schedules count: else the next scan comes early enough.
+    It is one of the times of ``next_timer``. If no pod and no reservation waits, only windows of disruption budgets and
+    schedules count: for all else the next scan is early enough.
     """
     is_reserved = any(request.atomic for group in state.groups.values() for request in group.requests)
     drains = _drain_moments(plan)
@@ -80,7 +80,7 @@ def _drain_moments(plan: Plan) -> list[float]:
 
 
 def _edge(state: ClusterState) -> float:
-    """Return the moment before which a window does not open or close; exactly at the edge it does."""
+    """Return the largest float before the next window opens or closes: timers compare with ``>``, and edges are exact."""
     edge = state.observation.next_edge
     return math.nextafter(edge, -math.inf) if edge < math.inf else edge
 
@@ -144,17 +144,17 @@ def _sample_moments(group: GroupState, state: ClusterState) -> Iterator[float]:
     snapshot = state.observation.snapshot
     for name in group.readiness.ready:
         node = snapshot.node(snapshot.row(name))
-        if learned is None or node.created >= learned.since:  # an older one is no sample of the template of now
+        if learned is None or node.created >= learned.since:  # an older node is no sample of the current template
             ready = ready_since(node)
             yield from {ready + STABLE_SECONDS, ready + settling_seconds(learned)}
 
 
 def _pod_moments(waiting: Iterable[Pod], shortest: float) -> Iterator[float]:
-    """Yield when delayed pods become old enough to plan for; none is before ``shortest`` seconds."""
+    """Yield when delayed pods become old enough to plan for: ``shortest`` seconds after their creation, or later."""
     for pod in waiting:
         created = pod.metadata.creation_timestamp
         delay = shortest
-        with suppress(ValueError):  # what cannot be read counts for nothing, as in planning
+        with suppress(ValueError):  # an unreadable annotation is ignored, as in planning
             delay = max(delay, parse_duration(pod.metadata.annotations.get(DELAY_ANNOTATION, "0")))
         if created is not None:
             yield created.timestamp() + delay
@@ -163,8 +163,8 @@ def _pod_moments(waiting: Iterable[Pod], shortest: float) -> Iterator[float]:
 class WakeUps:
     """Starts a loop right after each deadline, at most one a second.
 
-    Loops that deadlines start one right after the other are at least a second apart. Where such a loop does nothing, the
-    pause after it is twice as long as the last one, up to the scan interval, until a deadline is further away.
+    Loops that deadlines start one right after the other are at least a second apart. If such a loop does nothing, the pause
+    after it doubles, up to the scan interval, until a deadline is further away than the pause.
     """
 
     def __init__(self) -> None:
@@ -192,7 +192,7 @@ _LOOKS = (1.0, 3.0, 7.0, 15.0)
 class NodesReadyAlarm:
     """Rings when all machines that pods wait for are Ready: the next loop need not wait for the scan interval.
 
-    For any thread: the loop calls ``begin`` and ``expect``, the watch of nodes ``see_ready``.
+    It is thread-safe: the loop calls ``begin`` and ``expect``, the watch of nodes calls ``see_ready``.
     """
 
     def __init__(self, ring: Callable[[], None]) -> None:
@@ -204,12 +204,12 @@ class NodesReadyAlarm:
         self._came = 0
 
     def begin(self) -> None:
-        """Count anew from here on: the loop that begins reads which nodes are Ready."""
+        """Reset the count: the loop that begins now reads which nodes are Ready."""
         with self._lock:
             self._came = 0
 
     def expect(self, report: LoopReport) -> None:
-        """Take over from a loop how many machines are on their way to pods."""
+        """Set how many machines pods wait for after a loop."""
         with self._lock:
             self._awaited = report.awaited_machines or math.inf
         self._check()
@@ -229,7 +229,7 @@ class NodesReadyAlarm:
 
 
 class PlacementLooks:
-    """Schedules further loops that look whether kube-scheduler leaves a pod unplaced, after all awaited machines came.
+    """Schedules loops after all awaited machines came, to see whether kube-scheduler leaves a pod without a node.
 
     The pauses between them double up to the scan interval: pods that kube-scheduler never binds start four loops at most.
     """

@@ -140,7 +140,7 @@ _Changes = Mapping[str, float | bool]
 
 
 class Scheduling:
-    """Applies schedules. A group of which nothing changed stays the same object, because callers cache by it."""
+    """Applies schedules. An unchanged group stays the same object, because callers cache by its identity."""
 
     def __init__(self) -> None:
         self._held: dict[GroupRef, tuple[GroupSeen, _Changes, GroupSeen]] = {}
@@ -152,7 +152,7 @@ class Scheduling:
         arrivals: Mapping[GroupRef, ArrivalHistory],
         now: float,
     ) -> tuple[dict[GroupRef, GroupSeen], float]:
-        """Return the groups as schedules have them at ``now``, and when a schedule or a budget begins or ends next."""
+        """Return the groups with the changes of schedules at ``now``, and when a schedule or budget next begins or ends."""
         windows = (*(budget.when for budget in config.disruption), *(schedule.when for schedule in config.schedules))
         edge = next_edge(windows, now)
         found: dict[GroupRef, GroupSeen] = {}
@@ -174,7 +174,7 @@ class Scheduling:
 def _find_changes(
     seen: GroupSeen, schedules: Iterable[Schedule], arrivals: Mapping[GroupRef, ArrivalHistory], now: float
 ) -> tuple[_Changes, float]:
-    """Return what schedules set for a group, and when a minimum is raised ahead of its window (epoch seconds; inf: never)."""
+    """Return the changes of schedules to a group, and when a minimum rises before its window (epoch seconds; inf: never)."""
     changes: dict[str, float | bool] = {}
     edge = float("inf")
     labels = seen.template.metadata.labels if seen.template is not None else {}
@@ -203,7 +203,7 @@ def _lead(schedule: Schedule, seen: GroupSeen, arrivals: Mapping[GroupRef, Arriv
 
 
 def _with_changes(seen: GroupSeen, changes: _Changes) -> GroupSeen:
-    """Return the group with these changes of what its provider stated; the maximum is at most the provider's."""
+    """Return the group with these changes to its provider's values; the maximum is at most the provider's."""
     group, options = seen.stated or (seen.group, seen.options)
     if not changes:
         return replace(seen, group=group, options=options, stated=None, is_min_scheduled=False, consolidates=True)

@@ -36,7 +36,7 @@ class _Sold(NamedTuple):
 
 
 class Pricing:
-    """Prices the groups of each loop. A group of which nothing changed stays the same object, because callers cache by it."""
+    """Prices the groups of each loop. An unchanged group stays the same object, because callers cache by its identity."""
 
     def __init__(self) -> None:
         self._held: dict[GroupRef, tuple[GroupSeen, GroupSeen]] = {}
@@ -68,7 +68,7 @@ class Pricing:
 
 
 def _sold(groups: Mapping[GroupRef, GroupSeen], found: Mapping[GroupRef, tuple[Price | None, str]]) -> list[_Sold]:
-    """Return the machines with a price: of those alike the first by name, which is the one that ``_assume`` would take."""
+    """Return the machines with a price; of equal ones only the first by name, which ``_assume`` would choose."""
     sold: dict[tuple[_Shape, bool], _Sold] = {}
     for ref, (price, _) in found.items():
         shape = _shape_of(groups[ref])
@@ -161,7 +161,7 @@ def _shape(capacity: Resources) -> _Shape | None:
 
 
 def _place(template: Node | None) -> tuple[str, str]:
-    """Return machine type and zone of a group's nodes, as far as their labels tell."""
+    """Return machine type and zone of a group's nodes from their labels; empty if a label is missing."""
     labels = template.metadata.labels if template is not None else {}
     return labels.get(TYPE_LABEL, ""), labels.get(ZONE_LABEL, "")
 

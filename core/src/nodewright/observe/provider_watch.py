@@ -21,11 +21,11 @@ from nodewright.snapshot.observation import GroupSeen, ProviderSeen
 
 T = TypeVar("T")
 
-# For how many seconds a group that its provider no longer lists is kept: one list may omit it by mistake.
+# Seconds for which a group that its provider no longer lists is kept: one list may omit it by mistake.
 KEPT_SECONDS = 300.0
 NOT_LISTED = "its provider does not list it any more"
 
-# For how many seconds templates, options and prices are kept. They seldom change, and are three of a group's six reads.
+# Seconds for which templates, options and prices are cached. They seldom change, and are three of a group's six reads.
 FACTS_SECONDS = 300.0
 
 
