@@ -220,7 +220,7 @@ def test_a_machine_that_fails_before_it_is_a_node_breaks_it() -> None:
     cloud.look()
     cloud.machines["g"], cloud.targets["g"] = ["i-1"], 1
     state = cloud.look()
-    assert cloud.reservation.broken == "machine i-2 of group cloud/g failed or went"
+    assert cloud.reservation.broken == "machine i-2 of group cloud/g failed or disappeared"
     assert failure(state, MACHINE_LOST).startswith("machine i-2")
     assert cloud.reservation.parts[0].nodes == 1
 
@@ -232,7 +232,7 @@ def test_a_node_that_goes_is_no_failure_of_the_group() -> None:
     cloud.look()
     cloud.machines["g"], cloud.ready, cloud.targets["g"] = ["i-1"], {"i-1"}, 1
     state = cloud.look()
-    assert cloud.reservation.broken == "machine i-2 of group cloud/g failed or went"
+    assert cloud.reservation.broken == "machine i-2 of group cloud/g failed or disappeared"
     assert state.groups[G].failures == ()
 
 
@@ -240,7 +240,7 @@ def test_a_target_that_somebody_lowered_breaks_it() -> None:
     cloud = under_way(3)
     cloud.targets["g"] = 2
     cloud.look()
-    assert cloud.reservation.broken == "1 machines of group cloud/g are asked for no more"
+    assert cloud.reservation.broken == "1 machines of group cloud/g are no longer asked for"
     assert cloud.reservation.parts[0].nodes == 2
 
 

@@ -10,7 +10,7 @@ from nodewright.snapshot.observation import Observation, ProviderSeen
 
 @dataclass(frozen=True)
 class Accelerators:
-    """The marks of nodes with accelerators.
+    """The way to recognize nodes with accelerators.
 
     ``labels``: label keys whose value is the type. ``resources``: the resources that count devices. ``late``: names of
     nodes on which a driver has not published all ResourceSlices yet.

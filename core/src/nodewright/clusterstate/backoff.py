@@ -1,4 +1,4 @@
-"""Backoffs, probation and deferrals: how long a group is not asked to grow, and how little after that."""
+"""Backoffs, probation and deferrals: how long a group does not grow after a failure, and by how little afterwards."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -24,7 +24,7 @@ from nodewright.model.node import ZONE_LABEL
 from nodewright.model.settings import FailureSettings
 from nodewright.snapshot.observation import GroupSeen
 
-# Codes of failures that nodewright finds itself, beside those that clouds give.
+# Codes of failures that nodewright detects itself; others come from clouds.
 TIMEOUT = "timeout"
 NEVER_REGISTERED = "neverRegistered"
 NEVER_READY = "neverReady"
@@ -88,9 +88,9 @@ def without_stale(
 
 
 def refused(context: GroupContext) -> list[Failure]:
-    """Return a failure for each increase that the cloud refused or accepted for no machine.
+    """Return a failure for each increase that the cloud refused, or for which it accepted no machine.
 
-    A busy cloud is no failure.
+    A busy cloud is not a failure.
     """
     found = []
     for outcome in context.outcomes:
@@ -116,8 +116,8 @@ def refused(context: GroupContext) -> list[Failure]:
 def _is_fault(outcome: Failed, context: GroupContext) -> bool:
     """Return whether a refused increase is a failure of the group.
 
-    A busy cloud is none, and neither is a target that another writer changed. If the target, read again, is what the
-    increase expected, the refusal for its size counts: the group's reads cannot be acted upon.
+    Neither a busy cloud nor a target that another writer changed is a failure. If the cloud refused the increase because
+    of a changed target, but the target read now is the expected one, it counts: the reads of the group are not reliable.
     """
     if outcome.is_busy:
         return False
@@ -125,7 +125,7 @@ def _is_fault(outcome: Failed, context: GroupContext) -> bool:
 
 
 def without_effect(context: GroupContext, taken_back: int) -> list[Failure]:
-    """Return a failure for accepted increases whose machines the cloud is no longer asked for.
+    """Return a failure for accepted increases whose machines are no longer part of the target.
 
     Without a backoff the group might be asked again forever.
     """
@@ -136,7 +136,7 @@ def without_effect(context: GroupContext, taken_back: int) -> list[Failure]:
 
 
 def not_delivered(context: GroupContext, others: Sequence[Failure]) -> list[Failure]:
-    """Return a failure for what the group owes a reservation for good, unless ``others`` already say so."""
+    """Return a failure if the group will never deliver what it owes a reservation, unless there are ``others``."""
     short = context.shortfall
     if short is None or others:
         return []

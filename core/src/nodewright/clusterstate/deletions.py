@@ -1,4 +1,4 @@
-"""The memory of deletions: for budgets, for retries, and to detect machines that went unasked."""
+"""The memory of deletions: for budgets, for retries, and to detect machines that disappear without a request."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -88,16 +88,16 @@ def _may_be_deleted(group: GroupSeen) -> set[str]:
     return there | {failure.instance_id or failure.failure_id for failure in group.failed or ()}
 
 
-# Seconds for which nothing is removed from a group in which other machines went: an operator can look into it.
+# Seconds for which nothing is removed from a group in which other machines disappeared: an operator can find out why.
 QUARANTINE_SECONDS = 1800.0
 
-
-# No cloud takes more seconds to delete a machine (CA: MaxCloudProviderNodeDeletionTime); so long a deletion is watched.
+# Seconds within which every cloud deletes a machine (CA: MaxCloudProviderNodeDeletionTime), and for which a deletion is
+# watched.
 DELETION_SECONDS = 300.0
 
 
 class Verified(NamedTuple):
-    """The memory of deletions, and the machines of each group that went unasked."""
+    """The memory of deletions, and the machines of each group that disappeared without a request."""
 
     memory: ScaleDownMemory
     vanished: Mapping[GroupRef, tuple[str, ...]]
@@ -150,10 +150,10 @@ def _gone(
     watched: Mapping[Machine, float],
     asked: Collection[Machine],
 ) -> tuple[str, ...]:
-    """Return machines that ran before, are gone now, and were not asked to go.
+    """Return machines that ran before, are gone now, and whose deletion was not requested.
 
-    They count if a machine of ours is leaving, or if the group had more machines than its target. Empty if one of the
-    two observations is incomplete.
+    They count if a machine that nodewright deletes is leaving, or if the group had more machines than its target. Empty if
+    one of the two observations is incomplete.
     """
     if before is None or now is None or before.instances is None or now.instances is None:
         return ()

@@ -1,8 +1,8 @@
-"""Drift: nodes that are not what new nodes of their group are.
+"""Drift: nodes that differ from new nodes of their group.
 
-A provider may tell what a machine was made from. Of labels and taints only changes of a group's template count that happen
-while it is watched: otherwise nothing tells whether a node ever had what its template says. What does not show on nodes that came
-after such a change does not count either: else nodes would be replaced again and again.
+A provider may report what a machine was made from. Of labels and taints only those count that changed in the group's template
+while nodewright watched it: of others it is not known whether a node ever had what the template says. A change that does not
+show on nodes created after it does not count either: otherwise nodes would be replaced again and again.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,12 +21,12 @@ from nodewright.snapshot.observation import GroupSeen, Observation
 _MADE_FROM = "what it was made from"
 # Labels that differ from node to node of one group.
 _PLACES = ("topology.", "failure-domain.beta.")
-# Taints that tell of the state of a node.
+# Prefixes of taints that describe the state of a node.
 _STATES = ("node.kubernetes.io/", "node.cloudprovider.", STATUS_PREFIX)
 
 
 class Drift(NamedTuple):
-    """A node that differs from new ones since then (epoch seconds), and in what."""
+    """A node that differs from new nodes: since when (epoch seconds), and in what."""
 
     node: Node
     since: float
@@ -36,7 +36,7 @@ class Drift(NamedTuple):
 def note_templates(
     held: Mapping[GroupRef, TemplateHistory], seen: Observation, renewal: RenewalSettings, settings: TemplateSettings
 ) -> Mapping[GroupRef, TemplateHistory]:
-    """Return what new nodes of each group are now, and since when."""
+    """Return the traits of new nodes of each group, and when each trait last changed."""
     if not renewal.replace_drifted_nodes:
         return {}
     found = dict[GroupRef, TemplateHistory]()
@@ -52,7 +52,7 @@ def note_templates(
 
 
 def find_drift(state: ClusterState, settings: TemplateSettings) -> Iterator[Drift]:
-    """Yield the nodes that differ from what new nodes of their group are."""
+    """Yield the nodes that differ from new nodes of their group."""
     nodes = dict[GroupRef, list[Node]]()
     for node in state.observation.snapshot.live_nodes() if state.memory.templates else ():
         ref = state.group_of_node.get(node.name)
@@ -68,7 +68,7 @@ def _drift_of_group(
     group: GroupState, history: TemplateHistory, nodes: Iterable[Node], settings: TemplateSettings
 ) -> Iterator[Drift]:
     made = {one.id.lower(): one.made_from for one in group.seen.instances or ()}
-    # A machine that was asked for before the change may come so much later.
+    # A machine that was requested before the change may still come within these seconds.
     grace = group.seen.options.max_node_provision_seconds
     differing, doubtful = list[tuple[Node, list[str]]](), set[str]()
     for node in nodes:
@@ -94,7 +94,7 @@ def _noted(held: TemplateHistory | None, traits: dict[str, str], now: float, *, 
     if held is None:
         changed = {_MADE_FROM: now} if _MADE_FROM in traits else {}
         return TemplateHistory(traits=traits, changed=changed, has_template=has_template)
-    if has_template and not held.has_template:  # the first template that can be read is no change of one
+    if has_template and not held.has_template:  # reading a template for the first time is not a change
         first = {trait: value for trait, value in traits.items() if trait != _MADE_FROM}
         held = replace(held, traits={**held.traits, **first}, has_template=True)
     if held.traits == traits:

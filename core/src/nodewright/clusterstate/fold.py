@@ -122,7 +122,7 @@ def _caught_up(
     ended: Sequence[RemovalEnded],
     settings: Settings,
 ) -> tuple[Memory, Mapping[GroupRef, tuple[str, ...]]]:
-    """Return the memory after our own writes and removals, and the machines of each group that went unasked."""
+    """Return the memory after our own writes and removals, and the machines that disappeared without a request."""
     activity = with_activity(memory.scale_down, seen, outcomes, ended, settings.scale_down, settings.policy)
     memory = replace(with_own_writes(memory, seen, outcomes), scale_down=activity)
     if not settings.policy.quarantines_groups:
@@ -149,7 +149,7 @@ def _settle_reservations(context: FoldContext, outcomes: Sequence[Outcome]) -> S
 def _evaluate_groups(
     context: FoldContext, outcomes: Sequence[Outcome], settled: SettledReservations, settings: Settings
 ) -> dict[GroupRef, GroupState]:
-    """Return the state of each group by the rule in force."""
+    """Return the state of each group by the configured rule (--size-correction)."""
     memory, members, now = context.memory, context.members, context.now
     with_late = replace(memory, late=memory.late | settled.late)
     rules = ReadinessRules(

@@ -27,8 +27,8 @@ def find_notices(
 ) -> Notices:
     """Return one notice for each machine of a group about which a cloud or a node gives notice.
 
-    A notice that is told again keeps the time when it was first told, and its earliest deadline. Notices of a provider
-    that cannot be read are kept.
+    A repeated notice keeps the time of the first one and its earliest deadline. Notices of a provider that cannot be read
+    are kept.
     """
     if not (settings.interruption_handling and policy.replaces_interrupted_nodes):
         return {}
@@ -47,7 +47,7 @@ def find_notices(
 def interrupted_nodes(
     notices: Notices, members: Membership, settings: InterruptionSettings
 ) -> Mapping[str, HeldNotice]:
-    """Return the notice of each node that is to be replaced, by name. A node whose machine is going already is left out."""
+    """Return the notice of each node that is to be replaced, by name, except nodes whose machine is being deleted."""
     found: dict[str, HeldNotice] = {}
     for ref, ones in notices.items():
         by_id = {one.instance_id: one for one in ones if _counts(one, settings)}
@@ -113,7 +113,7 @@ def _find_signals(members: Membership, texts: tuple[str, ...]) -> list[tuple[Gro
 
 
 def _may_signal(node: Node, keys: set[str]) -> bool:
-    """Return whether the node has a taint or a condition of these keys: few nodes have."""
+    """Return whether the node has a taint or a condition with one of these keys; few nodes have one."""
     return any(taint.key in keys for taint in node.spec.taints) or any(
         held.type in keys for held in node.status.conditions
     )

@@ -18,12 +18,12 @@ def find_late_nodes(
     context: Context,
     young_since: float,
 ) -> frozenset[str]:
-    """Return the nodes that lack a driver of their group's sample node (``samples``: by name), or complete pools of such a driver.
+    """Return the nodes that lack a driver of their group's sample node, or whose pools of such a driver are incomplete.
 
-    Drivers of devices are looked for in the group's template, too. On nodes that registered after ``young_since`` (epoch
-    seconds) two more count: drivers that the group's last real nodes had (``learned``; they may be uninstalled since), and
-    those of CSI if their CSIDriver keeps pods from nodes without them (a driver that is being updated is gone for a moment
-    from nodes that run).
+    ``samples`` are the names of sample nodes. Device drivers in the group's template count too. On nodes that registered
+    after ``young_since`` (epoch seconds) two more kinds count: drivers that the group's last real nodes had (``learned``),
+    which may have been uninstalled since; and CSI drivers whose CSIDriver keeps pods off nodes without them, which may be
+    missing for a moment on running nodes while they are updated.
     """
     lacking = _without_csi_drivers(nodes, samples, context)
     young = frozenset(node.name for node in lacking if node.created > young_since)
@@ -33,7 +33,7 @@ def find_late_nodes(
 def _without_csi_drivers(
     nodes: Mapping[GroupRef, Iterable[Node]], samples: Mapping[GroupRef, str], context: Context
 ) -> Iterator[Node]:
-    """Yield the nodes that lack a driver without which no pod with its volumes comes, and which their sample has."""
+    """Yield the nodes without a CSI driver that their sample has and that pods with its volumes need to be scheduled."""
     needed = {name for name, told in context.csi_drivers.items() if told.spec.prevent_pod_scheduling_if_missing}
     for ref, name in samples.items() if needed else ():
         drivers = _csi_drivers(context, name) & needed

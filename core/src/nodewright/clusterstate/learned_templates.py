@@ -1,4 +1,4 @@
-"""Learned templates: in what real nodes differ from their provider's template (docs/adr/0035-learned-templates.md)."""
+"""Learned templates: how real nodes differ from their provider's template (docs/adr/0035-learned-templates.md)."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,28 +33,28 @@ from nodewright.model.settings import TemplateSettings
 from nodewright.snapshot.observation import GroupSeen, Observation
 from nodewright.snapshot.requests import exact_requests
 
-# The last nodes of a group that count, also those that are gone.
+# How many of a group's last nodes count, including those that are gone.
 KEPT_NODES = 3
-# A difference of an amount below this share is not told.
+# A difference of an amount below this share is not reported.
 TOLD_SHARE = 0.02
-# Taints of the node readiness controller tell of one node's state.
+# Taints of the node readiness controller describe the state of one node.
 READINESS_PREFIX = "readiness.k8s.io/"
 HOUR, DAY = 3600.0, 24 * 3600.0
-# How long the last real node of a group may be gone: then the provider's template is believed again.
+# Seconds after which, if no real node has been seen, the provider's template is used without corrections again.
 KEPT_SECONDS = 7 * DAY
-# How long a node must be ready for its lack of a device to count, and how long a lack is kept once no real node shows it.
+# How long a node must be ready before a missing device counts, and how long that is remembered without a real node.
 _LACK_SECONDS, _LACK_KEPT_SECONDS = 600.0, DAY
-# The longest time in which devices are waited for, and the share by which they may be later than ever before.
+# The longest time for which devices are awaited, and the factor by which they may be later than ever before.
 _LONGEST_SETTLING, _MARGIN = 900.0, 1.5
-# For how long what was worked out from settled nodes is held: the devices and static pods of a node seldom change.
+# Seconds for which results from settled nodes are reused: the devices and static pods of a node seldom change.
 _HELD_SECONDS = 600.0
-# Times are saved this coarse, so that nothing new is saved in each loop.
+# Times are rounded down to multiples of this, so that not every loop has something new to save.
 _COARSE_SECONDS = 6 * HOUR
 # Bounds of what is saved for one group: labels that its template does not name, and devices.
 _MOST_LABELS, _MOST_DEVICES = 32, 16
 # Labels that differ from node to node of one group.
 _PLACES = ("topology.", "failure-domain.beta.")
-# By which version of its DaemonSet's template a pod was made.
+# The annotation of a DaemonSet with the version of its template, and the label of a pod with the version it was made from.
 _TEMPLATE_VERSION, _POD_VERSION = "deprecated.daemonset.template.generation", "pod-template-generation"
 _LABEL, _TAINT, _DEVICES = "label ", "taint ", "devices of "
 
@@ -116,7 +116,7 @@ def learn_templates(
 
 
 def _are_old(nodes: Sequence[Node], held: LearnedTemplate, now: float) -> bool:
-    """Return whether time alone shows nothing more of these nodes, newest first."""
+    """Return whether these nodes (newest first) are so old that time alone reveals nothing new about them."""
     if not nodes or nodes[0].created + HOUR >= now:
         return False
     return all(is_stable(node, now, max(_LACK_SECONDS, settling_seconds(held))) for node in nodes)
@@ -133,7 +133,7 @@ def _still_holds(known: TemplateEvidence, template: Node, nodes: Sequence[Node],
 def end_pauses(
     purchases: Purchases, before: Mapping[GroupRef, LearnedTemplate], now: Mapping[GroupRef, LearnedTemplate]
 ) -> Purchases:
-    """Return the purchases without the pauses of groups whose provider's template changed: it may be right by now."""
+    """Return the purchases without the pauses of groups whose provider's template changed: it may be right now."""
     fresh = {ref for ref in purchases if ref in now and ref in before and _print(before[ref]) != _print(now[ref])}
     if not fresh:
         return purchases
@@ -157,13 +157,13 @@ def find_news(
 
 
 def settling_seconds(held: LearnedTemplate | None) -> float:
-    """Return how long a node of a group must be ready to show all that it has."""
+    """Return for how many seconds a node must have been ready before all its devices are expected to show."""
     late = held.device_seconds * _MARGIN if held is not None else 0.0
     return max(STABLE_SECONDS, min(late, _LONGEST_SETTLING))
 
 
 def is_startup_of(held: LearnedTemplate | None, taint: Taint) -> bool:
-    """Return whether new nodes of a group lose such a taint, or it tells of one node's readiness."""
+    """Return whether new nodes of a group lose such a taint, or it describes the readiness of one node."""
     return held is not None and (taint.key.startswith(READINESS_PREFIX) or taint.key in held.startup_taints)
 
 
@@ -206,9 +206,9 @@ def corrected(template: Node, held: LearnedTemplate) -> Node:
 
 
 def find_differences(held: LearnedTemplate) -> Iterator[WrongPart]:
-    """Yield what the provider's template says wrongly, amounts from 2 % on.
+    """Yield the wrong parts of the provider's template. Amounts count from a difference of 2 % on.
 
-    What only real nodes have is no such difference: a template need not name everything.
+    A part that only real nodes have does not count: a template need not name everything.
     """
     for name, amount in sorted(_least(held).items()):
         if amount.said is None:
@@ -226,14 +226,14 @@ def find_differences(held: LearnedTemplate) -> Iterator[WrongPart]:
 
 
 def describe(held: LearnedTemplate) -> Iterator[str]:
-    """Yield a line for each difference, and for what else real nodes showed of a group's new nodes."""
+    """Yield a line for each difference, and for each other property that real nodes showed."""
     yield from map(str, find_differences(held))
     if held.startup_taints:
         yield f"new nodes lose these taints soon after they are ready: {', '.join(held.startup_taints)}"
     if held.device_seconds:
         yield f"devices came up to {format_duration(round(held.device_seconds))} after a node was ready"
     if held.static_pods:
-        yield f"pods that the kubelet makes itself request {_list_amounts(held.static_pods)}"
+        yield f"static pods request {_list_amounts(held.static_pods)}"
     if held.daemon_extra:
         yield f"DaemonSet pods request {_list_amounts(held.daemon_extra)} more than their DaemonSets say"
 
@@ -254,7 +254,7 @@ def _shown(value: str | None) -> str:
 
 
 def _told(held: LearnedTemplate) -> LearnedTemplate:
-    """Return it with what is told now. What was told before is not told again while the template stays the same."""
+    """Return the template with all reported subjects. They are not reported again while the template stays the same."""
     subjects = tuple(sorted({*held.told, *(one.subject for one in find_differences(held))}))
     return held if subjects == held.told else replace(held, told=subjects)
 
@@ -262,7 +262,7 @@ def _told(held: LearnedTemplate) -> LearnedTemplate:
 def _of_template(
     held: LearnedTemplate | None, ref: GroupRef, template: Node, members: Membership, memory: Memory, now: float
 ) -> LearnedTemplate:
-    """Return what holds of this template of the provider: after a change, less or nothing."""
+    """Return what is still valid for this template of the provider: less or nothing after a change."""
     machine, marks = members.keep((_of_template, ref), (template,), lambda: (_machine(template), _marks(template)))
     if held is None:
         return LearnedTemplate(machine=machine, marks=marks)
@@ -331,7 +331,7 @@ def _newest_first(nodes: Iterable[Node]) -> Sequence[Node]:
 
 
 def _is_current(held: LearnedTemplate, node: Node) -> bool:
-    """Return whether a node was made from the template of now."""
+    """Return whether a node was made from the current template."""
     return node.created >= held.since or not held.since
 
 
@@ -367,7 +367,7 @@ def _with_young(
 
 
 def _devices_on(node: Node, seen: Observation) -> Iterator[str]:
-    """Yield the resources beside the usual ones and the drivers that a node has devices of."""
+    """Yield the special resources that a node offers, and the drivers of its devices."""
     yield from (name for name, amount in node.allocatable.items() if _is_device(name) and amount.nano > 0)
     yield from (one.spec.driver for one in seen.snapshot.context.slices_on(node.name))
 
@@ -397,7 +397,7 @@ def _with_marks(
     """Return what is known after these settled nodes (newest first) showed labels, taints, devices and drivers."""
     newest = next(iter(nodes), None)
     if newest is None or any(one.created > newest.created for one in held.nodes if one.name == held.marks_of):
-        return held  # a newer one that is gone showed the rest
+        return held  # a newer node that is gone has shown these
     context = seen.snapshot.context
     specs = [one.spec for one in context.slices_on(newest.name)]
     csi = context.csi_nodes.get(newest.name)
@@ -456,7 +456,7 @@ def _marks_of(
     for subject in sorted({*told, *real}):
         if told.get(subject) == real.get(subject):
             continue
-        # Somebody may have set a taint on this node alone: one counts that the node came with.
+        # A user may have tainted this node alone: a taint counts only if the node came with it.
         if subject in told or subject.removeprefix(_TAINT) in first or subject in held.corrections:
             yield subject, Correction(told.get(subject), real.get(subject))
 
@@ -497,7 +497,7 @@ def _drivers(drivers: Iterable[CsiNodeDriver]) -> tuple[CsiNodeDriver, ...]:
 
 
 def _static_pods(node: Node, seen: Observation) -> dict[str, str]:
-    """Return what the pods that a node's kubelet makes itself request together."""
+    """Return the requests of all static pods of a node together."""
     total = Counter[str]()
     for pod in seen.snapshot.pods(seen.snapshot.row(node.name)):
         if pod.is_mirror:
@@ -508,8 +508,8 @@ def _static_pods(node: Node, seen: Observation) -> dict[str, str]:
 def _daemon_extra(node: Node, seen: Observation) -> dict[str, str]:
     """Return what the DaemonSet pods of a node request together beyond the templates of their DaemonSets.
 
-    An admission webhook adds a container, or the owner is no DaemonSet of Kubernetes. A pod that a rolling update is
-    still to replace tells nothing.
+    The difference comes from an admission webhook that adds a container, or from an owner that is not a DaemonSet of
+    Kubernetes. Pods that a rolling update has yet to replace do not count.
     """
     known = {(one.metadata.namespace, one.metadata.name): one for one in seen.daemon_sets}
     total = Counter[str]()
@@ -547,7 +547,7 @@ def _least(held: LearnedTemplate) -> dict[str, Correction]:
 
 
 def _without_old(held: LearnedTemplate, now: float) -> LearnedTemplate:
-    """Return it without what no real node has shown for long."""
+    """Return the template without what no real node has shown for a long time."""
     if not held.shown_at:
         return held
     if now > held.shown_at + _COARSE_SECONDS + KEPT_SECONDS:

@@ -1,6 +1,6 @@
 """The memory that is kept from loop to loop.
 
-The file is long because all that a restart must find again is to be read in one place.
+The file is long because it keeps everything that a restart must find again in one place.
 """
 
 import math
@@ -337,16 +337,16 @@ class ScaleDownMemory:
 
     Kept over a restart: ``unneeded_since``: unneeded nodes. ``grown_at``, ``shrunk_at``, ``failed_at``: when each group
     last grew, lost a node by scale-down, or failed to delete one. ``removal_started_at``: when a removal last began.
-    ``marking_failed_at``: when tainting a node last failed. ``quarantined_until``: groups in which other machines went
-    with a deletion. ``flapping``: groups that grow and shrink in turn. ``moved_pods``: pods moved within an hour, by
-    controller. ``removal_failures``: nodes whose removal failed.
+    ``marking_failed_at``: when tainting a node last failed. ``quarantined_until``: groups in which other machines
+    disappeared during a deletion. ``flapping``: groups that grow and shrink in turn. ``moved_pods``: pods moved within an
+    hour, by controller. ``removal_failures``: nodes whose removal failed.
 
     Not kept: ``room_found_at``: when room was last found for a check-capacity request. ``rechecks``: nodes that could
     not be emptied in a simulation. ``hints``: where each pod (its uid, or ``namespace/name``) could last move.
     ``pending_hints``: where each pending pod last fitted. ``engine_started``: when this process first planned.
     ``updated_at``: when it last planned (0: never). ``interval``: the shortest time between two plans, in seconds.
     ``most_nodes``: the largest recent number of nodes of groups. ``deleting``: machines that scale-down deleted and
-    that still exist. ``watched``: machines of deletions that are still checked for others that go with them.
+    that still exist. ``watched``: deleted machines of groups that are still checked for other machines that disappear.
     """
 
     unneeded_since: Mapping[str, float] = field(default_factory=dict)
@@ -373,17 +373,17 @@ class ScaleDownMemory:
 
 @dataclass(frozen=True, kw_only=True)
 class MoveDestinations:
-    """The destinations of a move's pods: nodes that are there (``existing``, by ``namespace/name``), or new ones."""
+    """The destinations of a move's pods: existing nodes (``existing``, by the pod's ``namespace/name``), or new ones."""
 
     existing: Mapping[str, str]
     new_nodes: tuple[PlannedNode, ...]
 
 
 class TemplateHistory(msgspec.Struct, frozen=True, kw_only=True):
-    """The ``traits`` of a group's new nodes, by subject, and since when each has been so, in epoch seconds.
+    """The ``traits`` of a group's new nodes, by subject, and when each last ``changed``, in epoch seconds.
 
-    ``changed`` has no moment for labels and taints that the template had when it was first seen. Until it could be read
-    (``has_template``), traits are only what the provider tells of machines.
+    ``changed`` has no time for labels and taints that the template had when it was first read. As long as it could not be
+    read (``has_template``), the only traits are those that the provider reports of machines.
     """
 
     traits: dict[str, str] = {}
@@ -412,13 +412,13 @@ class ShownNode(NamedTuple):
 class LearnedTemplate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The differences of a group's last real nodes from its provider's template (docs/adr/0035-learned-templates.md).
 
-    ``machine``, ``marks``: fingerprints of the template's amounts and devices, and of its labels and taints. Only nodes that were
-    created at ``since`` or later count; a real node last showed something at about ``shown_at`` (epoch seconds; 0: never).
-    ``nodes``: the last few, newest first. ``corrections``: of labels, taints and numbers of devices, by subject; the node
-    ``marks_of`` showed them.
-    ``startup_taints``: keys of taints that nodes lose soon after they are ready. ``device_seconds``: how long after that devices
-    came, at most. ``slices``, ``csi_drivers``: those of that node; ``static_pods``: what pods that its kubelet makes itself request;
-    ``daemon_extra``: what its DaemonSet pods request beyond their DaemonSets. ``told``: the subjects that an event has told.
+    ``machine``, ``marks``: fingerprints of the template's amounts and devices, and of its labels and taints. Only nodes
+    created at ``since`` or later count. A real node last showed something at about ``shown_at`` (epoch seconds; 0: never).
+    ``nodes``: the last few, newest first. ``corrections``: of labels, taints and numbers of devices, by subject, as the node
+    ``marks_of`` showed them. ``startup_taints``: keys of taints that nodes lose soon after they are ready.
+    ``device_seconds``: the longest time after that until devices came. ``slices``, ``csi_drivers``: those of ``marks_of``;
+    ``static_pods``: the requests of its static pods; ``daemon_extra``: what its DaemonSet pods request beyond their
+    DaemonSets. ``told``: the subjects that an event has reported.
     """
 
     machine: str = ""
@@ -445,14 +445,14 @@ class YoungNode(NamedTuple):
 
 
 class TemplateEvidence(NamedTuple):
-    """From what a group's learned template was last worked out, and when it must be worked out again (epoch seconds)."""
+    """The input of a group's learned template, and when to compute the template again (``again_at``, epoch seconds)."""
 
     template: Node
     nodes: tuple[Node, ...]
     again_at: float
 
 
-# Seconds. After a search for moves in vain the same is searched again no later than this.
+# Seconds after a search for moves that found none until the same search is repeated at the latest.
 LONGEST_REST = 900.0
 
 
@@ -460,9 +460,9 @@ LONGEST_REST = 900.0
 class MoveMemory:
     """The memory of moves: those ``under_way``, by their ids, and the ``pauses`` of nodes, by name.
 
-    Not kept over a restart: the ``places`` of pods, by the move's id, when moves were last searched for (``searched_at``,
-    epoch seconds), and if that was in vain, what was searched (``vain``, a hash) and when to search the same again
-    (``again_at``), when nodes were last renewed (``renewed_at``), and why nodes were not, by name (``unrenewed``).
+    Not kept over a restart: ``places``: those of pods, by the move's id. ``searched_at``: when moves were last searched for
+    (epoch seconds). ``vain``: a hash of the input of the last search if it found none, and ``again_at``: when to repeat the
+    same search. ``renewed_at``: when nodes were last renewed, ``unrenewed``: why nodes were not, by name.
     """
 
     under_way: Mapping[str, Move] = field(default_factory=dict)
@@ -496,9 +496,9 @@ class Memory:
     ``unhealthy``: why the cluster is not healthy (None: it is). ``deferrals``: groups that wait for a busy cloud.
     ``writes_in_flight``: writes of a former process that may be under way. ``purchases``: for which pods each group
     grew. ``planned_pods``: which pods the machines under way are for. ``notices``: machines that clouds are about to take.
-    ``moves``: nodes that are given up for others. ``templates``: what new nodes of each group are, while drift is watched.
-    ``learned``: in what real nodes differ from templates. Not kept over a restart: ``young_nodes``, new nodes by name, and
-    ``template_evidence``, of each learned template that need not be worked out again in each loop.
+    ``moves``: nodes that are replaced by others. ``templates``: traits of new nodes of each group, while drift is watched.
+    ``learned``: how real nodes differ from templates. Not kept over a restart: ``young_nodes``, new nodes by name, and
+    ``template_evidence``, the input of learned templates that are not computed again in each loop.
     """
 
     requests: Mapping[GroupRef, tuple[ScaleUpRequest, ...]] = field(default_factory=dict)

@@ -17,14 +17,10 @@ from nodewright.snapshot.observation import GroupSeen, Observation
 
 STABLE_SECONDS = 60.0
 
-
-# What a kubelet reports with its first status; devices come later.
+# The resources that a kubelet reports with its first status; devices come later.
 STANDARD_RESOURCES = ("cpu", "memory", "ephemeral-storage", "pods")
 
-
 _NODE = "node.kubernetes.io/"
-
-
 _CONDITION_TAINTS = frozenset(
     {
         *(f"{_NODE}{what}" for what in ("not-ready", "unreachable", "unschedulable", "network-unavailable")),
@@ -96,7 +92,7 @@ def _find_newest(
 
 
 def _is_current(ref: GroupRef, sample: SampleNode, group: GroupSeen, members: Membership, memory: Memory) -> bool:
-    """Return whether a sample may stand above the provider's template."""
+    """Return whether a sample may take precedence over the provider's template."""
     learned = memory.learned.get(ref)
     if learned is None or group.template is None:
         return True

@@ -1,6 +1,6 @@
-"""Corrections of what providers report about groups (disputed failures, unreadable, held), and autoprovisioned groups.
+"""Correct what providers report about groups: disputed failures, unreadable groups, groups held for a former process.
 
-Of autoprovisioned groups it has failed creations, and since when each has been empty.
+The file also finds failed creations of autoprovisioned groups, and since when each of these has been empty.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -105,9 +105,9 @@ def _was_known(held: GroupSeen | None) -> bool:
 
 
 def _without_lost_nodes(group: GroupSeen, memory: Memory, node_ids: set[str]) -> GroupSeen:
-    """Return the group without machines that were nodes when it was last read and are none now.
+    """Return the group without machines that were nodes when it was last read and are not nodes now.
 
-    What became of them is unknown. Pods must not wait for them, and the group must not be backed off because of them.
+    Their state is unknown. Pods must not wait for them, and the group must not be backed off because of them.
     """
     failed = {failure.instance_id for failure in group.failed or ()}
     kept = tuple(
@@ -123,7 +123,6 @@ def _without_lost_nodes(group: GroupSeen, memory: Memory, node_ids: set[str]) ->
 
 
 HELD = "the process that led before may still be writing to it"
-
 
 WritesInFlight = Mapping[GroupRef, WriteInFlight]
 
@@ -150,9 +149,9 @@ def with_held_groups(seen: Observation, writes: WritesInFlight) -> Observation:
 def as_if_made(
     last_known: Mapping[GroupRef, GroupSeen], seen: Observation, writes: WritesInFlight
 ) -> dict[GroupRef, GroupSeen]:
-    """Return what each group was last known as; a held group as seen now, with the machines of the write.
+    """Return the last known state of each group. A held group is as read now, with the machines of the write.
 
-    Planning then does not buy them a second time while the group is held.
+    So planning does not buy these machines a second time while the group is held.
     """
     made = {
         ref: replace(group, target=max(group.target, writes[ref].target or 0))

@@ -19,33 +19,18 @@ from nodewright.model.node import Node
 from nodewright.model.settings import FailureSettings
 from nodewright.snapshot.observation import GroupSeen
 
+# A time is learned from at least so many arrivals of at least so many increases.
 MIN_ARRIVALS = 30
-
-
 MIN_SCALE_UPS = 3
-
-
 PERCENTILE = 99
-
-
+# The learned time is the percentile times this.
 MARGIN = 2.5
-
-
+# The largest share by which a held time falls in a day.
 DAILY_FALL = 0.2
-
-
 _WINDOW = 500  # arrivals; between one and two windows are remembered
-
-
 _WIDTH = 1.1  # each bin reaches a tenth further than the one before
-
-
 _LAST_STEP = 200  # some six years
-
-
 _MAX_AWAITED = 32
-
-
 _DAY = 86_400.0
 
 
@@ -67,7 +52,7 @@ def observe_arrivals(
     changed = msgspec.structs.replace(
         history, awaited=_without_first(_without_first(line, arrived), _total(line) - arrived - outstanding)
     )
-    # The clock was set back after an increase of the future: how long it took is unknown.
+    # After the clock was set back an increase may lie in the future: how long its machines took is unknown.
     came = [some for some in came if some.asked <= now]
     for some in came:
         changed = _counted(changed, some, now)

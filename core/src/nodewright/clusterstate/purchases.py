@@ -9,10 +9,7 @@ from nodewright.model.group import GroupRef
 
 # Seconds for which a group is not grown for pods that its nodes did not take: the first time, the second, later.
 PAUSES = (3600.0, 8 * 3600.0, 24 * 3600.0)
-
-
 DAY = 24 * 3600.0
-
 
 # The most unusable machines that are bought for pods of one kind within a day.
 MOST_MISFITS = 3
@@ -56,7 +53,7 @@ def without_old(held: Purchases, now: float) -> Purchases:
 
 
 def purchase_no_later(held: Purchase, now: float) -> Purchase:
-    """Return the purchase as if nothing of it had been later than now."""
+    """Return the purchase with times no later than now."""
     longest = PAUSES[min(max(1, len(held.misfits)), len(PAUSES)) - 1]
     return Purchase(
         asked=min(held.asked, now),

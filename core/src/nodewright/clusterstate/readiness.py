@@ -100,7 +100,7 @@ def is_being_deleted(node: Node) -> bool:
 _READINESS_CONDITIONS = frozenset({"Ready", "DiskPressure", "NetworkUnavailable"})
 
 
-# Loops that are no more seconds apart miss no node that becomes ready and breaks in between. A node that is no older is
+# Loops at most this many seconds apart miss no node that becomes ready and breaks in between. A node at most this old is
 # observed for the first time.
 CLOSE_SECONDS = 60.0
 
@@ -130,8 +130,8 @@ def sort_readiness(
 ) -> Readiness:
     """Sort every node, and every instance without a node, into exactly one class.
 
-    Of several nodes that claim one machine only one counts: a ready one, else the oldest. The others are in no class. A
-    late instance stays late even if a longer provision time is learned from it.
+    Of several nodes that claim one machine only one counts: a ready one, else the oldest. The others have no class. A late
+    instance stays late even if a longer provision time is learned from it.
     """
     classes: dict[str, list[str]] = {
         name: [] for name in ("unready", "leaving", "not_started", "unregistered", "long_unregistered")
@@ -173,7 +173,7 @@ def sort_readiness(
 
 
 class _Settled(NamedTuple):
-    """Nodes by name whose class time does not change, and the others, which are neither ready, suspended nor deleted.
+    """Names of nodes whose class does not change by time, and the others, which are neither ready, suspended nor deleted.
 
     ``doubles``: names of those others whose machine already counts as another node.
     """

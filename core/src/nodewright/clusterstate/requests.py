@@ -36,7 +36,7 @@ def settled(requests: Requests, owed: int, arrived: int, now: float, provision_s
 
     Arrivals belong to the oldest request. Machines that are no longer owed and did not come are taken from the newest
     requests: an increase had no effect, or another writer lowered the target. Machines owed without a request (a first
-    start, another writer's increase) become a request of now.
+    start, another writer's increase) become a request that starts now.
     """
     fewer = sum(request.increase for request in requests) - max(0, owed)
     if fewer < 0:

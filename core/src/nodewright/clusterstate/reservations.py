@@ -24,12 +24,9 @@ from nodewright.model.settings import TemplateSettings
 from nodewright.snapshot.observation import GroupSeen
 
 Reservations = Mapping[str, Reservation]
-
-
 Groups = Mapping[GroupRef, GroupSeen]
 
-
-# Seconds after its time for which the rest of a broken reservation is cleaned up. Then its machines are ordinary ones.
+# Seconds after its deadline for which a broken reservation is cleaned up. Afterwards its machines are ordinary ones.
 _LEFTOVER_SECONDS = 3600.0
 
 
@@ -188,7 +185,7 @@ class _Settlement:
     def _find_out(self, group: GroupSeen, *, is_unanswered: bool) -> None:
         """Conclude from the target whether calls without a known result were made.
 
-        The group is at fault if its cloud did not answer and did not do all. After a crash no group is.
+        A group is at fault if its cloud did not answer and did not ask for all machines. After a crash no group is at fault.
         """
         for name, reservation in self._found.items():
             part = _part(reservation, group.ref)
@@ -342,8 +339,8 @@ def _reconciled(part: ReservationPart, living: set[str], coming: int) -> tuple[R
     kept = tuple(machine for machine in part.machines if machine in living)
     fresh = replace(part, machines=kept, nodes=part.nodes - len(lost) - never)
     if lost:
-        return fresh, lost, f"machine {lost[0]} of group {part.ref} failed or went"
-    return fresh, lost, f"{never} machines of group {part.ref} are asked for no more" if never else ""
+        return fresh, lost, f"machine {lost[0]} of group {part.ref} failed or disappeared"
+    return fresh, lost, f"{never} machines of group {part.ref} are no longer asked for" if never else ""
 
 
 def _forget(found: dict[str, Reservation], ref: GroupRef) -> None:
@@ -368,6 +365,6 @@ def _hand_over(parts: dict[str, ReservationPart], machine: str) -> None:
 
 
 def _incomplete(reservation: Reservation) -> str:
-    """Return why a reservation never was whole: one of its groups was not asked. Empty if it was."""
+    """Return why a reservation never was whole: not all its machines could be asked for. Empty if it was."""
     asked = sum(part.nodes for part in reservation.parts)
     return f"{asked} of {reservation.nodes} machines could be asked for" if asked < reservation.nodes else ""

@@ -17,15 +17,9 @@ from nodewright.snapshot.observation import Observation
 
 # The longest pause between two attempts, and for how long a failure is remembered after it, in seconds.
 _LONGEST_PAUSE = 7200.0
-
-
-_FORGET_SETBACK = 10800.0
-
-
+_FORGET_FAILURE = 10800.0
 # The number of characters of an error message that are kept.
 _MOST_TEXT = 300
-
-
 # Results that are likely to repeat. The causes of others (a pause, new pods) pass by themselves.
 _COUNTED = (RemovalResult.FAILED_TO_EVICT, RemovalResult.FAILED_TO_DELETE)
 
@@ -52,11 +46,11 @@ def removal_failures_after(
         else:
             found[name] = _after(found.get(name), end, _patience(end, seen, settings, policy))
     there = {node.metadata.name for node in seen.snapshot.live_nodes()}
-    return {name: back for name, back in found.items() if name in there and back.until + _FORGET_SETBACK > seen.now}
+    return {name: back for name, back in found.items() if name in there and back.until + _FORGET_FAILURE > seen.now}
 
 
 def removal_failure_no_later(held: RemovalFailure, now: float) -> RemovalFailure:
-    """Return the failure as if it had been no later than now."""
+    """Return the failure with times as if it had occurred no later than now."""
     late = max(0.0, held.at - now)
     return changed(held, at=held.at - late, until=held.until - late) if late else held
 
@@ -91,8 +85,6 @@ _TURN_WINDOW = 3600.0
 
 # The longest wait of a flapping group, and after how long its turns are forgotten, in seconds.
 LONGEST_WAIT = 7200.0
-
-
 _FORGET_TURNS = 10800.0
 
 
@@ -109,7 +101,7 @@ def with_activity(
         return memory
     if not memory.engine_started:
         memory = _taken_up(memory, seen.now, policy)
-    # A group whose old nodes are replaced stays as large as it is: that it shrinks and grows again says nothing.
+    # A group whose old nodes are renewed shrinks and grows again without flapping.
     grown, grown_for_pods = _growth(outcomes), _growth(one for one in outcomes if _is_for_pods(one.action))
     shrunk = _last((end for end in ended if end.removal.reason not in _RENEWED), RemovalResult.OK)
     begun = [removing.started for removing in seen.removing.values()]
@@ -131,7 +123,7 @@ def with_activity(
 
 
 def _taken_up(memory: ScaleDownMemory, now: float, policy: Policy) -> ScaleDownMemory:
-    """Return what a new process takes from memory; under profile "ca" nothing.
+    """Return what a new process takes over from memory; under profile "ca" nothing.
 
     Times of the future become now, so that nothing waits forever.
     """
@@ -169,7 +161,7 @@ def _flap_no_later(held: Flapping, now: float) -> Flapping:
 
 
 def _is_for_pods(action: object) -> bool:
-    """Return whether a group grew for pods that wait: not for a move, or for its minimum size."""
+    """Return whether a group grew for pending pods, and not for a move or for its minimum size."""
     if not isinstance(action, IncreaseSize) or action.move:
         return False
     return bool(action.pod_count or action.request or action.hedged)
@@ -213,8 +205,8 @@ def _flapping(
 ) -> Mapping[GroupRef, Flapping]:
     """Return the groups that needed a node again within an hour after they lost one, or within their unneeded time.
 
-    A longer unneeded time would have kept that node. Removals there wait for the unneeded time once more, and twice as
-    long with each further turn.
+    A longer unneeded time would have kept that node. Removals in such a group wait for the unneeded time once more, and
+    twice as long with each further turn.
     """
     found = {
         ref: held for ref, held in memory.flapping.items() if max(held.until, held.last + _FORGET_TURNS) > seen.now

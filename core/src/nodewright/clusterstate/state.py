@@ -143,7 +143,7 @@ class GroupContext:
 
     @property
     def doubtful(self) -> int:
-        """Return how many machines are reported as failed and have lost their node: they are not awaited.
+        """Return how many machines are reported as failed and have lost their node: pods do not wait for them.
 
         A machine that runs and never was a node is still on its way.
         """
@@ -180,11 +180,11 @@ class GroupState:
     ``seen``: the group as read now, or as last read while it is unreadable. ``upcoming``: machines that are asked for
     and are not yet nodes that run pods. ``timed_out``: machines whose deadline passed in this loop, after
     ``time_given`` seconds (the longest; 0: the ordinary time). ``given_up``: all overdue machines that the target still
-    includes. ``newly_late``: instances that are now without a node for too long. ``newly_unready``: nodes that did not
+    includes. ``newly_late``: instances that have just been without a node for too long. ``newly_unready``: nodes that did not
     start in time. ``new_failures``, ``newly_disputed``: see ``GroupContext``. ``taken_back``: machines of accepted
     increases that the cloud is no longer asked for. ``shortfall``: what the group failed to deliver of a reservation.
     ``failures``: all reasons for a backoff. ``withdrawn_at``: when a decrease was last tried (epoch seconds; 0: never);
-    ``withdrawal_failed``: an accepted decrease had no effect. ``vanished``: machines that went although others were
+    ``withdrawal_failed``: an accepted decrease had no effect. ``vanished``: machines that disappeared while others were
     deleted.
     """
 
@@ -219,8 +219,8 @@ class GroupState:
 class ClusterState:
     """Everything that planning reads.
 
-    ``interrupted``: nodes whose machine is about to be taken, by name. ``wrong_templates``: what real nodes newly show to be
-    wrong about their group's template. ``ended``: removals that ended since the last loop.
+    ``interrupted``: nodes whose machine is about to be taken, by name. ``wrong_templates``: newly found differences between
+    real nodes and their group's template. ``ended``: removals that ended since the last loop.
     ``paused``: why nothing is written now; empty: writes are allowed. ``elapsed``: returns the seconds that planning has
     taken so far; by default no time passes.
     """

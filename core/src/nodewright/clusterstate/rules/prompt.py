@@ -61,7 +61,7 @@ def evaluate_prompt(context: GroupContext) -> GroupState:
 
 
 def _was_node(context: GroupContext, instance_id: str) -> bool:
-    """Return whether this process saw the machine's node go: then its deletion is no failure of the group."""
+    """Return whether this process saw the machine's node disappear: then its deletion is not a failure of the group."""
     machine, memory = (context.ref, instance_id), context.memory
     lost_at = memory.unregistered_since.get(machine, 0.0)
     return machine not in memory.never_ran and 0 < memory.scale_down.engine_started < lost_at
@@ -111,7 +111,7 @@ def _still_given_up(group: GroupSeen, memory: Memory) -> int:
 
 
 def _withdrawn(before: GroupSeen, now: GroupSeen) -> int:
-    """Return by how much the target fell without a machine or failure going; a crash leaves no outcome of it."""
+    """Return by how much the target fell without a machine or failure that disappeared. After a crash no outcome shows it."""
     (ids, nameless), (ids_now, nameless_now) = _places(before), _places(now)
     gone = len(ids - ids_now) + max(0, nameless - nameless_now)
     return max(0, (before.target or 0) - (now.target or 0) - gone)
@@ -125,7 +125,7 @@ def _places(group: GroupSeen) -> tuple[set[str], int]:
 
 
 def _owed(group: GroupSeen, readiness: Readiness) -> int:
-    """Return how many machines are asked for and are no nodes, except failed ones."""
+    """Return how many machines are asked for and are not nodes, except failed ones."""
     failed = sum(failure.count for failure in group.failed or ())
     return (group.target or 0) - readiness.registered - len(readiness.long_unregistered) - failed
 

@@ -1,4 +1,4 @@
-"""The two-stage rule of the first design document for one group: a timeout, then a correction after as long again."""
+"""The two-stage rule of the first design document for one group: a timeout, then a correction after the same time again."""
 
 from nodewright.clusterstate.backoff import failed_to_start, late_machines, refused
 from nodewright.clusterstate.memory import IncorrectSize
@@ -9,7 +9,7 @@ from nodewright.clusterstate.state import GroupContext, GroupState
 
 
 def evaluate_seed(context: GroupContext) -> GroupState:
-    """Evaluate a group: an overdue request backs it off, and the target stays until the difference lasted once more.
+    """Evaluate a group: an overdue request backs it off; the target stays until the difference lasted as long again.
 
     Until then pods wait for the machines. The difference is watched from the end of a request; without a request only
     if the group has nodes or instances.
