@@ -185,7 +185,7 @@ class _SourceRules:
             (not np.isnan(self._tainted[row]), "it is tainted for deletion"),
             (not is_ready_node(state, name), "it is not ready"),
             (state.shares_machine(node), SHARED.message),
-            (state.now < calm_at, "a pod came to it too short a time ago (--consolidate-after)"),
+            (state.now < calm_at, "a pod came to it less than --consolidate-after ago"),
             (bool(pinned), f"pod {pinned} is annotated {DO_NOT_DISRUPT}"),
         )
         return next((why for holds, why in reasons if holds), "")
