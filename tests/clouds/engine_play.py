@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
+from nodewright.model.provisioning_request import BEST_EFFORT_ATOMIC
 from nodewright.spec import ProviderContext
 from nodewright.testkit import FakeClock
 from nodewright_simulator.result import SimulationResult
@@ -43,6 +44,7 @@ class EnginePlay:
         *,
         end: float = 1500.0,
         settings: Mapping[str, Any] | None = None,
+        as_request: bool = False,
     ) -> None:
         self.names = names
         self._plugin_class, self._cloud, self._clock = plugin_class, cloud, clock
@@ -51,8 +53,18 @@ class EnginePlay:
             "seed": 1,
             "settings": {"expander": "price", **(settings or {})},
             "providers": {name: options},
-            "deployments": [{"name": "web", "replicas": 3, "at": PODS_AT, "pod": {"cpu": "1500m", "memory": 0}}],
         }
+        pod = {"cpu": "1500m", "memory": 0}
+        if as_request:  # for the same machines, all or none
+            asked = {
+                "name": "batch",
+                "class": BEST_EFFORT_ATOMIC,
+                "at": PODS_AT,
+                "pod_sets": [{"count": 3, "pod": pod}],
+            }
+            self._scenario["provisioning_requests"] = [asked]
+        else:
+            self._scenario["deployments"] = [{"name": "web", "replicas": 3, "at": PODS_AT, "pod": pod}]
         self._happenings: list[tuple[float, Callable[[], object]]] = []
 
     def at(self, moment: float, happening: Callable[[], object]) -> None:

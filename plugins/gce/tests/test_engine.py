@@ -69,6 +69,51 @@ def test_an_operation_that_ends_with_a_shortage_moves_the_pods_too(play: GcePlay
     assert sum(play.sizes().values()) == 3
 
 
+def _requesting(cloud: GceCloud, clock: FakeClock, **options: Any) -> GcePlay:
+    """A ProvisioningRequest of three machines, all or none, of groups whose machines have a run duration."""
+    settings = {"enable-provisioning-requests": True}
+    return GcePlay(cloud, clock, {"atomic_run_duration": "2h", **options}, settings=settings, as_request=True)
+
+
+def _states(play: GcePlay, role: str) -> list[str]:
+    return [one["state"] for one in play.cloud.group(play.names[role]).resize_requests.values()]
+
+
+def test_a_request_that_waits_in_the_queue_is_granted_minutes_later(cloud: GceCloud, clock: FakeClock) -> None:
+    play = _requesting(cloud, clock)
+    cheap = play.names[CHEAP]
+    cloud.limit(cheap, 0)
+    seen: list[dict[str, int]] = []
+    play.at(590.0, lambda: seen.append(play.sizes()))
+    play.at(600.0, lambda: cloud.limit(cheap, 3))
+    play.at(700.0, lambda: seen.append(play.sizes()))
+    play.run()
+    assert seen == [{CHEAP: 0, DEAR: 0}, {CHEAP: 3, DEAR: 0}]
+    assert (_states(play, CHEAP), _states(play, DEAR)) == (["SUCCEEDED"], [])
+
+
+def test_a_request_whose_time_is_over_is_cancelled_and_asked_elsewhere(cloud: GceCloud, clock: FakeClock) -> None:
+    play = _requesting(cloud, clock)
+    cloud.limit(play.names[CHEAP], 0)
+    seen: list[list[str]] = []
+    play.at(880.0, lambda: seen.append(_states(play, CHEAP)))
+    play.at(1000.0, lambda: seen.append(_states(play, CHEAP)))
+    play.run()
+    assert seen == [["ACCEPTED"], ["CANCELLED"]]
+    assert _states(play, DEAR) == ["SUCCEEDED"]
+
+
+def test_a_request_that_fails_in_the_queue_is_asked_elsewhere_at_once(cloud: GceCloud, clock: FakeClock) -> None:
+    play = _requesting(cloud, clock)
+    cloud.limit(play.names[CHEAP], 0)
+    seen: list[dict[str, int]] = []
+    play.at(60.0, lambda: cloud.end_requests(play.names[CHEAP], "FAILED", QUOTA))
+    play.at(100.0, lambda: seen.append(play.sizes()))
+    play.run()
+    assert seen == [{CHEAP: 0, DEAR: 3}]
+    assert _states(play, CHEAP) == ["FAILED"]
+
+
 @pytest.mark.parametrize(
     "trouble",
     ["lost answer", "throttling storm", "expired token", "no credentials for a while", "internal errors", "slow"],

@@ -1,6 +1,7 @@
 """Writes: no healthy machine is lost, no write is sent twice, and every refusal is one of nodewright's errors."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from email.utils import formatdate
 from typing import Any
 
@@ -27,6 +28,7 @@ Attach = Callable[..., Any]
 _GET, _LIST = "instanceGroupManagers.get", "instanceGroupManagers.list"
 _HOUR = {"atomic_run_duration": "1h"}  # Compute Engine grants resize requests for machines with a run duration
 _CREATE, _DELETE = "instanceGroupManagers.createInstances", "instanceGroupManagers.deleteInstances"
+_READ_REQUEST = "instanceGroupManagerResizeRequests.get"
 _RESIZE = "instanceGroupManagerResizeRequests.insert"
 
 
@@ -246,26 +248,136 @@ def test_an_atomic_increase_is_a_resize_request(cloud: GceCloud, attach: Attach)
     assert (cloud.calls[_RESIZE], cloud.calls[_CREATE], client.target_size(name)) == (1, 0, 4)
 
 
-def test_an_atomic_increase_without_room_is_taken_back(cloud: GceCloud, attach: Attach) -> None:
+def test_an_atomic_increase_without_room_waits_and_is_granted_later(cloud: GceCloud, attach: Attach) -> None:
     name = cloud.add_group(size=1)
     cloud.limit(name, 3)
-    stage = attach(f"0:10:{name}", atomic_timeout="10s", **_HOUR)
+    stage = attach(f"0:10:{name}", **_HOUR)
     started = stage.clock.now()
-    with pytest.raises(OutOfCapacity, match="was not granted in 10 s and was cancelled"):
-        stage.client.atomic_increase_size(name, 1, 5)
-    assert 10 <= stage.clock.now() - started < 20
-    assert [one["state"] for one in cloud.group(name).resize_requests.values()] == ["CANCELLED"]
-    assert stage.client.target_size(name) == cloud.group(name).target == 1
+    assert stage.client.atomic_increase_size(name, 1, 5) == 4
+    assert stage.clock.now() - started < 5, "no call waits for a request in the queue"
+    for _ in range(3):
+        assert (stage.client.target_size(name), cloud.group(name).target) == (5, 1)
+        assert len(stage.client.instances(name)) == 1
+        stage.later(240, name)
+    assert stage.client.failed_instances(name) == ()
+    with pytest.raises(TargetChanged):
+        stage.client.increase_size(name, 1, 2)
+    cloud.limit(name, 5)
+    stage.later(10, name)
+    assert (stage.client.target_size(name), cloud.group(name).target) == (5, 5)
+    assert len(stage.client.instances(name)) == 5
+    asked = cloud.calls[_READ_REQUEST]
+    stage.later(10, name)
+    assert cloud.calls[_READ_REQUEST] == asked, "what is over is not asked about"
+
+
+def test_a_request_that_is_granted_before_a_write_counts_once(cloud: GceCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=1)
+    cloud.limit(name, 3)
+    client = attach(f"0:10:{name}", **_HOUR).client
+    client.atomic_increase_size(name, 1, 5)
+    cloud.limit(name, 9)
+    assert client.increase_size(name, 5, 6) == 1
+    assert client.target_size(name) == cloud.group(name).target == 6
+
+
+@pytest.mark.parametrize("target", [1, 4])
+def test_capacity_that_is_taken_back_cancels_whole_requests_only(cloud: GceCloud, attach: Attach, target: int) -> None:
+    name = cloud.add_group(size=1)
+    cloud.limit(name, 3)
+    client = attach(f"0:10:{name}", **_HOUR).client
+    client.atomic_increase_size(name, 1, 5)
+    withdrawn = 4 if target == 1 else 0
+    assert client.decrease_target_size(name, 5, target) == withdrawn
+    states = [one["state"] for one in cloud.group(name).resize_requests.values()]
+    assert states == ["CANCELLED" if withdrawn else "ACCEPTED"]
+    assert client.target_size(name) == 5 - withdrawn
+    cloud.limit(name, 9)
+    assert client.instances(name)
+    assert cloud.group(name).target == (1 if withdrawn else 5)
+
+
+def test_a_request_that_is_granted_at_the_last_moment_is_not_taken_back(cloud: GceCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=1)
+    cloud.limit(name, 3)
+    client = attach(f"0:10:{name}", **_HOUR).client
+    client.atomic_increase_size(name, 1, 5)
+    cloud.limit(name, 9)
+    assert client.decrease_target_size(name, 5, 1) == 0
+    assert client.target_size(name) == cloud.group(name).target == 5
+
+
+@pytest.mark.parametrize(
+    ("state", "error", "code"),
+    [
+        ("FAILED", ("QUOTA_EXCEEDED", "Quota 'N2_CPUS' exceeded. Limit: 8.0 in region us-east1."), "QUOTA_EXCEEDED"),
+        ("FAILED", None, "FAILED"),
+        ("CANCELLED", None, "CANCELLED"),
+    ],
+)
+def test_a_request_that_ends_in_the_queue_is_a_failure_of_all_its_machines(
+    cloud: GceCloud, attach: Attach, state: str, error: tuple[str, str] | None, code: str
+) -> None:
+    name = cloud.add_group(size=1)
+    cloud.limit(name, 3)
+    stage = attach(f"0:10:{name}", **_HOUR)
+    stage.client.atomic_increase_size(name, 1, 5)
+    cloud.end_requests(name, state, error)
+    for _ in range(2):
+        stage.later(10, name)
+        assert stage.client.target_size(name) == 5
+    [failure] = stage.client.failed_instances(name)
+    assert (failure.count, failure.instance_id, failure.code) == (4, None, code)
+    assert state in failure.message
+    assert stage.client.delete_instances(name, [failure.failure_id], 5) == (failure.failure_id,)
+    assert stage.client.target_size(name) == 1
+    stage.later(10, name)
+    assert stage.client.failed_instances(name) == ()
+
+
+def test_a_request_that_fails_at_once_is_refused(cloud: GceCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=1)
+    cloud.limit(name, 3)
+    cloud.group(name).fails_requests = ("QUOTA_EXCEEDED", "Quota 'N2_CPUS' exceeded. Limit: 8.0 in region us-east1.")
+    client = attach(f"0:10:{name}", **_HOUR).client
+    with pytest.raises(QuotaExceeded, match="N2_CPUS"):
+        client.atomic_increase_size(name, 1, 5)
+    assert client.target_size(name) == 1
+    assert client.failed_instances(name) == ()
+
+
+def test_a_new_process_finds_the_requests_that_wait(cloud: GceCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=1)
+    cloud.limit(name, 3)
+    attach(f"0:10:{name}", **_HOUR).client.atomic_increase_size(name, 1, 5)
+    cloud.group(name).resize_requests["of-another"] = {"name": "of-another", "resizeBy": 9, "state": "ACCEPTED"}
+    stage = attach(f"0:10:{name}", **_HOUR)
+    assert stage.client.target_size(name) == 5
+    assert stage.client.decrease_target_size(name, 5, 1) == 4
+    again = attach(f"0:10:{name}", **_HOUR)
+    assert again.client.target_size(name) == 1
 
 
 def test_an_atomic_increase_whose_answer_is_lost_is_not_sent_as_another(cloud: GceCloud, attach: Attach) -> None:
     name = cloud.add_group(size=1)
     cloud.limit(name, 2)
-    client = attach(f"0:10:{name}", atomic_timeout="10s", **_HOUR).client
+    client = attach(f"0:10:{name}", **_HOUR).client
     cloud.lose_answer_once(_RESIZE)
-    with pytest.raises(OutOfCapacity):
-        client.atomic_increase_size(name, 1, 5)
+    assert client.atomic_increase_size(name, 1, 5) == 4
     assert len(cloud.group(name).resize_requests) == 1
+    assert client.target_size(name) == 5
+
+
+def test_a_request_whose_operation_takes_too_long_is_not_forgotten(cloud: GceCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=1)
+    cloud.limit(name, 2)
+    stage = attach(f"0:10:{name}", **_HOUR)
+    cloud.state.operation_seconds = 30.0
+    with suppress(ProviderError):
+        stage.client.atomic_increase_size(name, 1, 5)
+    stage.later(60, name)
+    assert [one["state"] for one in cloud.group(name).resize_requests.values()] == ["ACCEPTED"]
+    assert stage.client.target_size(name) == 5
 
 
 def test_a_group_that_takes_no_resize_requests_says_so(cloud: GceCloud, attach: Attach) -> None:

@@ -130,6 +130,14 @@ class GceCloud:
         group = self.group(group_id)
         group.room, group.complaint = machines, complaint
 
+    def end_requests(self, group_id: str, state: str, error: tuple[str, str] | None = None) -> None:
+        """Resize requests that wait are over: FAILED with an error, or CANCELLED by another."""
+        for request in self.group(group_id).resize_requests.values():
+            if request["state"] == "ACCEPTED":
+                request["state"] = state
+                if error is not None:
+                    request["status"] = {"error": {"errors": [{"code": error[0], "message": error[1]}]}}
+
     def set_target(self, group_id: str, size: int) -> None:
         """Another writer resizes the group; what is on its way goes first."""
         with self._lock:

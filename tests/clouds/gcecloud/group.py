@@ -76,6 +76,7 @@ class Mig:
     slots: dict[str, Slot] = field(default_factory=dict)
     resize_requests: dict[str, Raw] = field(default_factory=dict)
     takes_resize_requests: bool = True
+    fails_requests: tuple[str, str] | None = None
     zones: tuple[str, ...] = ()
     errors: list[Raw] = field(default_factory=list)
 

@@ -65,9 +65,23 @@ class State:
                 if operation.error is None:
                     operation.effect()
         for mig in self.migs.values():
+            for request in mig.resize_requests.values():
+                self._grant(mig, request)
             mig.slots = {
                 name: slot for name, slot in mig.slots.items() if slot.gone_at is None or slot.gone_at > self.now()
             }
+
+    def _grant(self, mig: Mig, request: Raw) -> None:
+        """A request that was accepted waits until there is room for all of its machines; only then the size grows."""
+        there = sum(slot.is_there for slot in mig.slots.values())
+        if request["state"] == "ACCEPTED" and (mig.room is None or there + request["resizeBy"] <= mig.room):
+            request["state"] = "SUCCEEDED"
+            for _ in range(request["resizeBy"]):
+                self.add_slot(mig, f"{mig.base}-r{next(self.numbers)}")
+        elif request["state"] == "ACCEPTED" and mig.fails_requests is not None:
+            code, message = mig.fails_requests
+            error = {"errors": [{"code": code, "message": message}]}
+            request |= {"state": "FAILED", "status": {"error": error}}
 
     def add_slot(self, mig: Mig, name: str) -> None:
         """A unit more; its machine is there at once unless it is held back or there is no room."""
@@ -100,6 +114,9 @@ class Operations:
             "instanceGroupManagers.deleteInstances": self._delete,
             "instanceGroupManagerResizeRequests.insert": self._request_resize,
             "instanceGroupManagerResizeRequests.get": self._get_request,
+            "instanceGroupManagerResizeRequests.list": lambda asked: _page(
+                asked, list(self._mig(asked).resize_requests.values())
+            ),
             "instanceGroupManagerResizeRequests.cancel": self._cancel_request,
             "instances.list": self._list_vms,
             "instanceTemplates.get": lambda asked: self._template(f"global/{asked['instanceTemplate']}"),
@@ -248,12 +265,8 @@ class Operations:
             )
 
         def effect() -> None:
-            there = sum(slot.is_there for slot in mig.slots.values())
-            granted = mig.room is None or there + body["resizeBy"] <= mig.room
-            mig.resize_requests[body["name"]] = {**body, "state": "SUCCEEDED" if granted else "ACCEPTED"}
-            if granted:
-                for _ in range(body["resizeBy"]):
-                    self._state.add_slot(mig, f"{mig.base}-r{next(self._state.numbers)}")
+            mig.resize_requests[body["name"]] = {**body, "state": "ACCEPTED"}
+            self._state.settle()
 
         return self._start(asked, "resizeRequests", effect)
 

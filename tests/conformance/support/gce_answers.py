@@ -84,6 +84,9 @@ class AnsweredApi(Api):
     def resize_request(self, ref: Ref, name: str) -> ResizeRequest | None:
         raise _untold("resize_request", ref.name, name)
 
+    def resize_requests(self, ref: Ref) -> Sequence[ResizeRequest]:
+        raise _untold("resize_requests", ref.name)
+
     def cancel_resize(self, ref: Ref, name: str) -> None:
         raise _untold("cancel_resize", ref.name, name)
 

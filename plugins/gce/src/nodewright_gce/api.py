@@ -49,6 +49,9 @@ class Api(Protocol):
     def resize_request(self, ref: Ref, name: str) -> ResizeRequest | None:
         """Return the state of the resize request; None: it does not exist."""
 
+    def resize_requests(self, ref: Ref) -> Sequence[ResizeRequest]:
+        """Return the group's resize requests, those that are over too."""
+
     def cancel_resize(self, ref: Ref, name: str) -> None:
         """Cancel the resize request; raise ProviderError if that is not possible any more."""
 

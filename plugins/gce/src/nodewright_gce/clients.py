@@ -40,6 +40,7 @@ _METHODS: Mapping[str, _Method] = {
     "instanceGroupManagers.deleteInstances": _Method("InstanceGroupManagersClient", "delete_instances_unary"),
     "instanceGroupManagerResizeRequests.insert": _Method("InstanceGroupManagerResizeRequestsClient", "insert_unary"),
     "instanceGroupManagerResizeRequests.get": _Method("InstanceGroupManagerResizeRequestsClient", "get"),
+    "instanceGroupManagerResizeRequests.list": _Method("InstanceGroupManagerResizeRequestsClient", "list"),
     "instanceGroupManagerResizeRequests.cancel": _Method("InstanceGroupManagerResizeRequestsClient", "cancel_unary"),
     "instances.list": _Method("InstancesClient", "list"),
     "instanceTemplates.get": _Method("InstanceTemplatesClient", "get"),

@@ -33,11 +33,17 @@ _LACKING = ErrorClass.OUT_OF_RESOURCES
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
-    """A group and its machines, including failed creations."""
+    """A group and its machines, including failed creations. ``queued``: machines of resize requests that wait."""
 
     ref: Ref
     manager: Manager
     machines: tuple[Machine, ...]
+    queued: int = 0
+
+    @property
+    def target(self) -> int:
+        """The number of requested machines, including those of which Compute Engine has only a request so far."""
+        return self.manager.target + self.queued
 
     @property
     def places(self) -> frozenset[Place]:
@@ -63,6 +69,7 @@ class Fleet:
         self._troubles: dict[Place, ProviderError] = {}
         self._refused: dict[str, tuple[Ref, ProviderError]] = {}
         self._missed: dict[Ref, Manager] = {}
+        self._queued: dict[str, int] = {}
         self._short: dict[str, dict[Ref, float]] = {}
         self._read_at = float("-inf")
 
@@ -151,13 +158,19 @@ class Fleet:
     def note(self, group: Group) -> None:
         """Store the group as it is now, and since when machines of a regional group have failed for lack of capacity."""
         group_id, now = group.ref.group_id, self._clock.now()
-        self._groups[group_id] = group
+        self._groups[group_id] = msgspec.structs.replace(group, queued=self._queued.get(group_id, 0))
         if not group.ref.place.is_regional:
             return
         lacking = {one.ref for one in group.failed if one.failure and one.failure.error_class is _LACKING}
         known = self._short.get(group_id, {})
         late = {one: at for one, at in known.items() if now < at + _SHORT_SECONDS}
         self._short[group_id] = late | {one: known.get(one, now) for one in lacking}
+
+    def count_queued(self, group_id: str, machines: int) -> None:
+        """Count these machines in the group's target: resize requests for them wait."""
+        self._queued[group_id] = machines
+        if group_id in self._groups:
+            self.note(self._groups[group_id])
 
     def _ref(self, group_id: str) -> Ref | None:
         if group_id in self._groups:

@@ -48,7 +48,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     template_interval: Seconds = Seconds(1200)
     detect_failures: bool = True
     atomic_resize: bool = False
-    atomic_timeout: Seconds = Seconds(30)
     atomic_run_duration: Seconds = Seconds(0)
     machine_types: dict[str, Machine] = {}
     prices_per_hour: dict[str, OwnPrice] = {}

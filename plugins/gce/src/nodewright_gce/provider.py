@@ -18,6 +18,7 @@ from nodewright_gce.options import load_options
 from nodewright_gce.preemptions import Preemptions
 from nodewright_gce.prices import LIST_PRICES, is_spot, node_price, why_unpriced
 from nodewright_gce.quotas import quotas_of
+from nodewright_gce.resize_queue import ResizeQueue
 from nodewright_gce.sdk import Sdk
 from nodewright_gce.states import Machine
 from nodewright_gce.template import GPU_LABEL, GPU_RESOURCE, GPU_TYPES
@@ -57,8 +58,9 @@ class GceProvider:
         self._fleet = Fleet(self._api, self._selection, self._options, context.clock)
         self._catalogue = Catalogue(self._api, self._options, context.clock, context.random)
         self._failures = Failures()
-        self._writer = Writer(self._api, self._fleet, self._failures, context.clock, context.random)
-        self._atomic = AtomicWriter(self._api, self._fleet, self._writer, self._options, context.clock)
+        self._queue = ResizeQueue(self._api, self._fleet, context.clock)
+        self._writer = Writer(self._api, self._fleet, self._queue, self._failures, context.clock, context.random)
+        self._atomic = AtomicWriter(self._api, self._queue, self._writer)
         self._preemptions = Preemptions(self._api, self._options, context.clock)
         self._prices = LIST_PRICES.with_own(self._options.prices_per_hour)
 
@@ -66,7 +68,7 @@ class GceProvider:
     def provider_info(self) -> spec.ProviderInfo:
         optional = {
             _FAST: self._options.detect_failures,
-            _ATOMIC: self._options.atomic_resize or self._options.atomic_run_duration > 0,
+            _ATOMIC: self._is_atomic,
             Capability.INTERRUPTION: self._options.preemption_interval > 0,
         }
         capabilities = _ALWAYS | {capability for capability, holds in optional.items() if holds}
@@ -75,9 +77,11 @@ class GceProvider:
     @hookimpl
     def refresh(self, wanted: frozenset[str]) -> bool:
         self._fleet.refresh(wanted)
-        self._writer.settle_moved()
         groups = self._fleet.groups.values()
         self._catalogue.load_missing({group.ref: group.manager for group in groups})
+        if self._is_atomic:
+            self._queue.refresh([group_id for group_id in self._fleet.groups if not self._why_not_atomic(group_id)])
+        self._writer.settle_moved()
         if self._options.preemption_interval > 0:
             self._preemptions.refresh({place for group in groups for place in group.places})
         return True
@@ -88,7 +92,7 @@ class GceProvider:
 
     @hookimpl
     def target_size(self, group_id: str) -> int:
-        return self._fleet.group(group_id).manager.target
+        return self._fleet.group(group_id).target
 
     @hookimpl
     def instances(self, group_id: str) -> Sequence[spec.Instance]:
@@ -96,7 +100,7 @@ class GceProvider:
 
     @hookimpl
     def failed_instances(self, group_id: str) -> Sequence[spec.FailedInstance]:
-        return self._failures.report(self._fleet.group(group_id))
+        return (*self._failures.report(self._fleet.group(group_id)), *self._queue.failures(group_id))
 
     @hookimpl
     def template_node(self, group_id: str) -> spec.NodeTemplate:
@@ -113,8 +117,7 @@ class GceProvider:
 
     @hookimpl
     def decrease_target_size(self, group_id: str, expected_target: int, target: int) -> int:
-        del target  # each machine of a size has a name: see writes.py
-        return self._writer.decrease(group_id, expected_target)
+        return self._writer.decrease(group_id, expected_target, target)
 
     @hookimpl
     def delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> Sequence[str]:
@@ -178,6 +181,10 @@ class GceProvider:
     @hookimpl
     def api_calls(self) -> Sequence[spec.ApiCalls]:
         return self._api.made()
+
+    @property
+    def _is_atomic(self) -> bool:
+        return self._options.atomic_resize or self._options.atomic_run_duration > 0
 
     def _templateless(self) -> Iterator[spec.Finding]:
         """Yield a finding for each group whose template cannot be made."""

@@ -130,6 +130,10 @@ class Sdk:
                 return None
             raise
 
+    def resize_requests(self, ref: Ref) -> Sequence[ResizeRequest]:
+        pages = self._pages("instanceGroupManagerResizeRequests.list", _named(ref))
+        return [convert(item, ResizeRequest) for page in pages for item in page.get("items", ())]
+
     def cancel_resize(self, ref: Ref, name: str) -> None:
         asked = {**_named(ref), "resize_request": name}
         self._write(ref, "instanceGroupManagerResizeRequests.cancel", asked)

@@ -22,6 +22,7 @@ from nodewright_gce.errors import TOO_SLOW
 from nodewright_gce.failures import Failures
 from nodewright_gce.fleet import Fleet, Group
 from nodewright_gce.refs import Ref
+from nodewright_gce.resize_queue import ResizeQueue
 from nodewright_gce.shapes import Manager
 from nodewright_gce.states import Machine
 
@@ -50,9 +51,12 @@ class PendingWrite(msgspec.Struct, frozen=True, kw_only=True):
 class Writer:
     """Changes groups, and updates the fleet."""
 
-    def __init__(self, api: Api, fleet: Fleet, failures: Failures, clock: Clock, random: Random) -> None:
+    def __init__(
+        self, api: Api, fleet: Fleet, queue: ResizeQueue, failures: Failures, clock: Clock, random: Random
+    ) -> None:
         self._api = api
         self._fleet = fleet
+        self._queue = queue
         self._failures = failures
         self._clock = clock
         self._random = random
@@ -87,10 +91,13 @@ class Writer:
             self.note_created(group, made)
         return len(made)
 
-    def decrease(self, group_id: str, expected: int) -> int:
-        """Return 0: nothing can be withdrawn without a name, as the module's docstring says."""
+    def decrease(self, group_id: str, expected: int, target: int) -> int:
+        """Cancel resize requests that wait; return their machines.
+
+        Nothing else can be withdrawn without a name, as the module's docstring says.
+        """
         self.expect(group_id, expected, machines=False)
-        return 0
+        return self._queue.withdraw(group_id, expected - target)
 
     def delete(self, listed: NodeGroup, ids: Sequence[str], expected: int, *, force: bool) -> tuple[str, ...]:
         """Delete machines by name, also those that were never created; return the accepted ids.
@@ -98,13 +105,14 @@ class Writer:
         A machine that was reported as failed and runs by now is not deleted: nodewright wanted to delete a failure.
         """
         group = self.expect(listed.id, expected, machines=True)
+        accepted = set(self._queue.drop(listed.id, ids))
         reported = self._failures.reported(listed.id)
         there = {one.ref.provider_id: one for one in group.machines if one.state is not InstanceState.DELETING}
         doomed = [there[one] for one in ids if one in there and not (one in reported and _came_true(there[one]))]
         if not doomed:
-            return ()
+            return tuple(one for one in ids if one in accepted)
         healthy = any(one.failure is None for one in doomed)
-        if healthy and not force and group.manager.target - len(doomed) < listed.min_size:
+        if healthy and not force and group.target - len(doomed) < listed.min_size:
             message = f"{group.ref.name} would go below its minimum of {listed.min_size}"
             raise ProviderError(message, code="belowMinimum")
         refs = [one.ref for one in doomed]
@@ -114,16 +122,18 @@ class Writer:
             if error.code != TOO_SLOW:
                 raise
         self._fleet.note(_without(group, frozenset(refs)))
-        accepted = {ref.provider_id for ref in refs}
+        accepted |= {ref.provider_id for ref in refs}
         return tuple(one for one in ids if one in accepted)
 
     # Begin and end of all writes
 
     def expect(self, group_id: str, expected: int, *, machines: bool) -> Group:
         """Read and return the group; raise TargetChanged if its size is not the expected one."""
-        group = self._fleet.reread(group_id, machines=machines)
-        if group.manager.target != expected:
-            raise TargetChanged(actual=group.manager.target, group_id=group_id)
+        self._fleet.reread(group_id, machines=machines)
+        self._queue.poll(group_id)
+        group = self._fleet.group(group_id)
+        if group.target != expected:
+            raise TargetChanged(actual=group.target, group_id=group_id)
         return group
 
     def open_write(self, group: Group, expected: int, target: int) -> PendingWrite:
@@ -148,7 +158,7 @@ class Writer:
         """Forget, after a refresh, writes to groups whose size has changed: they are not repeated."""
         groups = self._fleet.groups
         for group_id, pending in list(self._open.items()):
-            if group_id not in groups or groups[group_id].manager.target != pending.expected:
+            if group_id not in groups or groups[group_id].target != pending.expected:
                 self.settle(group_id)
 
     def note_created(self, group: Group, names: Sequence[str]) -> None:
@@ -181,7 +191,7 @@ class Writer:
 
     def _what_came(self, group_id: str, expected: int, target: int, error: ProviderError) -> int:
         """Return how many machines were accepted by an operation that takes too long; raise its error if none."""
-        came = self._fleet.reread(group_id, machines=True).manager.target - expected
+        came = self._fleet.reread(group_id, machines=True).target - expected
         if came <= 0:
             raise error
         return min(came, target - expected)
