@@ -39,7 +39,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
     short: Mapping[str, float] = {}
 
     def zones_without_capacity(self, now: float) -> frozenset[str]:
-        """Return the zones in which AWS has found no capacity for the group of late."""
+        """Return the zones in which AWS lately found no capacity for the group."""
         return frozenset(zone for zone, at in self.short.items() if now < at + _SHORT_SECONDS)
 
     def cleared(self, at: float) -> "Ledger":

@@ -104,7 +104,7 @@ class Fleet:
         return self._ledgers.get(name, Ledger())
 
     def next_zone(self, group: Group) -> str:
-        """Return the zone in which AWS starts the next machine, as far as it is known: not one without capacity of late.
+        """Return the zone in which AWS is assumed to start the next machine: not one that lately lacked capacity.
 
         As in CA it is the first zone otherwise, although AWS prefers zones with fewer machines. "": the group has no zone.
         """
