@@ -1,6 +1,7 @@
 """The chart: what helm makes of it is what a real API server takes, and what our own command line takes."""
 
 import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ PATHS = {
     "ConfigMap": "/api/v1/namespaces/kube-system/configmaps",
     "Service": "/api/v1/namespaces/kube-system/services",
     "Deployment": "/apis/apps/v1/namespaces/kube-system/deployments",
+    "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/kube-system/networkpolicies",
     "PodDisruptionBudget": "/apis/policy/v1/namespaces/kube-system/poddisruptionbudgets",
     "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/roles",
     "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/rolebindings",
@@ -22,7 +24,7 @@ PATHS = {
     "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
 }
 # Of an operator that is not there; the end-to-end tests have no schema for them.
-FOREIGN = {"ServiceMonitor", "PrometheusRule"}
+FOREIGN = {"PodMonitor", "ServiceMonitor", "PrometheusRule"}
 EVERYTHING: dict[str, Any] = {
     "cloudProvider": "fake",
     "autoscalingGroups": [{"name": "small", "minSize": 0, "maxSize": 5}],
@@ -45,7 +47,110 @@ EVERYTHING: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("values", [{}, {"mode": "dry-run"}, {"mode": "shadow"}, EVERYTHING], ids=lambda v: str(len(v)))
+LABELS = {"app.kubernetes.io/name": "nodewright"}
+# With EVERYTHING and the examples, each value that values.yaml names stands in one of these.
+COMBINATIONS: dict[str, dict[str, Any]] = {
+    "defaults": {},
+    "dry run": {"mode": "dry-run", "cloudProvider": "aws", "awsRegion": "eu-west-1", "rbac": {"create": False}},
+    "shadow": {"mode": "shadow", "deployment": {"annotations": {"a": "b"}}, "updateStrategy": {"type": "Recreate"}},
+    "everything": EVERYTHING,
+    "discovery by tags": {
+        "cloudProvider": "aws",
+        "autoDiscovery": {"clusterName": "mine", "tags": ["k8s.io/x"]},
+        "rbac": {"serviceAccount": {"name": "mine", "annotations": {"eks.amazonaws.com/role-arn": "arn"}}},
+        "nameOverride": "nodes",
+        "dnsPolicy": "Default",
+        "hostNetwork": True,
+    },
+    "discovery by specs": {
+        "cloudProvider": "gce",
+        "autoDiscovery": {"specs": ["mig:namePrefix=workers,min=0,max=10"]},
+        "rbac": {"serviceAccount": {"create": False, "name": "given", "automountServiceAccountToken": False}},
+        "image": {"repository": "images.example/n", "tag": "1", "pullPolicy": "Always", "pullSecrets": ["images"]},
+        "envFromConfigMap": "more",
+        "additionalLabels": {"owner": "nodes"},
+    },
+    "what is switched on brings its rights": {
+        "settings": {"provisioning": {"enable-provisioning-requests": True}, "expander": "least-cost"},
+        "extraArgs": {"capacity-quotas-enabled": None, "capacity-buffer-controller-enabled": None},
+        "prices": {"prices": [{"type": "m5.large", "per_hour": 0.1}]},
+    },
+    "one replica in each zone": {
+        "replicaCount": 3,
+        "revisionHistoryLimit": 2,
+        "priorityClassName": "",
+        "podDisruptionBudget": {"maxUnavailable": None, "minAvailable": 2},
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": "topology.kubernetes.io/zone",
+                "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": {"matchLabels": LABELS},
+            }
+        ],
+        "affinity": {
+            "podAntiAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": [
+                    {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": LABELS}}
+                ]
+            }
+        },
+        "nodeSelector": {"kubernetes.io/os": "linux"},
+        "podLabels": {"team": "nodes"},
+        "resources": {"requests": {"cpu": "1"}, "limits": {"memory": "2Gi"}},
+    },
+    "who may connect": {"networkPolicy": {"enabled": True}},
+    "who may connect, and to where": {
+        "networkPolicy": {
+            "enabled": True,
+            "from": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}],
+            "egress": [{"ports": [{"port": 53, "protocol": "UDP"}]}, {"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}],
+        },
+        "podMonitor": {"enabled": True, "namespace": "monitoring", "interval": "1m", "selector": {"a": "b"}},
+        "service": {"create": False},
+    },
+    "monitored elsewhere": {
+        "service": {"annotations": {"a": "b"}, "servicePort": 9000},
+        "serviceMonitor": {
+            "enabled": True,
+            "namespace": "monitoring",
+            "interval": "",
+            "selector": {"a": "b"},
+            "annotations": {"a": "b"},
+            "relabelings": [{"targetLabel": "cluster", "replacement": "prod"}],
+            "metricRelabelings": [{"action": "drop", "sourceLabels": ["__name__"], "regex": "python_.*"}],
+        },
+        "prometheusRule": {
+            "enabled": True,
+            "namespace": "monitoring",
+            "interval": "30s",
+            "additionalLabels": {"a": "b"},
+            "runbookUrl": "https://docs.example.com/runbooks/",
+        },
+        "dashboard": {"enabled": True, "labels": {"grafana_dashboard": "yes"}},
+    },
+    "files of one's own": {
+        "extraVolumes": [{"name": "certificates", "secret": {"secretName": "certificates"}}],
+        "extraVolumeMounts": [{"name": "certificates", "mountPath": "/etc/more", "readOnly": True}],
+        "initContainers": [{"name": "wait", "image": "images.example/wait:1"}],
+        "dnsConfig": {"options": [{"name": "ndots", "value": "1"}]},
+        "securityContext": {
+            "runAsNonRoot": False,
+            "runAsUser": 0,
+            "runAsGroup": 0,
+            "seccompProfile": {"type": "Unconfined"},
+        },
+        "containerSecurityContext": {
+            "allowPrivilegeEscalation": True,
+            "readOnlyRootFilesystem": False,
+            "capabilities": {"drop": [], "add": ["NET_BIND_SERVICE"]},
+        },
+    },
+}
+EXAMPLES = {path.stem: yaml.safe_load(path.read_text()) for path in (CHART / "examples").glob("*.yaml")}
+
+
+@pytest.mark.parametrize("values", [*COMBINATIONS.values(), *EXAMPLES.values()], ids=[*COMBINATIONS, *EXAMPLES])
 def test_a_real_api_server_takes_every_manifest(clean: ControlPlane, values: dict[str, Any]) -> None:
     """By server-side dry run, with strict validation: a field that it does not know is an error."""
     documents = render({"fullnameOverride": "of-the-chart", **values})
@@ -53,7 +158,22 @@ def test_a_real_api_server_takes_every_manifest(clean: ControlPlane, values: dic
         if document["kind"] not in FOREIGN:
             path = f"{PATHS[document['kind']]}?dryRun=All&fieldValidation=Strict"
             clean.request(path, method="POST", body=document)
-    assert {"Deployment", "ClusterRole", "Role", "PodDisruptionBudget"} <= {document["kind"] for document in documents}
+    assert {"Deployment", "PodDisruptionBudget"} <= {document["kind"] for document in documents}
+
+
+def test_each_value_is_in_a_combination() -> None:
+    """A value that is added to values.yaml comes with one."""
+    given = [*COMBINATIONS.values(), *EXAMPLES.values(), {"fullnameOverride": "of-the-chart"}]
+    known = {path for values in given for path in list_paths(values)}
+    wanted = set(list_paths(yaml.safe_load((CHART / "values.yaml").read_text())))
+    assert wanted - known == set()
+
+
+def list_paths(values: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the name of each value, and of those within one."""
+    for name, value in values.items():
+        yield name
+        yield from (f"{name}.{key}" for key in (value if isinstance(value, dict) else ()))
 
 
 @pytest.mark.parametrize("example", sorted(path.stem for path in (CHART / "examples").glob("*.yaml")))
