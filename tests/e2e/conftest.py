@@ -105,10 +105,15 @@ def start(plane: ControlPlane, shared: SharedCloud, tmp_path: Path) -> Iterator[
     """Starts ``nodewright run`` with further flags, as the user that has the role of the chart; ends what still runs."""
     started: list[DaemonProcess] = []
 
-    def begin(*flags: str, user: str = "nodewright", settings: Mapping[str, Any] | None = None) -> DaemonProcess:
+    def begin(
+        *flags: str,
+        user: str = "nodewright",
+        settings: Mapping[str, Any] | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> DaemonProcess:
         folder = tmp_path / f"daemon-{len(started)}"
         folder.mkdir()
-        started.append(DaemonProcess(folder, plane.kubeconfig(user), shared.address, flags, settings))
+        started.append(DaemonProcess(folder, plane.kubeconfig(user), shared.address, flags, settings, environ))
         return started[-1]
 
     yield begin
