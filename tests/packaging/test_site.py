@@ -58,6 +58,9 @@ def test_each_row_of_the_comparison_has_a_cell_for_each_system() -> None:
     rows = [line for line in (ROOT / "docs/comparison.md").read_text().splitlines() if line.startswith("| ")]
     assert len(rows) > 20
     assert {row.count(" |") for row in rows} == {5}
+    cells = [row.rsplit(" |", 2)[1].strip() for row in rows]
+    evidence = [cell for cell in cells if cell != "evidence"]
+    assert [cell for cell in evidence if "](" not in cell and cell != "the same"] == []
 
 
 def test_each_question_of_the_faq_has_an_answer() -> None:
