@@ -20,9 +20,6 @@ What made each figure of the pages. This page is made from the sources: `make ge
 `make figures` runs the commands again (`make figures FIGURE=NAME`: one of them), and `make figures-older` tells which figures are older than
 the code that they measure. A commit with a star is the one that brought the figure to the page: the measurement named none. Some pages name
 further commits beside single sentences.
-
-| figure | on | command | commit | machine |
-|---|---|---|---|---|
 """
 
 
@@ -60,14 +57,22 @@ def read(text: str = "") -> FigureList:
 def page() -> str:
     """Return the text of docs/reference/figures.md."""
     found = read()
-    return _HEAD + "".join(_row(figure, found.machines) for figure in found.figures)
+    return _HEAD + "".join(_part(figure, found.machines) for figure in found.figures)
 
 
-def _row(figure: MeasuredFigure, machines: Mapping[str, str]) -> str:
-    parts = ", ".join(figure.parts or figure.pictures)
+def _part(figure: MeasuredFigure, machines: Mapping[str, str]) -> str:
+    shown = ", ".join(figure.parts or figure.pictures)
+    where = figure.page.removeprefix("../")
     star = "" if figure.noted else " *"
-    command = figure.command.replace("|", "\\|")
-    return f"| {figure.name} | [{parts}](../{figure.page}) | `{command}` | {figure.commit}{star} | {machines[figure.machine]} |\n"
+    return f"""
+## {figure.name}
+
+[{where}: {shown}](../{figure.page}), at commit {figure.commit}{star}. Machine: {machines[figure.machine]}.
+
+```
+{figure.command}
+```
+"""
 
 
 def older() -> Iterator[tuple[MeasuredFigure, int]]:
