@@ -302,7 +302,7 @@ def test_a_request_that_is_granted_at_the_last_moment_is_not_taken_back(cloud: G
     cloud.limit(name, 3)
     client = attach(f"0:10:{name}", **_HOUR).client
     client.atomic_increase_size(name, 1, 5)
-    cloud.limit(name, 9)
+    cloud.mishaps.before_write(lambda: cloud.limit(name, 9))
     assert client.decrease_target_size(name, 5, 1) == 0
     assert client.target_size(name) == cloud.group(name).target == 5
 

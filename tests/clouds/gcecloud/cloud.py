@@ -21,6 +21,7 @@ SECRET = "c2VjcmV0IHRoYXQgam9pbnMgdGhlIGNsdXN0ZXI"  # noqa: S105 - of no cluster
 _WRITES = (
     "instanceGroupManagers.createInstances",
     "instanceGroupManagers.deleteInstances",
+    "instanceGroupManagerResizeRequests.cancel",
     "instanceGroupManagerResizeRequests.insert",
     "regionInstanceGroupManagers.createInstances",
     "regionInstanceGroupManagers.deleteInstances",
