@@ -99,6 +99,8 @@ def test_calls_are_counted_and_kept_within_the_budget(cloud: AzureCloud, attach:
     [
         (("1:2",), (), "--nodes: '1:2' is not of the form min:max:name"),
         (("5:3:a",), (), "--nodes: .* greater than the maximum"),
+        (("0:3:Deallocate:a",), (), "always deleted, never deallocated; leave Deallocate out"),
+        (("0:3:Delete:a",), (), "always deleted, never deallocated; leave Delete out"),
         ((), ("mig:namePrefix=a",), "azure discovers by 'label', not by 'mig'"),
         ((), ("label:a",), "'a' is not of the form tag=value"),
         ((), ("label:a=",), "lacks a tag or a value"),

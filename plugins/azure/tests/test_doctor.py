@@ -146,6 +146,13 @@ def test_without_the_results_of_operations_failures_lack_a_reason(cloud: AzureCl
         assert "reported without" in wrong[read].message
 
 
+@pytest.mark.parametrize("mode", ["Deallocate", "Delete"])
+def test_a_pool_whose_machines_are_meant_to_be_deallocated(cloud: AzureCloud, attach: Attach, mode: str) -> None:
+    cloud.add_pool("pool1", {"Standard_D2s_v3": 1}, scaleDownMode=mode)
+    found = bad(attach("0:10:pool1/Standard_D2s_v3", **cloud.pool_options).client.diagnose())
+    assert ("scaleDownMode" in found) == (mode == "Deallocate")
+
+
 def test_nothing_is_changed_by_looking(cloud: AzureCloud, attach: Attach) -> None:
     name = cloud.add_set(capacity=2)
     stage = attach(f"0:10:{name}")

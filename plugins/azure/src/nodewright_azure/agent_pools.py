@@ -33,6 +33,7 @@ class AgentPoolProperties(Shape, frozen=True, kw_only=True):
     type: str | None = None
     os_type: str | None = None
     provisioning_state: str | None = None
+    scale_down_mode: str | None = None
     availability_zones: tuple[str, ...] | None = None
     node_labels: dict[str, str | None] | None = None
     node_taints: tuple[str | None, ...] | None = None
@@ -64,6 +65,7 @@ def sizes_of(pool: AgentPool, location: str) -> Iterator[ScaleSet]:
         os_type=(told.os_type or "").lower(),
         labels={key: value or "" for key, value in (told.node_labels or {}).items()},
         taints=tuple(text for text in told.node_taints or () if text),
+        deallocates=told.scale_down_mode == "Deallocate",
     )
     for one in scale.manual or ():
         yield ScaleSet(

@@ -59,8 +59,18 @@ def select(nodes: Iterable[str], discoveries: Iterable[str]) -> Selection:
             spec = parse_node_group_flag(text)
         except ConfigError as error:
             raise ConfigError(f"--nodes: {error}") from None
+        _refuse_policy(spec.name)
         named[spec.name.lower()] = spec
     return Selection(named=named, discoveries=tuple(parse_discovery(text) for text in discoveries))
+
+
+def _refuse_policy(name: str) -> None:
+    """Raise ConfigError for ``min:max:policy:name``, the flag of AKS's own autoscaler. No name of a set has a colon."""
+    policy, colon, _ = name.partition(":")
+    if colon and policy.lower() in ("delete", "deallocate"):
+        raise ConfigError(
+            f"--nodes: '{printable(name)}': machines are always deleted, never deallocated; leave {printable(policy)} out"
+        )
 
 
 def parse_discovery(text: str) -> Discovery:

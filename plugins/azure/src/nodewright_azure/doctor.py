@@ -171,6 +171,11 @@ def _examine_settings(name: str, one: ScaleSet) -> Iterator[Finding]:
             "Deallocate: evicted spot machines stay in the capacity, without a node, until nodewright deletes them"
         )
         yield _setting("evictionPolicy", message, "set the eviction policy to Delete", name)
+    if one.pool is not None and one.pool.deallocates:
+        message = (
+            "Deallocate: nodewright deletes the machines of this pool all the same, and starts none that is deallocated"
+        )
+        yield _setting("scaleDownMode", message, "set the pool's scale-down mode to Delete", name)
     if not one.has_known_mode:
         mode = one.properties.orchestration_mode or "not reported"
         message = f"{mode}: only machines of Uniform and Flexible sets can be read"

@@ -104,12 +104,16 @@ class ScaleSetProperties(Shape, frozen=True, kw_only=True):
 
 
 class VmPool(Shape, frozen=True, kw_only=True):
-    """The agent pool of AKS to which machines of a size belong, with the data of its nodes."""
+    """The agent pool of AKS to which machines of a size belong, with the data of its nodes.
+
+    ``deallocates``: AKS's own autoscaler would deallocate its machines in the place of deleting them.
+    """
 
     name: str
     os_type: str = ""
     labels: dict[str, str] = {}
     taints: tuple[str, ...] = ()
+    deallocates: bool = False
 
 
 class ScaleSet(Shape, frozen=True, kw_only=True):
