@@ -143,7 +143,7 @@ def test_no_drain_is_forced_that_nothing_tells_of() -> None:
     seen = made.state(settings).observation
     assert check_removals(seen, [forced[0]], {}, settings) == ()
     (violation,) = check_removals(seen, [forced[1]], {}, settings)
-    assert "nothing tells of an interruption" in violation.rule
+    assert "announces an interruption" in violation.rule
 
 
 def test_notices_are_kept_while_their_provider_cannot_be_read() -> None:

@@ -67,7 +67,7 @@ def test_a_node_is_in_one_move() -> None:
 
 def test_a_source_exists() -> None:
     rule, *_ = rules(replace(MOVE, sources=("gone",)))
-    assert rule == "move m gives up node gone, which is not there"
+    assert rule == "move m gives up node gone, which does not exist"
 
 
 def test_nothing_is_drained_before_the_new_nodes_are_ready() -> None:
@@ -97,7 +97,7 @@ def test_pods_go_to_nodes_that_are_ready_and_stay_whatever_the_planner_says_of_i
 def test_what_has_no_price_is_not_added() -> None:
     added = (Addition(group=UNPRICED, nodes=1),)
     (rule,) = rules(replace(MOVE, added=added), growth=replace(GROWTH, group=UNPRICED, target=1))
-    assert rule == "what the nodes of group cloud/unpriced cost is not known, and move m adds some"
+    assert rule == "the price of nodes of group cloud/unpriced is unknown, and move m adds some"
 
 
 def test_each_addition_counts_also_of_the_same_group() -> None:

@@ -113,6 +113,12 @@ def test_a_node_goes_once() -> None:
     assert rules(world(), removal("g-0"), removal("g-0")) == ["node g-0 is being removed already"]
 
 
+def test_virtual_nodes_count_for_no_minimum() -> None:
+    given = world()
+    given.add_group("v", size=1, cpu="100", memory="4Ti", labels={"type": "virtual-kubelet"})
+    assert rules(given, removal("v-0"), cores_total="8:100") == []
+
+
 def test_minima_of_the_cluster() -> None:
     given = world()
     assert rules(given, removal("g-0"), removal("g-1"), cores_total="8:100") == [

@@ -64,7 +64,7 @@ def estimate(
 ) -> Estimate:
     """Pack the pod groups on new nodes. The snapshot is forked, never changed.
 
-    ``limit`` is a node limit as ``limits.node_limit`` returns it. ``is_over`` returns whether the time limit has passed.
+    ``limit`` is a result of ``new_nodes.node_limit``. ``is_over`` returns whether the time limit has passed.
     With ``fastpath`` (CA: --fastpath-binpacking-enabled) the group with the largest saving is packed last: one node is
     filled pod by pod, and the number of nodes is computed from it.
     """
@@ -122,7 +122,7 @@ def _singly(group: PodGroup) -> list[PodGroup]:
 
 
 def _move_fastest_last(groups: Sequence[PodGroup], node: Node) -> tuple[list[PodGroup], PodGroup | None]:
-    """Move the group for which the fast path saves most last (of equals the later one); return the groups and it."""
+    """Move the group for which the fast path saves most to the end (of equals the later one); return the groups and it."""
     fast, best = None, -1
     for group in groups:
         saving = _saving(group, node.status.capacity)

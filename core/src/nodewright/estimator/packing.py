@@ -1,4 +1,4 @@
-"""Place pods on new nodes, class by class: by arithmetic where only amounts decide, with predicates elsewhere."""
+"""Place pods on new nodes, class by class: by arithmetic if only amounts decide, else with predicates."""
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby

@@ -1,1 +1,1 @@
-"""Finds the cheapest mix of nodes for pods that only count: a bound, values of pods, and patterns of pods on nodes."""
+"""Find the cheapest mix of nodes for pods for which only amounts matter: a bound, values of pods, and patterns of pods."""

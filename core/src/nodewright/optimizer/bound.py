@@ -27,8 +27,8 @@ class Values:
     """``of_pods`` (C): what a pod of each class is worth, in USD an hour. ``bound``: no mix is cheaper than that.
 
     ``cheapest`` (C): what a pod costs on the kind where its share of a node is cheapest. ``evened`` (C): what it is worth if
-    each resource counts by how scarce it is. Where only one resource is scarce, ``of_pods`` says nothing of the others, and
-    nodes that are filled by it leave pods that go badly together.
+    each resource counts by how scarce it is. If only one resource is scarce, ``of_pods`` ignores the others, and nodes that
+    are filled by it leave pods that pack badly together.
     """
 
     of_pods: Floats
@@ -37,7 +37,7 @@ class Values:
     bound: float
 
     def mixed(self, part: float) -> Floats:
-        """Return what a pod is worth if this part of it is its evened value."""
+        """Return the value of each pod, of which this part is its evened value."""
         return (1.0 - part) * self.of_pods + part * self.evened
 
 
@@ -58,7 +58,7 @@ def find_values(problem: Problem) -> Values:
 
 
 def _evened(problem: Problem, free: Floats, spread: Floats) -> Floats:
-    """Return the part of all that is asked for that one pod asks for; resources count by how much of the nodes is used."""
+    """Return the share of one pod of each class in all requests. Resources count by how much of the nodes they use."""
     pods = np.array(problem.pods, dtype=float)
     asked = np.maximum(pods @ problem.requests, 1e-12)
     needed = (spread.T @ problem.requests) / np.where(free > 0, free, np.inf)
@@ -80,7 +80,7 @@ def _costs(problem: Problem) -> Floats:
 
 
 def undominated(problem: Problem) -> Bools:
-    """Return the kinds that a fraction of a node of another kind never replaces for the same money or less."""
+    """Return the kinds that no other kind replaces, in fractions of a node, for the same money or less."""
     prices, endless = problem.prices, np.array(problem.is_endless)
     with np.errstate(invalid="ignore"):
         replaces = endless[None, :] & (prices[None, :] * problem.times <= prices[:, None] * (1 + 1e-12))
@@ -109,7 +109,7 @@ def _solved(problem: Problem, costs: Floats, kinds: Ints) -> tuple[Floats, Float
         np.where(endless, math.inf, np.array(problem.rooms, dtype=float)[kinds]),
         [[(classes + k * resources + r, -1.0) for r in range(resources) if free[k, r] > 0] for k in range(len(kinds))],
     )
-    # Pods for which the maxima leave no node.
+    # Columns for pods that get no node because groups are at their maximum sizes.
     dear = 100.0 * float(costs[np.isfinite(costs)].max(initial=1.0))
     programme.add(np.full(classes, dear), np.full(classes, math.inf), [[(c, 1.0)] for c in range(classes)])
     share = np.where(free > 0, 1.0 / np.where(free > 0, free, 1.0), 0.0)

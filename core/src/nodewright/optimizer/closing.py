@@ -1,8 +1,8 @@
-"""Choose the nodes to close: what they cost against what their pods need elsewhere and what moving them disrupts.
+"""Choose the nodes to close: weigh their price against the price of room elsewhere and the disruption of moving pods.
 
-A linear programme splits nodes and pods and says which nodes to close. Whole nodes are then taken in its order; for each set the
-pods are put into the room of the nodes that stay, and the rest is bought for (mix.py). The best set is changed node by node while
-there is time.
+A linear programme splits nodes and pods and says which nodes to close. Whole nodes are then taken in its order. For each set
+the pods are put into the room of the nodes that stay, and nodes are bought for the rest (mix.py). The best set is changed
+node by node while there is time.
 """
 
 import math
@@ -83,9 +83,9 @@ def find_closing(problem: ClosingProblem, used: Callable[[], float], random: Ran
 
 
 def _with_last_resort(problem: ClosingProblem) -> ClosingProblem:
-    """Return the problem with a kind of node for pods that fit no kind, at a price at which nothing is worth it."""
+    """Return the problem with one more kind of node for pods that fit no kind, so expensive that no closing pays with it."""
     buying = problem.buying
-    if not len(buying.pods):  # the optimizer wants one class at least
+    if not len(buying.pods):  # the optimizer needs at least one class
         width = buying.free.shape[1]
         buying = replace(
             buying,
@@ -130,7 +130,7 @@ class _ClosingSearch:
         self._requests = buying.requests
         self._wanted = [np.flatnonzero(row) for row in buying.requests]
         self._orders = self._class_orders()
-        # Full nodes first: their room is of use for few pods.
+        # Full nodes first: their room is useful for few pods.
         scale = np.maximum(problem.free.max(axis=0, initial=0.0), _EPSILON)
         self._by_room = np.argsort((problem.free / scale).sum(axis=1), kind="stable")
         self._best = np.zeros(len(problem.prices), dtype=bool)
@@ -221,7 +221,7 @@ class _ClosingSearch:
         ).any()
 
     def _price_elsewhere(self, closed: Bools) -> float:
-        """Return what nodes for the pods cost that find no room on the nodes that stay."""
+        """Return the price of nodes for the pods that find no room on the nodes that stay."""
         best = math.inf
         for order in self._orders:
             left, _ = self._fill(closed, order)
@@ -261,7 +261,7 @@ class _ClosingSearch:
         opening = np.exp(-np.argsort(np.argsort(-worth)) / max(1.0, len(may) / 4)) + 0.05
 
         def find_odds(closed: Bools) -> list[float]:
-            """Return the cumulated weights by which the nodes are drawn that change."""
+            """Return the cumulative weights for drawing the nodes to change."""
             return list(accumulate(np.where(closed[may], 1.05 - chance, opening * (0.05 + chance)).tolist()))
 
         current, gain = self._best.copy(), self._best_gain

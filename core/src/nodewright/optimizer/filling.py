@@ -19,8 +19,8 @@ _EPSILON = 1e-9
 class Filler:
     """Fills empty nodes of a problem. Amounts are kept as plain Python numbers: they are faster for one node.
 
-    ``work``: how many classes were looked at so far. ``replaced_by``: for each kind those of which one node does for one of
-    it at no higher price; ``replaces``: those for which it does.
+    ``work``: how many classes were examined so far. ``replaced_by``: for each kind the kinds that replace it node for node
+    at no higher price; ``replaces``: the kinds that it replaces.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -139,9 +139,9 @@ class Perturbation(NamedTuple):
 
 
 class GreedyMix:
-    """Buys the node that is worth most for its price again and again, as many copies at once as pods last for.
+    """Buys the node that is worth most for its price again and again, as many copies at once as there are pods for.
 
-    A kind that others replace takes part when none of these may be bought any more.
+    A kind that others replace is considered only once none of these may be bought any more.
     """
 
     def __init__(
@@ -163,8 +163,8 @@ class GreedyMix:
         self._orders: dict[int, list[list[int]]] = {}
         self._better = [sum(self._rooms[other] > 0 for other in others) for others in filler.replaced_by]
         self._purchases = Counter[int]()
-        # The best filling of each kind: minus its worth per price, the kind, the filling. What is left may fill a node
-        # less well than it says, never better.
+        # The best filling of each kind: minus its worth per price, the kind, the filling. The pods that are left may fill a
+        # node less well than an old entry says, never better.
         self._waiting: list[tuple[float, int, Filling]] = []
 
     def buy_all(self) -> list[Pattern]:
@@ -191,7 +191,7 @@ class GreedyMix:
                 heapq.heappush(self._waiting, found)
 
     def _fill_again(self, kind: int) -> None:
-        """Replace the first of those that wait by the best filling that there is now."""
+        """Replace the first waiting filling by the best one for the pods that are left."""
         if self._rooms[kind] <= 0:
             heapq.heappop(self._waiting)
             for other in self._filler.replaces[kind]:
@@ -221,6 +221,6 @@ def _replacements(problem: Problem) -> tuple[list[list[int]], list[list[int]]]:
     prices = problem.prices
     better = (problem.times <= 1.0) & (prices[None, :] <= prices[:, None])
     np.fill_diagonal(better, False)
-    # Of kinds that are the same the first stays.
+    # Of equal kinds the first stays.
     better &= ~(better.T & np.tri(len(prices), k=-1, dtype=bool).T)
     return [np.flatnonzero(row).tolist() for row in better], [np.flatnonzero(row).tolist() for row in better.T]

@@ -82,7 +82,7 @@ _FAVOUR = 1e6
 _MOST_ROUNDS = 12
 # The value of pods without a place is multiplied by this in the next try; this number of tries is made.
 _BOOST, _MOST_BOOSTS = 10.0, 4
-# No improvement begins after the filler has looked at this number of classes: about half a second.
+# No improvement begins after the filler has examined this number of classes: about half a second.
 _MOST_WORK = 3_000_000
 # This part of the time is for the pattern programme, the rest for repacking.
 _LATE = 0.7
@@ -216,7 +216,7 @@ class _Search:
                 return
 
     def try_each_kind(self, is_over: IsOver) -> None:
-        """With few pods, buy nodes of each kind first: one that is dear for its worth may take all of them."""
+        """If there are few pods, buy nodes of each kind first: one that looks too expensive may take all of them."""
         problem = self._problem
         for kind in range(len(self._prices)) if self._is_small else ():
             if is_over():

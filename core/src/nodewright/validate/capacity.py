@@ -160,7 +160,7 @@ def _holds(wanted: Requirement, labels: dict[str, str]) -> bool:
 
 
 def _is_beyond(operator: str, value: str, bound: str) -> bool:
-    """Return whether the value is above (Gt) or below (Lt) the bound; False if one of them is no number."""
+    """Return whether the value is above (Gt) or below (Lt) the bound; False if one of them is not a number."""
     try:
         has, limit = int(value), int(bound)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Decide which pods block a removal, and tell pods that are equal to every rule. Uses no code of the planner."""
+"""Decide which pods block a removal, and group pods that are equal for every rule. Uses no code of the planner."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import compress

@@ -1,7 +1,7 @@
 """Check planned removals of nodes, and moves: sizes, minimums, budgets, unmovable pods, and a place for each pod.
 
-The check of removals is written from the rules alone, over plain nodes and pods. Pods that are equal to every rule are checked once
-(``pods.py``). The plan names a node for each moved pod; the check verifies that the pod fits there. It does not
+The check of removals is written from the rules alone, over plain nodes and pods. Pods that are equal for every rule are
+checked once (``pods.py``). The plan names a node for each moved pod; the check verifies that the pod fits there. It does not
 verify volumes, topology spread, pod affinity and claimed devices: only the planner knows these rules.
 """
 
@@ -60,9 +60,9 @@ _REASONS = {
 
 
 def _broken_disruption_budgets(seen: Observation, removals: Sequence[NodeRemoval]) -> Iterator[tuple[NodeRemoval, str]]:
-    """Yield each removal beyond what an open disruption budget lets go.
+    """Yield each removal beyond what an open disruption budget allows.
 
-    Those of machines that a cloud is about to take ask none from ``drain_by`` on.
+    Removals of machines that a cloud is about to take need no budget from ``drain_by`` on.
     """
     nodes = {node.name: node for node in seen.snapshot.live_nodes()} if seen.disruption.disruption else {}
     for budget in seen.disruption.disruption if removals else ():
@@ -159,13 +159,13 @@ class _RemovalSequence:
             yield f"group {removal.group} would fall below its minimum of {group.group.min_size}"
 
     def _broken_by_notice(self, removal: NodeRemoval, node: Node) -> Iterator[str]:
-        """Check that the cloud or the node tells of an interruption: only then is a drain forced."""
+        """Check that the cloud or the node announces an interruption: only then may a drain be forced."""
         provider = self._seen.providers.get(removal.group.provider)
         notices = provider.interruptions if provider is not None else ()
         told = any(notice.instance_id.lower() == removal.instance_id.lower() for notice in notices)
         signals = parse_signals(self._settings.interruptions.interruption_signal)
         if not told and not any(signal.is_on(node) for signal in signals):
-            yield f"nothing tells of an interruption of machine {removal.instance_id}"
+            yield f"neither its cloud nor its node announces an interruption of machine {removal.instance_id}"
 
     def _broken_by_pods(self, removal: NodeRemoval, pods: ProfiledPods) -> Iterator[str]:
         """Check that the node's pods are those of the plan and may be moved; record the node that each moves to."""
@@ -253,7 +253,7 @@ class _RemovalSequence:
                     yield removal, f"pod {pod.key} has no place: {why}"
 
     def broken_gangs(self) -> Iterator[tuple[NodeRemoval, str]]:
-        """Yield the removals that together leave a gang that runs with fewer pods than it needs, but not without any."""
+        """Yield the removals that together leave a running gang with fewer pods than it needs, but with at least one."""
         if not self._settings.policy.serves_gangs:
             return
         going: dict[GangRef, list[NodeRemoval]] = {}
@@ -339,15 +339,17 @@ class MinimumCheck:
         self._devices = Devices(seen)
         self._remaining: Counter[str] = Counter()
         for _, node in seen.snapshot.nodes() if self._least else ():
-            if node.name not in gone and node.metadata.labels.get("type") != "virtual-kubelet":
+            if node.name not in gone and not _is_virtual(node):
                 for name, amount in self._offers(node).items():
                     self._remaining[name] += amount
 
     def take(self, node: Node) -> Iterator[str]:
         """Remove the node; yield the minimums that are violated without it."""
-        for name, amount in self._offers(node).items() if self._least else ():
+        if not self._least or _is_virtual(node):
+            return
+        for name, amount in self._offers(node).items():
             self._remaining[name] -= amount
-            if amount and self._remaining[name] < self._least.get(name, 0):
+            if amount and name in self._least and self._remaining[name] < self._least[name]:
                 yield f"{name} of the cluster would fall below its minimum of {self._least[name]}"
 
     def _offers(self, node: Node) -> dict[str, int]:
@@ -356,6 +358,11 @@ class MinimumCheck:
         offers: dict[str, int] = {name: held[name].value for name in ("cpu", "memory") if name in held}
         kind, devices = self._devices.of(node)
         return {**offers, kind: devices} if kind in self._least else offers
+
+
+def _is_virtual(node: Node) -> bool:
+    """Return whether the node is one of virtual-kubelet, which counts for no limit."""
+    return node.metadata.labels.get("type") == "virtual-kubelet"
 
 
 _COSTS_LESS = (DisruptionReason.UNDERUSED, DisruptionReason.REPLACED)
@@ -391,7 +398,7 @@ def check_moves(
 def _broken_by_removal(
     seen: Observation, removal: NodeRemoval, sources: Mapping[str, Move], times: Mapping[str, int]
 ) -> Iterator[str]:
-    """Yield what forbids to remove a source now; a machine that the cloud takes goes in any case."""
+    """Yield the rules against removing a source now; a machine that the cloud takes may always be removed."""
     if removal.is_forced:
         return
     move = sources[removal.node]
@@ -425,24 +432,24 @@ def _broken(seen: Observation, move: Move, times: Mapping[str, int]) -> Iterator
         if times[name] > 1:
             yield f"node {name} is in two moves"
         if name not in seen.snapshot:
-            yield f"move {move.id} gives up node {name}, which is not there"
+            yield f"move {move.id} gives up node {name}, which does not exist"
         if name in seen.removing:
             yield f"move {move.id} gives up node {name}, which is being removed"
     if move.reason not in _COSTS_LESS:
         return
     prices = {ref: seen.groups[ref].hourly_price if ref in seen.groups else None for ref in _counts(move)}
     unpriced = [ref for ref, price in prices.items() if price is None]
-    yield from (f"what the nodes of group {ref} cost is not known, and move {move.id} adds some" for ref in unpriced)
+    yield from (f"the price of nodes of group {ref} is unknown, and move {move.id} adds some" for ref in unpriced)
     price = sum((prices[ref] or 0.0) * count for ref, count in _counts(move).items())
     before = _price_of(seen, move.sources)
     if before is None:
-        yield f"what the old nodes of move {move.id} cost is not known"
+        yield f"the price of the old nodes of move {move.id} is unknown"
     elif not unpriced and price >= before:
         yield f"the new nodes of move {move.id} cost ${price:.4f} an hour, and the old ones ${before:.4f}"
 
 
 def _price_of(seen: Observation, names: Sequence[str]) -> float | None:
-    """Return what nodes cost, in USD an hour; None if the machine or the price of one is not known."""
+    """Return the price of nodes, in USD an hour; None if the machine or the price of one is unknown."""
     group_of = {instance.id.lower(): ref for ref, group in seen.groups.items() for instance in group.instances or ()}
     total = 0.0
     for name in names:
