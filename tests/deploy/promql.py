@@ -98,6 +98,8 @@ class Checker:
             return frozenset()
         if name in _ONLY_COUNTERS and isinstance(args[0], promql.MatrixSelector):
             return self._of_selector(args[0].vector_selector, grows=True)
+        if name == "max_over_time" and isinstance(args[0], promql.MatrixSelector):
+            return self._of_selector(args[0].vector_selector, grows=False)
         if name == "histogram_quantile":
             inner = self._of(args[1])
             _need({"le"}, inner, name)

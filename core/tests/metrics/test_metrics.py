@@ -156,6 +156,23 @@ def test_groups_that_are_gone_are_no_longer_on_the_page() -> None:
     assert not [name for name in read(metrics) if "_target_" in name or "_healthiness" in name]
 
 
+def test_groups_of_a_provider_that_cannot_be_read_are_unknown_though_their_last_size_is_kept() -> None:
+    world, metrics = World(), Metrics(Settings())
+    world.add_group("a", 2)
+    known = world.state()
+    lost = {name: replace(group, target=None, instances=None) for name, group in known.observation.groups.items()}
+    silent = {
+        "cloud": ProviderSeen(name="cloud", problem="timeout"),
+        "other": ProviderSeen(name="other", problem="timeout"),
+        "empty": ProviderSeen(name="empty"),
+    }
+    seen = replace(known.observation, groups=lost, providers=silent)
+    metrics.observe(LoopReport(started=NOW, finished=NOW, state=replace(known, observation=seen)))
+    found = read(metrics)
+    assert found["nodewright_unknown_groups"] == 2  # the group, and the provider that has never listed one
+    assert "nodewright_group_target_size{group=cloud/a}" not in found
+
+
 def test_a_cluster_that_is_left_alone_is_not_safe() -> None:
     metrics = Metrics(Settings())
     metrics.observe(LoopReport(started=NOW, finished=NOW, state=World().state(), plan=Plan(halted="no ready nodes")))

@@ -1,6 +1,6 @@
 """From a scenario to a simulation that is ready to run."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from nodewright.adapters.clocks import VirtualClock
 from nodewright.adapters.provider import CallRunner, CallSettings, InlineRunner, ProviderClient, load_provider
 from nodewright.engine.planning import Planning
+from nodewright.engine.report import LoopReport
 from nodewright.model.capability import Capability
 from nodewright.model.duration import parse_duration
 from nodewright.model.errors import ConfigError
@@ -65,7 +66,7 @@ class LoadProvider(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class BuildOptions:
-    """``every_tick``, ``meters_costs``: see RunOptions. ``folder`` is where a trace's relative folder is looked for.
+    """``every_tick``, ``meters_costs``, ``on_loop``: see RunOptions. ``folder`` is where a trace's relative folder is looked for.
 
     ``load`` finds each provider by its name, by default among what is installed. ``clock`` stands at 0.
     """
@@ -76,6 +77,7 @@ class BuildOptions:
     folder: Path | None = None
     load: LoadProvider = load_provider
     clock: VirtualClock = field(default_factory=VirtualClock)
+    on_loop: Callable[[LoopReport], None] | None = None
 
 
 def build_simulation(scenario: Scenario, options: BuildOptions | None = None) -> Simulation:
@@ -107,6 +109,7 @@ def build_simulation(scenario: Scenario, options: BuildOptions | None = None) ->
         meters_costs=options.meters_costs,
         preference=scenario.scheduler,
         planning=options.planning or Planning(),
+        on_loop=options.on_loop,
     )
     simulation = Simulation(clock, providers, run_options)
     _populate(simulation, scenario, trace)

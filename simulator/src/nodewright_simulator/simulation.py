@@ -98,6 +98,7 @@ class RunOptions:
     for example soon after pods find no place or a group grew; such a run has no crashes and no clock jumps. Otherwise
     loops fall on the grid of scans. ``stops_idle`` ends the run once nothing is left to happen and no pod waits.
     ``resources`` are those whose utilisation is measured. ``meters_costs``: the result has the cost of machines and a bound.
+    ``on_loop`` is called with the report of each loop.
     """
 
     end: float
@@ -111,6 +112,7 @@ class RunOptions:
     preference: Preference = Preference.LEAST_ALLOCATED
     resources: tuple[str, ...] = ("cpu", "memory", "nvidia.com/gpu")
     planning: Planning = field(default_factory=Planning)
+    on_loop: Callable[[LoopReport], None] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -375,6 +377,8 @@ class Simulation:
             return None
         self._update_templates(report)
         self._recorder.take(report)
+        if self._options.on_loop is not None:
+            self._options.on_loop(report)
         due, timer = map(self._engine_clock.true_time, (engine.next_loop_at(report), report.next_timer))
         self._pacing.ran(due, settled=report.is_settled, timer=timer)
         asked = report.plan is not None and bool(report.plan.provisioning.calls)

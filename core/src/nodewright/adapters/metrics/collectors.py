@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -114,7 +115,11 @@ class GroupMetrics(Collector):
         )
         self._unhealthy = self._gauge("unhealthy_groups", "Node groups that are not healthy.", prefix=_OWN)
         self._full = self._gauge("groups_at_max", "Node groups that have reached their maximum.", prefix=_OWN)
-        self._unknown = self._gauge("unknown_groups", "Node groups that could not be read.", prefix=_OWN)
+        self._unknown = self._gauge(
+            "unknown_groups",
+            "Node groups that could not be read; a provider without any that is known counts as one.",
+            prefix=_OWN,
+        )
         self._cas = _GaugesOfCa(registry) if with_cas else None
         # The values, by metric name and group label.
         self._each: Mapping[str, Mapping[str, float]] = {name: {} for name in _OF_EACH_GROUP}
@@ -128,13 +133,17 @@ class GroupMetrics(Collector):
         self._groups.labels(MADE).set(made)
         most = sum(group.seen.group.max_size for group in groups)
         self._most_nodes.set(min(most, max_nodes_total) if max_nodes_total else most)
-        self._unknown.set(sum(group.seen.target is None for group in groups))
+        seen = state.observation
+        unknown = {ref for ref, group in seen.groups.items() if not group.is_known}
+        listed = {ref.provider for ref in seen.groups}
+        unlisted = sum(bool(provider.problem) and name not in listed for name, provider in seen.providers.items())
+        self._unknown.set(len(unknown) + unlisted)
         self._backed_off.set(sum(is_active(group.backoff, state.now) for group in groups))
         self._deferred.set(sum(is_deferred(group.deferral, state.now) for group in groups))
         self._unhealthy.set(sum(not group.healthy for group in groups))
         self._full.set(sum((group.seen.target or 0) >= group.seen.group.max_size > 0 for group in groups))
         labels = name_groups(state.groups, self._most)
-        self._each = _add_up(groups, labels, state.now)
+        self._each = _add_up(groups, labels, unknown, state.now)
         if self._cas is not None:
             self._cas.observe([group for group in groups if labels[group.ref] != OTHERS], state.now)
 
@@ -161,7 +170,7 @@ _OF_EACH_GROUP = {
 
 
 def _add_up(
-    groups: Iterable[GroupState], labels: Mapping[GroupRef, str], now: float
+    groups: Iterable[GroupState], labels: Mapping[GroupRef, str], unknown: AbstractSet[GroupRef], now: float
 ) -> Mapping[str, Mapping[str, float]]:
     """Return the sum of each metric of _OF_EACH_GROUP for each label."""
     sums: dict[str, dict[str, float]] = {name: {} for name in _OF_EACH_GROUP}
@@ -170,7 +179,7 @@ def _add_up(
         values = {
             "min_size": seen.group.min_size,
             "max_size": seen.group.max_size,
-            "target_size": seen.target,
+            "target_size": None if group.ref in unknown else seen.target,
             "ready_nodes": len(group.readiness.ready),
             "upcoming_nodes": group.upcoming,
             "unhealthy": not group.healthy,

@@ -100,6 +100,8 @@ class LeaderState:
 
 # Seconds between log lines while the API server does not respond.
 _SYNC_SECONDS = 30
+# A number that stands alone, such as seconds or a count: not a part of a name like pool-2.
+_NUMBER = re.compile(r"(?<![\w.-])\d+(\.\d+)?(?=s?(?![\w.-]))")
 
 
 class CallMeter:
@@ -411,7 +413,7 @@ class DaemonApp:
 
     def _level_of(self, report: LoopReport) -> str:
         """Return the log level of a loop: debug for a repeated problem, and for a loop that did nothing."""
-        before, self._told_problem = self._told_problem, re.sub(r"\d+", "", report.problem)
+        before, self._told_problem = self._told_problem, _NUMBER.sub("", report.problem)
         if report.problem:
             return "debug" if self._told_problem == before else "warning"
         return "info" if before != "" or report.outcomes or report.begun else "debug"

@@ -152,7 +152,11 @@ class ServingSettings(Section, frozen=True, kw_only=True):
         ),
     ] = 1200.0
     emit_per_nodegroup_metrics: Annotated[
-        bool, Help("Add metrics for each node group. They are many in a cluster with many groups.")
+        bool,
+        Help(
+            "Add cluster-autoscaler's metrics for each node group. They are many in a cluster with many groups: only the "
+            "first --max-groups-in-metrics groups have them."
+        ),
     ] = False
     max_groups_in_metrics: Annotated[
         Count,
