@@ -145,7 +145,7 @@ def test_a_command_that_is_terminated_takes_back_what_it_made_or_says_what_is_le
     add_plugin("odd", REAL.format(more=more))
     done = command("provider", "check", "odd", "--settings", settings(odd={}), "--write", "--agree", "0")
     assert done.returncode == 130, done.stdout + done.stderr
-    told = "it is not known what is left in a, look by hand: the command was interrupted"
+    told = "it is not known what is left in a, check by hand: the command was interrupted"
     assert (told in done.stderr) == is_left
 
 

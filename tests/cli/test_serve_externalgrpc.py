@@ -87,7 +87,7 @@ def test_a_wrong_address(command: Command, tmp_path: Path, address: str) -> None
     config = write(tmp_path / "served.yaml", FAKE)
     done = command("serve-externalgrpc", "--config", config, "--listen", address, "--insecure")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"nodewright: --listen: '{address}' is no address like 127.0.0.1:8085 or :8085\n"
+    assert done.stderr == f"nodewright: --listen: '{address}' is not an address like 127.0.0.1:8085 or :8085\n"
 
 
 def test_one_provider_is_served(command: Command) -> None:

@@ -92,7 +92,7 @@ def test_what_cannot_be_saved_is_not_covered(harness: WriteAheadHarness) -> None
     harness.store.fail = True
     with pytest.raises(NodewrightError):
         harness.log.cover(grow(3), Settings())
-    assert "what is saved covers no write" in harness.gate.why_not(A, 60.0)
+    assert "the saved state covers no write" in harness.gate.why_not(A, 60.0)
 
 
 def test_after_an_orderly_end_nothing_is_under_way(harness: WriteAheadHarness) -> None:

@@ -120,7 +120,7 @@ def test_an_address_without_a_scheme_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "kubeconfig"
     file.write_text(KUBECONFIG)
     assert connect(kubeconfig=str(file), server="https://there:6443").server == "https://there:6443"
-    with pytest.raises(ConfigError, match=r"^--kubernetes: there:6443 is no address like https://"):
+    with pytest.raises(ConfigError, match=r"^--kubernetes: there:6443 is not an address like https://"):
         connect(kubeconfig=str(file), server="there:6443")
 
 

@@ -49,7 +49,7 @@ def test_a_write_needs_the_lease_and_what_is_saved_for_as_long_as_the_call_may_t
     clock.sleep(15)
     assert gated.increase_size("g", 3, 4) == 1
     clock.sleep(0.1)
-    with pytest.raises(NotStarted, match="what is saved"):
+    with pytest.raises(NotStarted, match="the saved state covers no write"):
         gated.increase_size("g", 4, 5)
     gate.cover([GROUP], clock.now() + 75)
     lease.left = 1.0

@@ -12,7 +12,7 @@ def parse_address(flag: str, address: str) -> tuple[str, int]:
     """Parse ``host:port`` or ``:port`` (every address of the machine); raise ConfigError."""
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535:
-        raise ConfigError(f"{flag}: '{address}' is no address like 127.0.0.1:8085 or :8085")
+        raise ConfigError(f"{flag}: '{address}' is not an address like 127.0.0.1:8085 or :8085")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 

@@ -7,7 +7,7 @@ from nodewright.model.pod import NodeSelector
 from nodewright.model.quantity import Quantity
 
 DEVICE_API_GROUP = "resource.k8s.io"
-# An extended resource of this name and the name of a class asks for devices of the class.
+# An extended resource with this prefix and the name of a DeviceClass requests devices of the class.
 CLASS_RESOURCE_PREFIX = "deviceclass.resource.kubernetes.io/"
 
 

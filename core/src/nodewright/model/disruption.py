@@ -27,9 +27,9 @@ _MOST_FIRES = 1000
 class DisruptionReason(StrEnum):
     """The reason for which a node is given up.
 
-    ``EMPTY``: it has no pods to move. ``UNDERUSED``: its pods fit on nodes that are there. ``REPLACED``: its pods cost less on
-    new nodes. ``INTERRUPTED``: the cloud takes its machine. ``EXPIRED``: it is too old. ``DRIFTED``: it is no longer what new nodes of
-    its group are.
+    ``EMPTY``: it has no pods to move. ``UNDERUSED``: its pods fit on existing nodes. ``REPLACED``: its pods cost less on
+    new nodes. ``INTERRUPTED``: the cloud takes its machine. ``EXPIRED``: it is too old. ``DRIFTED``: new nodes of its group differ
+    from it.
     """
 
     UNDERUSED = "underused"
@@ -45,7 +45,7 @@ class DisruptionReason(StrEnum):
         return self in (DisruptionReason.EXPIRED, DisruptionReason.DRIFTED)
 
 
-# An interruption is not the operator's choice: a budget must name it to hold for it.
+# An interruption is not the operator's choice: a budget applies to it only if it names this reason.
 VOLUNTARY = frozenset(DisruptionReason) - {DisruptionReason.INTERRUPTED}
 
 _Count = Annotated[int, Meta(ge=0)]

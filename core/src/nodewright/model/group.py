@@ -14,7 +14,7 @@ from nodewright.model.meta import ObjectMeta, Resources
 from nodewright.model.node import HOSTNAME_LABEL, Node, NodeCondition, NodeSpec, NodeStatus, Taint
 from nodewright.model.settings_base import Help
 
-# Label key → the deprecated key with the same value, which pods may still select by.
+# Label key → the deprecated key with the same value, by which pods may still select nodes.
 _DEPRECATED = {
     "node.kubernetes.io/instance-type": "beta.kubernetes.io/instance-type",
     "topology.kubernetes.io/zone": "failure-domain.beta.kubernetes.io/zone",

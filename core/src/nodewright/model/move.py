@@ -91,7 +91,7 @@ def name_nodes(names: Sequence[str]) -> str:
     return f"{len(names)} nodes" if len(names) > 1 else f"node {names[0]}"
 
 
-# No pause of a node is longer, in seconds.
+# The longest pause of a node, in seconds.
 LONGEST_PAUSE = 86400.0
 
 

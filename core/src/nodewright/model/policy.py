@@ -89,12 +89,12 @@ class Policy:
         _NODES,
         "Takes a group's next node to be like the newest one that was bought.",
         "Takes the first good node of the group.",
-        "Older nodes may be of a size that the group has no more.",
+        "Older nodes may be of a size that the group no longer has.",
     )
     learns_templates: bool = _row(
         _NODES,
         "Corrects a provider's template by the last real nodes, also over a restart, and ignores readiness.k8s.io/ taints.",
-        "Copies a real node, also one that is gone, as long as the process lives.",
+        "Copies a real node, even one that is gone, as long as the process lives.",
         "docs/adr/0035-learned-templates.md",
     )
     keeps_timers_over_restart: bool = _row(
@@ -107,7 +107,7 @@ class Policy:
         _NODES,
         "Tells nodes that never became ready from nodes that broke, and deletes their machines.",
         "Counts both as unready.",
-        "A failed scale-up is no sign of an unhealthy cluster.",
+        "A failed scale-up does not mean that the cluster is unhealthy.",
         when=When.RULE_PROMPT,
     )
     resumes_while_unhealthy: bool = _row(
@@ -158,7 +158,7 @@ class Policy:
         _SIZES,
         "Deletes machines that never ran first, and below the group's minimum size too.",
         "Stops at the minimum size.",
-        "A dead machine fills a place of the minimum forever.",
+        "Otherwise a dead machine counts towards the minimum forever.",
         when=When.RULE_PROMPT,
     )
     rests_failed_deletions: bool = _row(
@@ -179,12 +179,12 @@ class Policy:
         _SIZES,
         "Follows the machines of an all-or-nothing request until all are ready, and takes them back otherwise.",
         "Forgets the request once its increase is accepted.",
-        "Half of the machines are of no use and would stay.",
+        "A part of the machines is useless and would stay.",
     )
     blames_groups_for_reservations: bool = _row(
         _SIZES,
         "Backs off a group that delivered too little of a reservation.",
-        "Knows no reservations.",
+        "Has no reservations.",
         "The next try should go to another group.",
         when=When.RULE_PROMPT,
     )
@@ -219,7 +219,7 @@ class Policy:
         _UP,
         "Counts running pods of every scheduler as using their node.",
         "Sees no running pods of schedulers that --allowed-scheduler-names does not name.",
-        "Their room only looks free.",
+        "Their room is not free.",
     )
     counts_on_preempted_room: bool = _row(
         _UP,
@@ -255,7 +255,7 @@ class Policy:
     )
     prefers_other_failure_domains: bool = _row(
         _UP,
-        "Prefers another zone or machine type for pods that waited for a group in vain.",
+        "Prefers another zone or machine type for pods that waited for a group that timed out.",
         "Lets the expander choose alone.",
         "A timeout does not say what the cloud is short of.",
         when=When.RULE_PROMPT,
@@ -375,7 +375,7 @@ class Policy:
     completes_atomic_batches: bool = _row(
         _DOWN,
         "Removes a zero-or-max group with as many nodes as are registered, and holds an overspent budget.",
-        "May wait for a missing node forever, and takes an overspent budget for one that is not used up.",
+        "May wait for a missing node forever, and treats an overspent budget as not used up.",
         "The group would never go, or too many nodes at once.",
     )
     rechecks_future_taints: bool = _row(
@@ -398,7 +398,7 @@ class Policy:
     )
     pauses_after_removals: bool = _row(
         _DOWN,
-        "Pauses before it retries a node that could not be removed, and where groups or controllers' pods move to and fro.",
+        "Pauses before it retries a node that could not be removed, and where groups or controllers' pods go back and forth.",
         "Retries at once.",
         "Each attempt evicts pods.",
     )
@@ -411,7 +411,7 @@ class Policy:
     replaces_interrupted_nodes: bool = _row(
         _DOWN,
         "Replaces and drains nodes of which the cloud gives notice that it takes them (--interruption-handling).",
-        "Hears no notices; other programs drain such nodes.",
+        "Reads no notices; other programs drain such nodes.",
         "The replacement starts while the pods still run.",
     )
     gives_up_dear_nodes: bool = _row(
@@ -472,8 +472,8 @@ class Policy:
 
     serves_gangs: bool = _row(
         _UP,
-        "Meets a gang of pods whole or not at all, and keeps it whole in scale-down.",
-        "Knows no gangs, and buys nodes for some of the pods.",
+        "Helps a gang of pods completely or not at all, and keeps it complete in scale-down.",
+        "Has no gangs, and buys nodes for some of the pods.",
         "docs/adr/0034-gangs.md",
     )
 
@@ -488,7 +488,7 @@ class Policy:
     serves_provisioning_classes: bool = _row(
         _REQUESTS,
         "Reads ProvisioningClass objects.",
-        "Knows no such objects.",
+        "Has no such objects.",
         "docs/adr/0016-provisioning-classes.md",
         flag=ENABLE_PROVISIONING_CLASSES,
     )
@@ -506,19 +506,19 @@ class Policy:
     )
     checks_class_of_consumers: bool = _row(
         _REQUESTS,
-        "Tells a pod whose class annotation does not match its request.",
+        "Emits an event for a pod whose class annotation does not match its request.",
         "Does not compare them.",
-        "Such a pod would wait without a word.",
+        "Such a pod would wait without an explanation.",
     )
     ends_all_requests_at_once: bool = _row(
         _REQUESTS,
-        "Ends all requests that are over in one loop.",
+        "Ends all finished requests in one loop.",
         "Ends at most twenty in a loop.",
-        "Room would be held for requests that are over.",
+        "Room would be held for finished requests.",
     )
     knows_revoked_capacity: bool = _row(
         _REQUESTS,
-        "Takes a request whose capacity was revoked for one that is over.",
+        "Treats a request whose capacity was revoked as ended.",
         "Does not know that capacity can be revoked.",
         "Nothing is held for it any more.",
     )
@@ -526,7 +526,7 @@ class Policy:
         _REQUESTS,
         "Reads the parameter ValidUntilSeconds of a request.",
         "Reads no parameter.",
-        "The owner of the request says how long it is of use.",
+        "The owner of the request says how long it is useful.",
     )
     keeps_condition_times: bool = _row(
         _REQUESTS,

@@ -27,7 +27,9 @@ class PriceRow(_PriceFileEntry, frozen=True, kw_only=True):
 
     type: Annotated[str, Help("The machine type, as the label node.kubernetes.io/instance-type of its nodes.")] = ""
     zone: Annotated[str, Help("Only in this zone. Without it, in every zone for which there is no other row.")] = ""
-    group: Annotated[str, Help("Only for this node group: its id, or provider/id. It goes before rows of a type.")] = ""
+    group: Annotated[
+        str, Help("Only for this node group: its id, or provider/id. It has precedence over rows of a type.")
+    ] = ""
     per_hour: Annotated[PerHour, Help("What one machine costs in an hour.")]
     currency: Annotated[Code, Help("The currency of the price; its rate stands under currencies.")] = CURRENCY
     spot: Annotated[bool, Help("The price is that of spot machines. Without it, that of on-demand machines.")] = False
@@ -58,11 +60,11 @@ class ReservedRow(_PriceFileEntry, frozen=True, kw_only=True):
 
     type: Annotated[Name, Help("The machine type.")]
     zone: Annotated[str, Help("Only in this zone; without it, in every zone.")] = ""
-    count: Annotated[Annotated[int, Meta(ge=1)], Help("How many machines are paid.")]
+    count: Annotated[Annotated[int, Meta(ge=1)], Help("How many machines are paid for.")]
 
 
 class PriceFile(_PriceFileEntry, frozen=True, kw_only=True):
-    """The file of --prices: what the operator pays. It goes before what providers state."""
+    """The file of --prices: what the operator pays. It has precedence over providers' prices."""
 
     currencies: Annotated[
         dict[Code, Annotated[float, Meta(gt=0, le=1e6)]],
@@ -71,11 +73,11 @@ class PriceFile(_PriceFileEntry, frozen=True, kw_only=True):
     prices: Annotated[tuple[PriceRow, ...], Help("Prices by machine type, zone or node group.")] = ()
     discounts: Annotated[tuple[Discount, ...], Help("Discounts; of several for one type the first counts.")] = ()
     reserved: Annotated[
-        tuple[ReservedRow, ...], Help("Capacity that is already paid: as many machines of the type cost nothing.")
+        tuple[ReservedRow, ...], Help("Capacity that is already paid for: as many machines of the type cost nothing.")
     ] = ()
 
 
-# A machine type and a zone ("": every zone), and whether the price is one of spot machines; or a group, "" and False.
+# A machine type, a zone ("": every zone) and whether the price is for spot machines; or a group, "" and False.
 Key = tuple[str, str, bool]
 
 
@@ -120,7 +122,7 @@ class PriceBook:
         return f"{self.name}: there are prices for groups {', '.join(unknown)}, and no groups of these names"
 
     def rate(self, currency: str) -> float | None:
-        """Return what one unit of the currency is in USD; None: not known."""
+        """Return the value in USD of one unit of the currency; None: unknown."""
         return 1.0 if currency == CURRENCY else self.rates.get(currency)
 
     def discounted(self, price: Price, kind: str) -> Price:
@@ -133,7 +135,7 @@ class PriceBook:
         return msgspec.structs.replace(price, per_hour=price.per_hour * (1 - discount.share), source=source)
 
     def reservation(self, kind: str, zone: str) -> ReservedInstances | None:
-        """Return the paid machines of which those of a type in a zone are; a row with the zone goes before one without."""
+        """Return the paid machines for a type in a zone; a row with the zone has precedence over one without."""
         for place in (zone, "") if zone else ("",):
             counts = [row.count for row in self.reserved if (row.type, row.zone) == (kind, place)]
             if counts:

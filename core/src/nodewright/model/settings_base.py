@@ -18,7 +18,7 @@ class Help(NamedTuple):
     """The description of one setting, in its ``Annotated`` type. Every page, schema and ``--help`` is made from it.
 
     The first sentence of ``text`` is what ``--help`` shows. ``raised`` says what a higher value changes, ``unit`` what a
-    number counts. ``ca`` is the name of cluster-autoscaler's flag: SAME, or another name; empty where it has none.
+    number counts. ``ca`` is the name of cluster-autoscaler's flag: SAME, or another name; empty if it has none.
     """
 
     text: str
@@ -28,7 +28,7 @@ class Help(NamedTuple):
 
     @property
     def summary(self) -> str:
-        """The first sentence."""
+        """Return the first sentence of ``text``."""
         return self.text.partition(". ")[0].rstrip(".") + "."
 
 

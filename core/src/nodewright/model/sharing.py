@@ -74,7 +74,7 @@ def is_content(volume: Volume) -> bool:
 def _nano(value: Any) -> str:
     if isinstance(value, Quantity):
         return str(value.nano)
-    raise TypeError(f"{type(value).__name__} is no part of a pod")
+    raise TypeError(f"{type(value).__name__} cannot be part of a pod")
 
 
 encode_part = msgspec.msgpack.Encoder(enc_hook=_nano).encode

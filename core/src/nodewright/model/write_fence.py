@@ -38,5 +38,5 @@ class WriteFence:
         if self._remaining() <= LEAST_SECONDS:
             return "this process does not lead, or will not for much longer"
         if group is not None and self.seconds_covered(group) < seconds:
-            return f"what is saved covers no write to {group} that may take {seconds:g} s"
+            return f"the saved state covers no write to {group} that may take {seconds:g} s"
         return ""

@@ -46,7 +46,7 @@ FILTERS: tuple[Predicate[Any], ...] = (
 )
 
 
-# What the static predicates read of a pod. Looked up once: thousands of pods may each be of a class of their own.
+# The ``reads`` of the static predicates. Looked up once, since thousands of pods may each have their own class.
 _STATIC_READS = tuple(predicate.reads for predicate in FILTERS if predicate.is_static)
 # The same of a pod that demands nothing of its node. Most pods share this one key.
 _ANY_NODE_READS = tuple(read(PodClass(-1, Pod())) for read in _STATIC_READS)
@@ -94,7 +94,7 @@ def is_admitted(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask:
 def static_key(pod: PodClass) -> ColumnKey:
     """Return a key: plain classes with the same key are admitted to the same nodes.
 
-    It is made of all that static predicates read of the pod, so that it lacks nothing that their masks depend on.
+    It consists of everything that static predicates read of the pod, so that it covers all inputs of their masks.
     """
     reads = tuple([read(pod) for read in _STATIC_READS])
     return _ANY_NODE if reads == _ANY_NODE_READS else ColumnKey(*reads)

@@ -1,4 +1,4 @@
-"""DynamicResources: the node has the devices that the pod's claims ask for, or reaches those that they have."""
+"""DynamicResources: the node has the devices that the pod's claims request, or can use those allocated to them."""
 
 import numpy as np
 
@@ -31,7 +31,7 @@ def _mask(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask | None:
 
 
 def _known(snapshot: Snapshot, pod: PodClass) -> "np.ndarray[tuple[int], np.dtype[np.int8]]":
-    """Return what is known of the rows: 1, 0, or -1 where the search must be made (again)."""
+    """Return for each row 1 (fits), 0 (does not fit), or -1 (must be searched again)."""
     context, log, size = snapshot.context, snapshot.claim_log, len(snapshot)
     fits = snapshot.device_fits.get(pod)
     if fits is not None and fits.context is context and fits.log is not log:

@@ -190,7 +190,7 @@ def _any_of(key: str, terms: tuple[Term, ...]) -> DomainQuery:
 
 
 def _shortlist(terms: tuple[Term, ...]) -> Shortlist | None:
-    """Return what finds the pods that a single term is about; None for several terms."""
+    """Return a shortlist of the pods that a single term selects; None for several terms."""
     selector = terms[0].selector if len(terms) == 1 else None
     return selector.shortlist if selector is not None else None
 

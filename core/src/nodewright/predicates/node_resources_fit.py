@@ -1,4 +1,4 @@
-"""NodeResourcesFit: the node has enough free of every requested resource, and can hold one more pod."""
+"""NodeResourcesFit: enough of every requested resource is free on the node, and it can hold one more pod."""
 
 import numpy as np
 
@@ -54,7 +54,7 @@ def amounts_room(snapshot: Snapshot, pod: PodClass, window: slice) -> Ints:
         return np.zeros(window.stop - window.start, dtype=np.int64)
     room: Ints | None = None
     for column, amount, free in demand:
-        # An in-place resize lets a pod that runs hold another amount than it asked for.
+        # After an in-place resize a running pod may hold another amount than it requested.
         held = int(placed[column])
         more = (free - amount) // held + 1 if held else np.full(len(free), UNLIMITED)
         more = np.where(free >= amount, more, 0) if held != amount else np.maximum(more, 0)
@@ -68,7 +68,7 @@ def _explain(snapshot: Snapshot, pod: PodClass, row: int) -> Texts | None:
     columns, free = snapshot.vocabulary.resources, snapshot.free[row].tolist()
     reasons = [TOO_MANY_PODS] if free[columns[PODS]] < 1 else []
     names = sorted(pod.requests, key=lambda name: (_FIRST.index(name) if name in _FIRST else len(_FIRST), name))
-    # A resource without a column is one that no node offers.
+    # No node offers a resource that has no column.
     if pod.wants_devices:
         offers, served = snapshot.allocatable[row].tolist(), snapshot.context.device_resources
         names = [name for name in names if name not in served or (name in columns and offers[columns[name]] > 0)]

@@ -1,4 +1,4 @@
-"""NodeVolumeLimits: a node has at most as many CSI volumes as its driver can attach, and the driver itself where it must be there."""
+"""NodeVolumeLimits: CSI drivers can attach only so many volumes to a node, and some drivers must be on the node."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ MISSING_REASON = "CSI driver is not installed on the node"
 _MIGRATED_ANNOTATION = "storage.alpha.kubernetes.io/migrated-plugins"
 _UNLIMITED = int(np.iinfo(np.int64).max)
 _OLD_ZONE_LABEL = "failure-domain.beta.kubernetes.io/zone"
-# Less than any limit: the node has no such driver. Or: the row is a real node, whose limit its CSINode tells.
+# Values below any limit: the node lacks the driver; the row is a real node, whose limit is in its CSINode.
 _MISSING, _OF_NODE = -(2**40), -(2**41)
 _GCE, _EBS = "kubernetes.io/gce-pd", "kubernetes.io/aws-ebs"
 # In-tree plugins whose volumes a CSI driver serves on nodes that say so.
@@ -71,7 +71,7 @@ def _of_claim(key: str, claim: PersistentVolumeClaim, context: Context) -> _Atta
 
 
 def _of_in_tree(volume: PersistentVolume) -> _Attachment | None:
-    """Return what the CSI driver attaches for a volume of an in-tree plugin; None for plugins that no driver stands in for."""
+    """Return what the CSI driver attaches for a volume of an in-tree plugin; None for plugins without such a driver."""
     spec = volume.spec
     handles = {
         _GCE: spec.gce_persistent_disk and _gce_handle(volume, spec.gce_persistent_disk.pd_name),
@@ -105,7 +105,7 @@ def _of_inline(volume: Volume) -> _Attachment | None:
 
 
 def _csi_node_of(snapshot: Snapshot, row: int) -> CsiNode | None:
-    """Return what is known of a node's drivers; of a simulated node, what its template says."""
+    """Return the CSINode of a node; that of its template for a simulated node."""
     return snapshot.template(row).csi_node or snapshot.context.csi_nodes.get(snapshot.name(row))
 
 
@@ -133,7 +133,7 @@ def _must_have(context: Context, driver: str) -> bool:
 
 
 def _attachments_on(context: Context) -> Mapping[str, frozenset[tuple[str, str]]]:
-    """Return driver and handle of the volumes that VolumeAttachments name, by node: of ended pods, too."""
+    """Return driver and handle of the volumes in VolumeAttachments, by node, including those of pods that have ended."""
     found: dict[str, frozenset[tuple[str, str]]] | None = context.memo.get(_attachments_on)
     if found is None:
         found = context.memo[_attachments_on] = {}

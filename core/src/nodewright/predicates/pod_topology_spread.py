@@ -138,7 +138,7 @@ class Skew:
         return found
 
     def is_pinned(self, snapshot: Snapshot, window: slice, full: Mask) -> bool:
-        """Return whether a full row is in a domain with the smallest count: then pods of the class cannot change it."""
+        """Return whether a full row is in a domain with the smallest count; then pods of the class cannot raise that count."""
         counts = snapshot.domain_counts(self._constraint.query)
         ids = self._constraint.query.domains(snapshot)[window]
         fixed = self._least == 0 or self._constraint.min_domains <= 1

@@ -96,7 +96,7 @@ def tolerance_column(table: NodeTable, tolerance: Tolerance) -> Mask:
 
 
 def _number(text: str) -> int | None:
-    """Return a value as a whole number; None if it has a plus, leading zeros or more than 64 bits, or is no number."""
+    """Return a value as a whole number; None if it is none, or has a plus, leading zeros or more than 64 bits."""
     if _WHOLE_NUMBER.fullmatch(text) is None:
         return None
     number = int(text)

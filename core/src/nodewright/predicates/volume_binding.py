@@ -141,7 +141,7 @@ def _provision_mask(snapshot: Snapshot, claim: PersistentVolumeClaim, window: sl
 
 
 def _enough_space_mask(snapshot: Snapshot, claim: PersistentVolumeClaim, window: slice) -> Mask | None:
-    """Return the rows on which the driver has room for a claim; None: it does not say."""
+    """Return the rows on which the driver has room for a claim; None: the driver does not report it."""
     topologies = _topologies_with_space(claim, snapshot.context)
     if topologies is None:
         return None
@@ -185,7 +185,7 @@ def _topologies_with_space(claim: PersistentVolumeClaim, context: Context) -> li
 
 
 def _join(selectors: Iterable[Selector]) -> list[Selector]:
-    """Return selectors that match the same nodes, with one for each key: local storage has one for each node."""
+    """Merge selectors into one for each key: local storage has one selector for each node."""
     values, others = dict[str, frozenset[str]](), list[Selector]()
     for selector in selectors:
         match selector.requirements:

@@ -1,4 +1,4 @@
-"""The order in which pods with device claims were placed in a simulation: which devices each gets depends on it."""
+"""The order in which a simulation placed pods with device claims: it decides which devices each pod gets."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

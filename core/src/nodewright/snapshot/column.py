@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
-# Interned values, as numpy likes its indices.
+# Interned values, in numpy's index type.
 Ids = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 

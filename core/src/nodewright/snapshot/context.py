@@ -36,7 +36,7 @@ from nodewright.model.objects import ClusterObjects
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """Claims by ``namespace/name``, everything else by name; of namespaces their labels.
+    """Objects that predicates look up: claims by ``namespace/name``, all others by name; namespaces give their labels.
 
     ``ending_namespaces`` are those that are being deleted. ``device_resources`` are the extended resources that device
     classes serve. ``memo`` caches what predicates derive from these objects.
@@ -90,7 +90,7 @@ class Context:
         return tuple(held.get(node, ()))
 
     def only_devices(self) -> "Context":
-        """Return a context that knows the devices and the claims for them, and nothing else."""
+        """Return a context that has only the devices and the claims for them."""
         return Context(
             resource_slices=self.resource_slices,
             device_classes=self.device_classes,

@@ -1,4 +1,4 @@
-"""Everything that one loop reads, once: nodes and pods, groups with what they cost, and custom resources."""
+"""Everything that one loop reads: nodes and pods, groups with their prices, and custom resources."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -78,9 +78,9 @@ class GroupSeen:
     ``target`` and ``instances`` are None if they could not be read, and ``problem`` says why: such a group is Unknown and
     gets no writes. ``failed`` is None if the provider does not report failures (no capability), and empty if nothing
     failed. ``disputed`` are reports of failed creations of machines that ran: these machines are in ``instances``.
-    ``listed_price`` is what the provider says that the next machine costs, and ``price`` what planning reckons with, in USD;
-    None: not known, and ``price_problem`` says why a listed price is not used. ``reserved`` are the paid machines that the
-    group's machines are among.
+    ``listed_price`` is the provider's price of the next machine, and ``price`` the one that planning uses, in USD; None:
+    unknown, and ``price_problem`` says why a listed price is not used. ``reserved`` are machines that the operator pays for
+    anyway, to which the group's machines belong.
     While schedules change ``group`` or ``options``, ``stated`` are those of the provider; ``is_min_scheduled``: the minimum is
     that of a schedule, to which the group grows; ``consolidates``: its nodes may be given up for cheaper ones.
     """
@@ -193,9 +193,9 @@ class HourlyCost:
 def hourly_cost(
     groups: Iterable[GroupSeen], sizes: Mapping[GroupRef, int], unused: Mapping[str, int] | None = None
 ) -> HourlyCost:
-    """Return what these numbers of machines of each group cost.
+    """Return the cost of these numbers of machines of each group.
 
-    Machines that are paid already cost nothing, up to their count: by name that of ``unused``, or all of them.
+    Machines that are already paid for cost nothing: as many as ``unused`` has under their name, or all that are reserved.
     """
     found, unpriced, paid = dict[GroupRef, float](), list[GroupRef](), dict(unused or {})
     for seen in groups:

@@ -118,7 +118,8 @@ class PodClasses:
         # Weak: a class lives as long as it is used elsewhere. Every Job brings labels that do not occur again.
         self._by_key: WeakValueDictionary[bytes, PodClass] = WeakValueDictionary()
         self._by_pod: dict[str, tuple[Pod, bool, PodClass]] = {}
-        # Pods that were decoded together share their equal parts: these are held, so that their ids are theirs alone.
+        # Pods that were decoded together share their equal parts. The parts are kept alive here, so that no other object gets
+        # their ids.
         self._by_parts: dict[tuple[object, ...], _Known] = {}
         self._device_resources: AbstractSet[str] = frozenset()
 
@@ -200,7 +201,7 @@ class PodClasses:
 def kind_of(pod_class: PodClass) -> str:
     """Return a name for all pods with this namespace and spec and any labels; the same in every process.
 
-    A Job's pods, and a StatefulSet's, have labels of their own each.
+    Each pod of a Job or a StatefulSet has labels of its own.
     """
     spec = msgspec.structs.replace(pod_class.spec, node_name="", volumes=(), scheduling_group=None)
     return sha256(encode_part((pod_class.namespace, spec))).hexdigest()[:20]
@@ -214,7 +215,7 @@ def map_alike(pods: Iterable[Pod], call: Callable[[Pod], T]) -> Iterator[tuple[P
     for pod in pods:  # all inline: this runs for every pod in every loop
         meta = pod.metadata
         if pod.spec is not first.spec or meta.labels is not its.labels:
-            # Pods of many shapes may share their labels: none.
+            # Pods with different specs may share one labels object: the empty one.
             known = answered.get((id(pod.spec), id(meta.labels)))
             if known is not None:
                 first, its = known[0], known[0].metadata

@@ -20,8 +20,8 @@ def find_running(
 ) -> Mapping[GangRef, RunningGang]:
     """Return the gangs with running pods, without the pods of the nodes in ``leaving``, which are being drained.
 
-    A gang that runs with fewer pods than its minimum must keep all of these while others of it wait for a node. If none
-    waits, it is no gang that runs any more, and its pods are moved as ordinary ones: it would hold its nodes without end.
+    A gang that runs with fewer pods than its minimum must keep all of them while other pods of it wait for a node. If none
+    waits, its pods are moved like ordinary ones: otherwise the gang would keep its nodes forever.
     """
     return _find(_members(snapshot), groups, pending, leaving)
 

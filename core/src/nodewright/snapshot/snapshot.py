@@ -79,7 +79,7 @@ class Snapshot(NodeTable):
         self.vocabulary.classes.serve_devices(context.device_resources.keys())
 
     def sibling(self) -> "Snapshot":
-        """Return an empty snapshot with the same vocabulary, for simulated nodes. Of the context it knows the devices."""
+        """Return an empty snapshot with the same vocabulary, for simulated nodes. Its context has only the devices."""
         empty = super().sibling()
         empty._context = self._context.only_devices()
         return empty

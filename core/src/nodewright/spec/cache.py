@@ -1,4 +1,4 @@
-"""PUBLIC, for plugins: a cache for results of cloud calls, and a call that rests after an error.
+"""PUBLIC, for plugins: a cache for results of cloud calls, and a call that pauses after an error.
 
 Each result expires after a random part of the cache time, so that the results do not all expire at once.
 """
@@ -73,7 +73,7 @@ class ResultCache(Generic[K, V]):
 class RestingCall:
     """A call that may fail for long, such as one for prices. After an error it rests: 10 minutes, then longer each time.
 
-    ``problem`` says why it failed last; empty: it did not.
+    ``problem`` says why the last call failed; empty: it succeeded.
     """
 
     def __init__(self, clock: Clock) -> None:

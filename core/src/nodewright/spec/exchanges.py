@@ -1,7 +1,7 @@
-"""PUBLIC, for plugins: let each request to a cloud's API and its answer be recorded, or be answered from a recording.
+"""PUBLIC, for plugins: record each request to a cloud's API with its response, or answer it from a recording.
 
 The core sets ``ProviderContext.exchanges`` while it records (``NODEWRIGHT_RECORD``) or replays (``nodewright provider
-replay``); else it is None. A plugin passes its requests through it where its SDK sends them: ``tap_session`` does so for
+replay``); otherwise it is None. A plugin passes its requests through it where its SDK sends them: ``tap_session`` does so for
 SDKs that use the library ``requests``. Requests for access tokens must not pass.
 """
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class ApiRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request as it is sent. ``operation`` names what is asked, without what it is asked about."""
+    """A request as it is sent. ``operation`` names the kind of request, without its arguments."""
 
     operation: str
     method: str
@@ -24,7 +24,7 @@ class ApiRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApiAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A response, or the reason why none came in ``failure``; "": one came."""
+    """A response; ``failure`` says why none came, and is empty if one came."""
 
     status: int = 0
     headers: Mapping[str, str] = {}
@@ -48,7 +48,7 @@ class Exchanges(Protocol):
     def fact(self, name: str, find: Callable[[], T]) -> T:
         """Return what ``find`` returns, a value of JSON, and record it; in a replay return what was recorded.
 
-        For what a plugin knows from elsewhere than the API, such as its region from the machine on which it runs.
+        Use it for facts that a plugin does not learn from the API, such as its region from the machine on which it runs.
         """
 
 
@@ -60,8 +60,8 @@ def tap_session(
 ) -> None:
     """Let a session of the library ``requests`` pass its requests through ``exchanges``.
 
-    ``failure`` is what it raises in a replay for an answer that never came. ``trim`` takes secrets out of the body of an
-    answer that only the plugin knows; what is sent on to the plugin is not trimmed.
+    ``failure`` is the exception that it raises in a replay for a response that never came. ``trim`` removes secrets that
+    only the plugin can recognize from a recorded body; the plugin itself gets the body as it came.
     """
     send = session.send
 
@@ -91,14 +91,14 @@ def tap_session(
 
 
 def as_text(body: object) -> str:
-    """Return a body as text; "": there is none."""
+    """Return a body as text; empty if there is none."""
     if isinstance(body, bytes | bytearray):
         return body.decode("utf-8", "replace")
     return body if isinstance(body, str) else ""
 
 
 class RecordedBody:
-    """A recorded answer in the form in which urllib3 gives one to the libraries above it."""
+    """A recorded response in the form that urllib3 gives to the libraries above it."""
 
     def __init__(self, answer: ApiAnswer) -> None:
         self.status = answer.status

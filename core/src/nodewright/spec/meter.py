@@ -1,4 +1,4 @@
-"""PUBLIC, for plugins: count the calls to a cloud by result, limit them per minute, and read when to call again."""
+"""PUBLIC, for plugins: count the calls to a cloud by result, limit them per minute, and read Retry-After headers."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -18,8 +18,8 @@ LONGEST_RETRY_AFTER = 3600.0
 def read_retry_after(headers: Mapping[str, str]) -> float:
     """Return the header Retry-After of a response in seconds, from 0 to LONGEST_RETRY_AFTER; 0: missing or not readable.
 
-    It is a number of seconds or a date (RFC 9110, 10.2.3). A date counts from the response's own Date, so that the
-    clocks of this machine and of the cloud may differ; without Date it is not readable. The case of names is ignored.
+    It is a number of seconds or a date (RFC 9110, 10.2.3). A date is compared with the response's own Date header, because the
+    clocks of this machine and of the cloud may differ; without that header it is not readable. Names match in any case.
     """
     told = {name.lower(): text for name, text in headers.items()}
     text = told.get("retry-after", "")
@@ -28,7 +28,7 @@ def read_retry_after(headers: Mapping[str, str]) -> float:
     except ValueError:
         until, answered = _read_date(text), _read_date(told.get("date", ""))
         seconds = (until - answered).total_seconds() if until and answered else 0.0
-    return min(seconds, LONGEST_RETRY_AFTER) if seconds > 0 else 0.0  # not a number: 0, as well
+    return min(seconds, LONGEST_RETRY_AFTER) if seconds > 0 else 0.0  # NaN gives 0, too
 
 
 def _read_date(text: str) -> datetime | None:

@@ -40,7 +40,7 @@ def decode_options(raw: Mapping[str, Any], kind: type[T], source: str, dec_hook:
 def decode_seconds(kind: type, raw: Any) -> Any:
     """Convert ``raw`` to ``Seconds``. This is a ``dec_hook`` for ``decode_options``; it raises ValueError."""
     if kind is not Seconds:
-        raise ValueError(f"{kind.__name__} is no part of the options")
+        raise ValueError(f"{kind.__name__} cannot be an option")
     if isinstance(raw, bool) or not isinstance(raw, int | float | str):
         raise ValueError("must be a duration like 60s or 20m")  # noqa: TRY004 - msgspec turns ValueError into its own
     seconds = Seconds(parse_duration(raw) if isinstance(raw, str) else raw)
@@ -90,7 +90,7 @@ def _fields_at(kind: type, path: str) -> Iterator[msgspec.inspect.Field]:
 
 
 def _structs(info: object) -> list[msgspec.inspect.StructType]:
-    """Return the structs that a type stands for: itself, a choice of it, or what its lists and mappings hold."""
+    """Return the structs in a type: itself, the choices of a union, or the content of lists and mappings."""
     if isinstance(info, msgspec.inspect.StructType):
         return [info]
     held = (getattr(info, part, ()) for part in ("types", "item_types", "item_type", "value_type", "type"))

@@ -2,15 +2,15 @@
 
 from collections.abc import Mapping
 
-# Seconds for which a zone is taken for the next one.
+# Seconds for which one zone counts as that of the next machine.
 _TURN_SECONDS = 60.0
 
 
 def zone_in_turn(machines: Mapping[str, int], now: float) -> str:
-    """Return the zone whose turn it is at ``now`` (epoch seconds); "": there is none. ``machines``: how many each zone has.
+    """Return the zone to plan with at ``now`` (epoch seconds); empty without zones. ``machines``: their number by zone.
 
-    Clouds add machines to the zones with the fewest. Each other turn is that of such a zone, the others are shared by the
-    rest, so that pods which need a certain zone are helped some time.
+    Clouds add machines to the zones with the fewest. So every second turn goes to one of these zones. The other turns go to
+    the remaining zones, so that pods which need such a zone are helped in time.
     """
     fewest = [zone for zone, count in machines.items() if count == min(machines.values())]
     rest = [zone for zone in machines if zone not in fewest]

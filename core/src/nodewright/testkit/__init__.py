@@ -28,12 +28,12 @@ __all__ = [
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    # Plays the whole engine against a provider: nodewright_simulator.testkit.play, which says the arguments.
+    # Runs the whole engine against a provider: nodewright_simulator.testkit.play, which documents the arguments.
     play: Callable[..., Any]
 else:
 
     def __getattr__(name: str) -> Any:
-        """Return ``play`` as the simulator offers it, of which the core imports nothing.
+        """Return ``play`` from the simulator's entry point: the core imports nothing of the simulator.
 
         Raise ImportError if the simulator is not installed.
         """

@@ -81,7 +81,7 @@ def test_people_see_what_differs(file: Path) -> None:
             "max-cache-age: 90s\n",
             "--max-cache-age: 1m30s is less than the API server's usual time between messages about a kind: give at least 2m",
         ),
-        ("address: nowhere\n", "--address: 'nowhere' is no address like 127.0.0.1:8085 or :8085"),
+        ("address: nowhere\n", "--address: 'nowhere' is not an address like 127.0.0.1:8085 or :8085"),
         ('debug-address: ":8086"\n', "--debug-address: :8086 can be reached from other machines"),
         ("debug-address: 0.0.0.0:8086\n", "--debug-address: 0.0.0.0:8086 can be reached from other machines"),
         ("debug-address: cluster.example:8086\n", "only a loopback address such as 127.0.0.1:8086 is taken"),

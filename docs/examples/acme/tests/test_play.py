@@ -1,4 +1,4 @@
-"""The whole engine plays against Acme Cloud, on virtual time."""
+"""Run the whole engine against Acme Cloud, on virtual time."""
 
 from collections.abc import Mapping
 
@@ -18,7 +18,7 @@ deployments:
 
 
 class PlayedCloud:
-    """The fake cloud at work: it starts the VMs that its pools lack, and tells which ones run."""
+    """The fake cloud for a simulation: it starts the VMs that its pools lack, and reports which ones run."""
 
     def __init__(self, clock: FakeClock) -> None:
         self.clock = clock

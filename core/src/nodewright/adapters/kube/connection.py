@@ -190,7 +190,7 @@ def connect(
     ``server`` overrides only the address. ``time`` is given the date of each response. Raise ConfigError.
     """
     if server and not server.startswith(_SCHEMES):
-        raise ConfigError(f"--kubernetes: {printable(server)} is no address like https://10.0.0.1:6443")
+        raise ConfigError(f"--kubernetes: {printable(server)} is not an address like https://10.0.0.1:6443")
 
     def load() -> Credentials:
         found = load_credentials(kubeconfig, pod)

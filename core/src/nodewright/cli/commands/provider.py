@@ -330,7 +330,7 @@ def _tell_left_behind(worlds: _Worlds) -> list[str]:
     left, group_id = worlds.leaked, printable(worlds.group_id)
     lines = [f"left behind in {group_id}, remove it by hand: {printable(one)}" for one in sorted(left.ids)]
     if left.unknown:
-        lines.append(f"it is not known what is left in {group_id}, look by hand: {printable(left.unknown)}")
+        lines.append(f"it is not known what is left in {group_id}, check by hand: {printable(left.unknown)}")
     if left.target_off:
         lines.append(f"the target of {group_id} differs by {left.target_off:+d} from what it was: set it back by hand")
     return lines

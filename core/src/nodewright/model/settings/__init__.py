@@ -85,7 +85,7 @@ __all__ = [
     "take_over",
 ]
 
-# For so long cluster-autoscaler holds the room of a provisioned request.
+# How long cluster-autoscaler holds the room of a provisioned request, in seconds.
 _LEAST_RESERVATION_SECONDS = 600.0
 
 
@@ -100,8 +100,8 @@ class CorrectionSettings(NamedTuple):
 class RequestSettings(NamedTuple):
     """The settings that ProvisioningRequests read.
 
-    ``pause``: how long after a failed deletion the next one is tried. ``reservation``: for how long the room of a
-    provisioned request is held while its pods do not run. Both are seconds.
+    ``pause``: seconds from a failed deletion to the next attempt. ``reservation``: seconds for which the room of a
+    provisioned request is held while its pods do not run.
     """
 
     provisioning: ProvisioningSettings
@@ -112,7 +112,7 @@ class RequestSettings(NamedTuple):
 
 
 class RemovalSettings(NamedTuple):
-    """The settings that removals read while they go on."""
+    """The settings that removals in progress read."""
 
     drain: DrainSettings
     pods: PodSettings
@@ -176,7 +176,7 @@ class Settings(Section, frozen=True, kw_only=True):
 
     @property
     def removals(self) -> RemovalSettings:
-        """Return the settings that removals read while they go on."""
+        """Return the settings that removals in progress read."""
         return RemovalSettings(self.drain, self.pods, self.scale_down, self.policy)
 
     @property

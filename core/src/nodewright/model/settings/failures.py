@@ -1,4 +1,4 @@
-"""Settings of failures: how long a group may take, and what follows when it takes longer."""
+"""Settings of failures: how long a group may take, and what happens if it takes longer."""
 
 from typing import Annotated, Literal
 
@@ -136,6 +136,6 @@ class FailureSettings(Section, frozen=True, kw_only=True):
 
     @property
     def ordinary_provision_seconds(self) -> float:
-        """Return how long a group may take for which nothing else is said or learned."""
+        """Return the provision time of a group for which no other time is set or learned."""
         given = self.max_node_provision_time
         return ORDINARY_PROVISION_SECONDS if given == "auto" else given

@@ -1,10 +1,10 @@
-"""Settings of the process that runs: the cluster, the lease, the pages, the clouds. No decision depends on them."""
+"""Settings of the process: the cluster, the lease, the HTTP pages, the clouds. No decision depends on them."""
 
 from typing import Annotated, Any, Literal
 
 from nodewright.model.settings_base import Count, Duration, Help, Section
 
-# The verbosity of cluster-autoscaler from which on it logs each loop.
+# cluster-autoscaler logs each loop from this verbosity on.
 _DEBUG_FROM = 4
 
 
@@ -92,15 +92,15 @@ class LeaderSettings(Section, frozen=True, kw_only=True):
         Duration,
         Help(
             "A lease that was not renewed for this long may be taken over. It must be longer than --leader-elect-renew-deadline.",
-            raised="A crashed leader is replaced later; slow API servers cost the lead less often.",
+            raised="A crashed leader is replaced later; a slow API server makes the leader lose the lease less often.",
         ),
     ] = 15.0
     leader_elect_renew_deadline: Annotated[
         Duration,
         Help(
             "A leader that could not renew the lease for this long ends. It must be longer than "
-            "--leader-elect-retry-period and a fifth.",
-            raised="Slow API servers cost the lead less often.",
+            "1.2 times --leader-elect-retry-period.",
+            raised="A slow API server makes the leader lose the lease less often.",
         ),
     ] = 10.0
     leader_elect_retry_period: Annotated[
@@ -175,7 +175,7 @@ class LoggingSettings(Section, frozen=True, kw_only=True):
     v: Annotated[
         int,
         Help(
-            "How much is logged, as cluster-autoscaler counts it. From 4 on it is as --log-level=debug.",
+            "How much is logged, as cluster-autoscaler counts it. From 4 on it is the same as --log-level=debug.",
             raised="From 4 on, each loop is logged, also one that does nothing.",
             unit="level",
         ),

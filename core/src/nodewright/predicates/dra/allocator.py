@@ -1,8 +1,8 @@
 """The search for the devices of some claims on one node, exactly as kube-scheduler's structured allocator searches.
 
 The first solution of a depth-first search wins: requests in their order, devices in the order of their pools. Two things
-differ, and neither changes a result: a device is not tried where an equal one has just failed, and the search ends after
-``MAX_STEPS`` devices looked at. It is then undecided: no solution was found, and none was excluded.
+differ, and neither changes a result: a device is not tried if an equal one has just failed, and the search ends after it
+has examined ``MAX_STEPS`` devices. The result is then undecided: a solution may or may not exist.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -90,7 +90,7 @@ class RefusalCode(StrEnum):
 
 
 class Refusal(NamedTuple):
-    """``is_error``: kube-scheduler then gives the whole attempt up, even if other nodes have room."""
+    """Why devices cannot be allocated. ``is_error``: kube-scheduler gives up the whole attempt, even if other nodes fit."""
 
     code: RefusalCode
     text: str
@@ -124,7 +124,7 @@ class InUse:
 
 @dataclass(frozen=True)
 class AllocationContext:
-    """The input of a search besides the claims. ``in_use`` are layers: those of the cluster, and those of a node."""
+    """The input of a search besides the claims. ``in_use`` has one layer for the cluster and one for the node."""
 
     pools: NodePools
     classes: Mapping[str, DeviceClass]
@@ -148,7 +148,7 @@ def allocate(claims: Sequence[DeviceClaim], context: AllocationContext) -> list[
 
 
 class _Ask:
-    """One request, or one alternative of a request, with what was found out about it."""
+    """One request, or one alternative of a request, with facts that the search computes once."""
 
     def __init__(self, parent: str, name: str, request: DeviceRequest, device_class: DeviceClass) -> None:
         # The names that constraints and results use.
@@ -179,7 +179,7 @@ class _DeviceSearch:
         self._asks: list[list[list[_Ask]]] = []
         self._constraints = [[AttributeConstraint(spec) for spec in claim.constraints] for claim in claims]
         self.given: list[list[ChosenDevice]] = [[] for _ in claims]
-        # What this search takes: device → indices of claims; device → shares, each with the amounts.
+        # The devices that this search has taken: device → indices of claims; device → shares, each with its amounts.
         self._taken: dict[DeviceId, set[int]] = {}
         self._shares: dict[DeviceId, list[Mapping[str, int]]] = {}
         self._used: dict[PoolId, dict[tuple[str, str], int]] = {}
@@ -356,7 +356,7 @@ class _DeviceSearch:
         return undo
 
     def _obeys(self, claim: int, ask: _Ask, candidate: Candidate, undone: list[Callable[[], None]]) -> bool:
-        """Return whether the constraints of a claim admit a device; they count it then."""
+        """Return whether the constraints of a claim admit a device. If so, they count it."""
         for constraint in self._constraints[claim]:
             if not constraint.concerns(ask.base, ask.alternative):
                 continue

@@ -16,7 +16,7 @@ def consumed(requests: Resources, capacity: Mapping[str, DeviceCapacity]) -> dic
 
 
 def fits(requests: Resources, capacity: Mapping[str, DeviceCapacity], *held: Amounts | None) -> bool:
-    """Return whether a request can be met beside what is ``held`` of the device's capacities."""
+    """Return whether a request fits in addition to the ``held`` amounts of the device's capacities."""
     if not requests.keys() <= capacity.keys():
         return False
     for name, offered in capacity.items():

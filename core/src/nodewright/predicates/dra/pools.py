@@ -1,4 +1,4 @@
-"""Pools of devices that a node reaches (as in k8s.io/dynamic-resource-allocation/structured)."""
+"""Pools of devices that a node can use (as in k8s.io/dynamic-resource-allocation/structured)."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -70,7 +70,7 @@ class SliceIndex:
                 self._of_node.setdefault(spec.node_name, []).append(tainted)
             else:
                 self.shared.append(tainted)
-        # Slices of counters belong to the devices of one node as a rule: only other shared slices cross nodes.
+        # A slice of shared counters usually names one node. If a shared slice names none, pools may span nodes.
         self.crosses_nodes = any(not one.spec.node_name for one in self.shared)
         self._shared_of: dict[str, list[ResourceSlice]] = {}
         for one in self.shared:
@@ -81,7 +81,7 @@ class SliceIndex:
         return self._of_node.get(name, [])
 
     def gather(self, node: Node) -> NodePools:
-        """Return the pools that a node reaches, its own (``device_slices``) and the cluster's."""
+        """Return the pools that a node can use: its own (``device_slices``) and the cluster's."""
         own = node.device_slices or self.of_node(node.name)
         shared = self.shared if self.crosses_nodes else self._shared_of.get(node.name, [])
         found: dict[PoolId, list[ResourceSlice]] = {}

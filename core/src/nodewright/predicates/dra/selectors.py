@@ -31,7 +31,7 @@ _MAX_LENGTH = 10 * 1024
 _MAX_KNOWN = 2**16
 _QUANTITY, _VERSION, _IP, _CIDR = "#quantity", "#version", "#ip", "#cidr"
 _LITERAL = re.compile(r"""["']([^"'\\]+)["']""")
-# Uses of the attributes and capacities that name what they read; opaque else may read all of them.
+# Uses of attributes and capacities that name what they read. Any other use may read all of them.
 _NAMED_USE = re.compile(
     r"""device\.(?:attributes|capacity)\[["'][^"'\\]+["']\](?:\.\??[A-Za-z_]\w*\b(?!\s*\()|\[["'][^"'\\]+["']\])"""
     r"""|["'][^"'\\]+["']\s+in\s+device\.(?:attributes|capacity)\[["'][^"'\\]+["']\](?![.\[])"""
@@ -49,7 +49,7 @@ def is_available() -> bool:
 
 
 class Selectors:
-    """Evaluates selectors, each once per distinct device: devices that differ in what an expression reads."""
+    """Evaluates selectors, each once for all devices that are equal in what the expression reads."""
 
     def __init__(self) -> None:
         self.evaluations = 0
@@ -251,7 +251,7 @@ def _as_integer(value: Any) -> int:
 
 
 def _version(text: str, tolerant: bool = False) -> dict[str, str]:
-    """Return a semantic version without its build. ``tolerant``: a leading v, missing parts and zeros are read."""
+    """Return a semantic version without its build. ``tolerant``: accept a leading v, missing parts and leading zeros."""
     if tolerant:
         core, dash, rest = text.strip().removeprefix("v").partition("-")
         parts = [part.lstrip("0") or "0" for part in core.split(".")]

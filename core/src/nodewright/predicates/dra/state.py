@@ -126,7 +126,7 @@ class HeldClaim:
 
 @dataclass(frozen=True, eq=False)
 class DeviceState:
-    """The changes by simulated pods: devices taken per row and elsewhere, claims allocated, claims that are free again."""
+    """Changes by simulated pods: devices taken on each row and elsewhere, claims that were allocated, and freed claims."""
 
     rows: Mapping[int, InUse] = field(default_factory=dict)
     elsewhere: InUse = field(default_factory=InUse)
@@ -140,7 +140,7 @@ _UNCHANGED = DeviceState(elsewhere=_NONE_IN_USE)
 
 
 class DeviceLedger:
-    """The devices of a context, and what searches for them found."""
+    """The devices of a context, and cached results of searches for them."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -351,8 +351,8 @@ def _held(devices: Iterable[ChosenDevice], row: int) -> HeldClaim:
 def claim_for(spec: PodSpec, served: Mapping[str, DeviceClass]) -> DeviceClaim:
     """Return the claim for the resources that a node serves by devices, by resource name.
 
-    Init containers that end before other containers start use the devices of those. If an init container needs more, the claim
-    asks once for the most that any of them needs besides.
+    Init containers that end before other containers start use the devices of the other containers. If an init container
+    needs more, the claim requests once the most that any of them needs in addition.
     """
     containers = (*spec.init_containers, *spec.containers)
     is_short = [

@@ -137,7 +137,7 @@ def failures_for_a_quota_are_told_as_such(world: ContractWorld) -> None:
 
 @check(Promise.FAILURES, touches=Touch.OWN_CLOUD, capability=_FAST)
 def failures_without_a_machine_are_told(world: ContractWorld) -> None:
-    """A failed creation that left no machine is reported, and can be deleted like another."""
+    """A failed creation that left no machine is reported, and can be deleted like any other."""
     alive = world.machines(world.group_id)
     raised = ask_and_fail(world, leaves_machine=False)
     found = _failures(world)
@@ -189,7 +189,7 @@ def _demand_one_deleted(world: ContractWorld, *, leaves_machine: bool) -> None:
 
 @check(Promise.FAILURES, touches=Touch.OWN_CLOUD, capability=_FAST)
 def a_partly_failed_increase_is_counted(world: ContractWorld) -> None:
-    """Of an increase by three of which one fails and two arrive, one failure and two machines are told."""
+    """If one of three requested machines fails and two arrive, one failure and two machines are reported."""
     refresh(world)
     before, alive = target(world), ids(world)
     if world.client.increase_size(world.group_id, before, before + 3) != 3:

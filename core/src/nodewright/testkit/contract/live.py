@@ -19,7 +19,7 @@ from nodewright.testkit.contract.world import CONTROLS, CannotSteer, ContractWor
 MOST_ASKED = 2
 _TRIES = 24
 _PAUSE_SECONDS = 5.0
-# Longer than listings are late in clouds that do not say so.
+# Longer than the delay of listings in clouds that do not declare one (``settles_after``).
 AGREE_SECONDS = 15.0
 _NOT_ALLOWED = "it writes, and --write was not given"
 
@@ -40,7 +40,7 @@ class LeakedMachines:
         self.ids: frozenset[str] = frozenset()
         self.target_off = 0
         self.disagreed = False
-        # Why it is not known what is left: the group could not be read, or the command was interrupted. Empty: it is known.
+        # Why it is unknown what is left: the group could not be read, or the command was interrupted. Empty: it is known.
         self.unknown = ""
 
     def __bool__(self) -> bool:
@@ -50,8 +50,8 @@ class LeakedMachines:
 class LiveWorld(ContractWorld):
     """A cloud that is in use. A check resizes a group only if it has all its machines, and restores its size afterwards.
 
-    ``other`` is the second instance of the plugin, the writer from outside. What the check made is known by the ids that
-    appear. The check is over when both instances have agreed for a while that none of it is left.
+    ``other`` is the second instance of the plugin, the writer from outside. Machines that the check made are recognized by
+    their new ids. The check ends when both instances have agreed for a while that none of them is left.
     """
 
     lacks = dict.fromkeys(CONTROLS, "a cloud in use is not steered")
@@ -73,7 +73,7 @@ class LiveWorld(ContractWorld):
         self._may_write = may_write
         self._leaked = leaked if leaked is not None else LeakedMachines()
         self._before: _Size | None = None
-        # What the check made, as last seen.
+        # The machines that the check made, as last seen.
         self._came: frozenset[str] = frozenset()
         self._writes_seen = self._writes()
         self._settled_writes = 0
@@ -100,7 +100,7 @@ class LiveWorld(ContractWorld):
         self._before = before
 
     def close(self) -> None:
-        """Restore the group's size, and see that it stays so. Raise BrokenPromise that names what is left."""
+        """Restore the group's size, and check that it stays. Raise BrokenPromise that names the machines that are left."""
         if self._before is None or self._writes() == self._writes_seen:
             return
         try:
@@ -112,7 +112,7 @@ class LiveWorld(ContractWorld):
             raise
 
     def _restore(self, was: _Size) -> bool:
-        """Take back what the check made. Return whether both instances have then agreed for a while that it is gone."""
+        """Remove what the check made. Return whether both instances then agreed for a while that it is gone."""
         restored_at, tries = None, 0
         while tries < _TRIES + self._leaked.agree_seconds / _PAUSE_SECONDS:
             try:
@@ -127,7 +127,7 @@ class LiveWorld(ContractWorld):
                     restored_at = None
                     self._step_back(now, was)
             except ProviderError:
-                restored_at = None  # it is read again
+                restored_at = None  # read it again
             if tries:
                 self._clock.sleep(_PAUSE_SECONDS)
             tries += 1
@@ -162,7 +162,7 @@ class LiveWorld(ContractWorld):
         return frozenset(instance.id for instance in there if instance.state != InstanceState.DELETING)
 
     def _settle(self) -> None:
-        """Wait until listings show the writes of both instances: each itself waits only for its own."""
+        """Wait until listings show the writes of both instances. Each instance itself waits only for its own writes."""
         writes = self._writes()
         if writes != self._settled_writes and self.client.info.settles_after:
             self._clock.sleep(self.client.info.settles_after)
@@ -195,9 +195,9 @@ class LiveWorld(ContractWorld):
         except ProviderError as error:
             self._leaked.ids |= self._came
             self._leaked.unknown = str(error)
-            seen = f" {', '.join(sorted(self._came))} came, and may still be there;" if self._came else ""
+            seen = f" {', '.join(sorted(self._came))} came, and may still exist;" if self._came else ""
             raise BrokenPromise(
-                f"{self.group_id} had the target {was.target}, and cannot be read now:{seen} look by hand: {error}"
+                f"{self.group_id} had the target {was.target}, and cannot be read now:{seen} check by hand: {error}"
             ) from error
         self._leaked.ids |= now.machines - was.machines
         self._leaked.target_off = now.target - was.target

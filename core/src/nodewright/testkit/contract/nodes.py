@@ -1,4 +1,4 @@
-"""Checks of machines as they are: all of them, only the provider's own, and as the nodes that they become."""
+"""Checks of listings and templates: all machines, only the provider's own, and like the nodes that they become."""
 
 from nodewright.model.errors import CloudBusy, ProviderError
 from nodewright.model.group import InstanceState, NodeTemplate
@@ -70,7 +70,7 @@ def a_stopped_machine_is_listed(world: ContractWorld) -> None:
 
 @check(Promise.DELETION, touches=Touch.OWN_CLOUD)
 def deletion_among_machines_that_are_gone_is_exact(world: ContractWorld) -> None:
-    """Of two named machines of which one has vanished, the other is deleted, and the target falls by what was there."""
+    """If one of two named machines has vanished, the other is deleted, and the target falls by one."""
     ask_without_arrival(world, 1)
     world.arrive(world.group_id)
     refresh(world)
@@ -99,7 +99,7 @@ def a_machine_that_vanishes_before_a_deletion_moves_it_to_no_other(world: Contra
     refresh(world)
     lost, victim, *_ = [one.id for one in world.client.instances(world.group_id)]
     world.lose(lost)
-    world.set_target(world.group_id, raised)  # where servers alone are the target, another one is asked for
+    world.set_target(world.group_id, raised)  # if the number of servers is the target, this requests another one
     alive = world.machines(world.group_id)
     accepted: tuple[str, ...] = unless_refused(
         lambda: world.client.delete_instances(world.group_id, [victim], raised), (), "delete_instances"
@@ -173,7 +173,7 @@ def templates_offer_what_nodes_offer(world: ContractWorld) -> None:
 
 @check(Promise.NODES, touches=Touch.OWN_CLOUD)
 def templates_have_the_nodes_labels(world: ContractWorld) -> None:
-    """The template's labels are on the node, and the node's architecture, system, type, zone and region in the template."""
+    """The node has the template's labels; the template has the node's architecture, system, type, zone and region."""
     template, node = _both(world)
     labels = node.metadata.labels
     for key, value in template.labels.items():

@@ -69,7 +69,7 @@ _LONG_SECONDS = 1.0
 
 @check(Promise.INTERRUPTIONS, capability=Capability.INTERRUPTION)
 def notices_are_told_of_machines_that_exist(world: ContractWorld) -> None:
-    """Notices have unique ids, and each names a machine; without an interruption there is none about the group's machines."""
+    """Notices have unique ids, and each names a machine; without an interruption no notice is about the group's machines."""
     refresh(world)
     some_machine(world)
     told = {notice.instance_id for notice in world.client.interruptions() or ()} & ids(world)
@@ -78,7 +78,7 @@ def notices_are_told_of_machines_that_exist(world: ContractWorld) -> None:
 
 @check(Promise.INTERRUPTIONS, touches=Touch.OWN_CLOUD, capability=Capability.INTERRUPTION)
 def a_notice_names_its_machine_until_it_is_gone(world: ContractWorld) -> None:
-    """A notice of the cloud is told under the id that ``instances`` has, in every refresh until the machine is gone."""
+    """A notice has the machine's id in ``instances``, and is reported in every refresh until the machine is gone."""
     refresh(world)
     interrupted = world.interrupt(world.group_id)
     for _ in range(2):

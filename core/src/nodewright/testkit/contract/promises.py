@@ -6,8 +6,9 @@ from enum import Enum, StrEnum
 class Level(StrEnum):
     """The reach of a certificate; each level includes those before it.
 
-    ``core``: the provider is safe while nothing goes wrong. ``failures``: failures and refusals are told as what they are.
-    ``autoscaler-safe``: also restarts, races, late clouds and strangers cost no machine. ``complete``: everything declared.
+    ``core``: the provider is safe while nothing goes wrong. ``failures``: failures and refusals are reported with
+    the right kind of error. ``autoscaler-safe``: restarts, races, late clouds and strangers cost no machine either.
+    ``complete``: everything declared.
     """
 
     CORE = "core"

@@ -1,4 +1,4 @@
-"""Checks of what a cloud refuses, and of answers that are lost: they are told as what they are, and change nothing."""
+"""Checks of refusals and of lost answers: they are reported with the right kind of error, and change nothing."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -34,9 +34,9 @@ from nodewright.testkit.contract.situations import (
 )
 from nodewright.testkit.contract.world import CannotSteer, ContractWorld, Touch, Trouble
 
-# As often as the core may repeat a call.
+# More often than the core repeats a call.
 _ALWAYS = 100
-# A refresh that makes more calls of the cloud for one group is checked for the first ones.
+# Of a refresh that makes more calls to the cloud for one group, only the first ones are checked.
 _MOST_READS = 12
 _KINDS: dict[Trouble, tuple[type[ProviderError], ...]] = {
     Trouble.CAPACITY: (OutOfCapacity,),
@@ -86,7 +86,7 @@ def a_conflict_is_told_as_such(world: ContractWorld) -> None:
 
 @check(Promise.ACCEPTED, touches=Touch.OWN_CLOUD)
 def a_partly_granted_increase_is_counted(world: ContractWorld) -> None:
-    """An increase by three of which the cloud grants one returns 1, and the target rises by 1."""
+    """If the cloud grants one of three requested machines, the increase returns 1, and the target rises by 1."""
     refresh(world)
     before, alive = target(world), world.machines(world.group_id)
     world.refuse(world.group_id, Trouble.CAPACITY, granted=1)
@@ -98,7 +98,7 @@ def a_partly_granted_increase_is_counted(world: ContractWorld) -> None:
 
 @check(Promise.ACCEPTED, touches=Touch.OWN_CLOUD)
 def a_refused_decrease_withdraws_nothing(world: ContractWorld) -> None:
-    """A decrease that the cloud refuses is not told as withdrawn, and the target stays."""
+    """A decrease that the cloud refuses is not reported as withdrawn, and the target stays."""
     raised = ask_without_arrival(world, 2)
     refresh(world)
     world.refuse(world.group_id, Trouble.DENIED, _ALWAYS)
@@ -127,7 +127,7 @@ def a_throttled_deletion_is_told_as_such(world: ContractWorld) -> None:
 
 @check(Promise.ACCEPTED, touches=Touch.OWN_CLOUD)
 def a_partly_refused_decrease_is_counted(world: ContractWorld) -> None:
-    """A decrease by two of which the cloud refuses the second write returns how much was withdrawn, and no more."""
+    """If the cloud refuses the second write of a decrease by two, the decrease returns exactly how much was withdrawn."""
     alive = world.machines(world.group_id)
     raised = ask_without_arrival(world, 3)
     refresh(world)
@@ -139,7 +139,7 @@ def a_partly_refused_decrease_is_counted(world: ContractWorld) -> None:
 
 @check(Promise.DELETION, touches=Touch.OWN_CLOUD)
 def a_partly_refused_deletion_is_exact(world: ContractWorld) -> None:
-    """A deletion of two machines of which the cloud refuses the second write returns the ids of those that were deleted."""
+    """If the cloud refuses the second write of a deletion of two machines, exactly the deleted ids are returned."""
     raised = ask_without_arrival(world, 1)
     kept = world.arrive(world.group_id)
     refresh(world)
@@ -190,7 +190,7 @@ def a_cloud_that_throttles_reads_is_no_empty_cloud(world: ContractWorld) -> None
 
 @check(Promise.ONCE, touches=Touch.OWN_CLOUD)
 def a_lost_answer_buys_nothing_twice(world: ContractWorld) -> None:
-    """An increase whose answer is lost, and what the core does about it, raises the target once."""
+    """An increase whose answer is lost raises the target once, also after the core's re-read and repeat."""
     refresh(world)
     before = target(world)
     world.lose_answer(world.group_id)
@@ -200,10 +200,10 @@ def a_lost_answer_buys_nothing_twice(world: ContractWorld) -> None:
 
 @check(Promise.ACCEPTED, touches=Touch.OWN_CLOUD)
 def an_answer_that_is_lost_midway_is_counted(world: ContractWorld) -> None:
-    """An increase by three in several writes, of which one is not answered, is not told as an increase by those that were."""
+    """If one of several writes of an increase by three is not answered, no smaller increase is reported."""
     refresh(world)
     before = target(world)
-    # A cloud that takes all of them in one write has no second one, and nothing is lost.
+    # If the cloud takes all machines in one write, there is no second write, and no answer is lost.
     world.before_write(lambda: world.before_write(lambda: world.lose_answer(world.group_id)))
     accepted = None
     with suppress(ProviderUnavailable, TargetChanged):
@@ -217,7 +217,7 @@ def an_answer_that_is_lost_midway_is_counted(world: ContractWorld) -> None:
 
 @check(Promise.ONCE, touches=Touch.OWN_CLOUD)
 def a_lost_answer_deletes_nothing_else(world: ContractWorld) -> None:
-    """A deletion whose answer is lost, and what the core does about it, ends the named machine alone."""
+    """A deletion whose answer is lost ends only the named machine, also after the core's re-read and repeat."""
     refresh(world)
     before, alive = target(world), world.machines(world.group_id)
     world.lose_answer(world.group_id)
@@ -229,7 +229,7 @@ def a_lost_answer_deletes_nothing_else(world: ContractWorld) -> None:
 
 @check(Promise.ONCE, touches=Touch.OWN_CLOUD)
 def a_lost_answer_withdraws_nothing_twice(world: ContractWorld) -> None:
-    """A decrease whose answer is lost, and what the core does about it, lowers the target once and ends no machine."""
+    """A decrease whose answer is lost lowers the target once and ends no machine, also after the core's re-read."""
     alive = world.machines(world.group_id)
     raised = ask_without_arrival(world, 2)
     refresh(world)
@@ -303,7 +303,7 @@ class _Seen(NamedTuple):
 
 
 def _demand_read_or_told(world: ContractWorld) -> None:
-    """Raise BrokenPromise unless each refresh of which one read is refused says so, or sees what there is."""
+    """Raise BrokenPromise unless each refresh with one refused read raises an error, or sees the present state."""
     refresh(world)
     seen, most = _see(world), group(world).max_size
     for answered in range(_MOST_READS):
@@ -335,6 +335,6 @@ def _see(world: ContractWorld) -> _Seen:
 
 
 def _in_doubt(call: Callable[[], object]) -> None:
-    """Make a call of which the core may say that its outcome is unknown, or that the target is another by now."""
+    """Make a call; ignore the errors that its outcome is unknown, or that the target has changed."""
     with suppress(ProviderUnavailable, TargetChanged):
         call()

@@ -22,7 +22,7 @@ from nodewright.testkit.contract.situations import (
 )
 from nodewright.testkit.contract.world import CannotSteer, ContractWorld, Touch
 
-# By then a deletion is over, in most clouds.
+# After this time a deletion has ended in most clouds.
 _DELETED_SECONDS = 120.0
 
 
@@ -61,7 +61,7 @@ def repeated_increase_changes_nothing(world: ContractWorld) -> None:
 
 @check(Promise.ONCE, touches=Touch.OWN_CLOUD)
 def an_increase_after_a_deletion_buys_again(world: ContractWorld) -> None:
-    """An increase from and to the same sizes as one before, with a deletion between them, is another one: it buys again."""
+    """After a deletion, an increase from and to the same sizes as an earlier one is a new increase: it buys again."""
     refresh(world)
     before, alive = target(world), world.machines(world.group_id)
     world.client.increase_size(world.group_id, before, before + 1)
@@ -143,7 +143,7 @@ def _settle(world: ContractWorld) -> None:
 
 
 def _late(world: ContractWorld) -> str:
-    """Return what may be the reason, for the end of a sentence, if a write did not show in the cloud's listings."""
+    """Return the end of a sentence with a possible reason why a write did not show in the cloud's listings."""
     said = world.client.info.settles_after
     return f"; settles_after is {said:g} s: set it higher if the cloud's listings are later than that"
 

@@ -1,4 +1,4 @@
-"""Checks of what a provider must not keep in its memory alone, and of time: clouds that are late or slow, and clocks."""
+"""Checks of restarts, which lose a provider's memory, and of time: late or slow clouds, and clocks."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -69,7 +69,7 @@ def a_new_process_tells_failures_by_the_same_ids(world: ContractWorld) -> None:
 
 @check(Promise.LATENESS, touches=Touch.OWN_CLOUD)
 def late_listings_hide_no_increase(world: ContractWorld) -> None:
-    """Where listings are 5 s late, an increase is in the target after settles_after, and is not taken twice."""
+    """Where listings are 5 s late, an increase is in the target after settles_after, and is not made twice."""
     refresh(world)
     before = target(world)
     world.lag(_LAG_SECONDS)
@@ -158,7 +158,7 @@ def a_slow_cloud_is_waited_for(world: ContractWorld) -> None:
 
 @check(Promise.CLOCK, touches=Touch.OWN_CLOUD)
 def time_comes_from_the_context(world: ContractWorld) -> None:
-    """The plugin's own code asks no clock but ``ProviderContext.clock``, and sleeps on no other."""
+    """The plugin's own code reads no clock except ``ProviderContext.clock``, and sleeps on no other."""
     asked: set[str] = set()
     with _watched(asked):
         refresh(world)
@@ -184,7 +184,7 @@ def time_comes_from_the_context(world: ContractWorld) -> None:
 
 
 def _ask_for_less(world: ContractWorld) -> None:
-    """Resize and delete in each way that the provider offers, whatever it answers."""
+    """Decrease, and increase atomically if the provider can; ignore refusals."""
     client, group_id, able = world.client, world.group_id, world.client.info.capabilities
     with suppress(ProviderError):
         client.decrease_target_size(group_id, target(world), target(world) - 1)

@@ -29,8 +29,8 @@ class ContractOutcome(StrEnum):
 class ContractResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one check; ``reason`` says how the contract is broken, or why the check was skipped.
 
-    ``applies`` is false if the provider does not declare the capability that the check is about, and ``possible`` if what
-    the check is about cannot happen in this cloud.
+    ``applies`` is false if the provider does not declare the capability that the check is about. ``possible`` is false if
+    the checked event cannot happen in this cloud.
     """
 
     check: str
@@ -74,7 +74,7 @@ def run_check(check: Check, world_factory: WorldFactory) -> ContractResult:
 
 
 def _place(error: BaseException) -> str:
-    """Return which hook raised the error, for the beginning of a sentence; empty: none did."""
+    """Return the beginning of a sentence that names the hook which raised the error; empty: no hook did."""
     names = (frame.f_code.co_name for frame, _ in walk_tb(error.__traceback__))
     hook = next((name for name in names if name in vars(Client)), None)
     return f"{hook} raised " if hook is not None else ""
@@ -178,7 +178,7 @@ def reached(promises: Iterable[PromiseVerdict]) -> Level | None:
     """Return the highest level whose promises, and those of all levels before it, are kept; None: not even the first.
 
     Promises about undeclared capabilities do not count, nor does what is declared as impossible in the cloud. But
-    ``failures`` needs failures that are told.
+    ``failures`` needs a provider that reports failures.
     """
     by_level: dict[Level, list[PromiseVerdict]] = {}
     for promise in promises:

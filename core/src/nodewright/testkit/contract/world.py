@@ -67,7 +67,7 @@ CONTROLS = (
     "interrupt",
     "pass_time",
 )
-# What happens to every cloud and every process: a world that cannot serve these may not call them impossible.
+# These happen in every cloud or to every process, so a world may list them in ``lacks``, not in ``impossible``.
 HAPPENS_EVERYWHERE = frozenset(
     {"arrive", "refuse", "lose_answer", "reconnect", "lose", "node_of", "slow", "set_limits", "pass_time"}
 )
@@ -95,7 +95,7 @@ class ContractWorld(ABC):
     scopes: ClassVar[Mapping[Trouble, FailureScope]] = {}
 
     def admit(self, touches: Touch) -> None:  # noqa: B027 - only clouds in use have a reason to refuse
-        """Raise CannotSteer if a check that does this must not run here. A cloud made for the test admits all checks."""
+        """Raise CannotSteer if a check with this effect must not run here. A cloud made for the test admits all checks."""
 
     def close(self) -> None:  # noqa: B027 - a world in memory holds nothing
         """Release resources after a check: stop a server, or restore the size of a live group."""
@@ -122,7 +122,7 @@ class ContractWorld(ABC):
     def fail_creation(self, group_id: str, kind: Trouble = Trouble.CAPACITY, *, leaves_machine: bool = True) -> None:
         """Let the creation of one requested machine fail now: CAPACITY, QUOTA, or OTHER without a cause that is known.
 
-        ``leaves_machine``: a broken machine stays behind. Otherwise there is only the cloud's word.
+        ``leaves_machine``: a broken machine stays behind. Otherwise only the cloud's report of the failure exists.
         """
         raise self._lacking("fail_creation", group_id, kind, leaves_machine)
 
@@ -167,7 +167,7 @@ class ContractWorld(ABC):
     def stranger(self) -> str:
         """Make a group with a running machine that is not the provider's: other labels, or not configured. Return its id.
 
-        Make it as like the provider's own as the cloud allows. ``machines`` tells of it too.
+        Make it as similar to the provider's own as the cloud allows. ``machines`` must list its machines, too.
         """
         raise self._lacking("stranger")
 
@@ -214,7 +214,7 @@ class ContractWorld(ABC):
 
 
 def undeclared_controls(world: ContractWorld) -> tuple[str, ...]:
-    """Return the controls that the world neither has nor declares as missing, or calls impossible though they are not."""
+    """Return the controls that the world neither has nor declares as missing, or wrongly declares as impossible."""
     missing = (name for name in CONTROLS if getattr(type(world), name) is getattr(ContractWorld, name))
     possible = {name: why for name, why in world.impossible.items() if name not in HAPPENS_EVERYWHERE}
     return tuple(name for name in missing if not (world.lacks.get(name) or possible.get(name)))

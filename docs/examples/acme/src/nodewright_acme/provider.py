@@ -29,7 +29,7 @@ class Options(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class AcmeProvider:
-    """Answers reads from the pools that the last refresh, or our own last write, brought."""
+    """Answers reads from the pools as of the last refresh or our own last write."""
 
     def __init__(self, context: spec.ProviderContext) -> None:
         options = spec.decode_options(context.options, Options, "options of provider acme")
@@ -50,7 +50,7 @@ class AcmeProvider:
             pools = {pool.id: pool for pool in self._api.list_pools(self._cluster)}
             for pool in pools.values():
                 pool.vms = self._read_vms(pool.id)
-        self._pools = pools  # only now: what cannot be read stays as it was
+        self._pools = pools  # only now: after a failed read the old state stays
         return True
 
     @spec.hookimpl
@@ -147,7 +147,7 @@ class AcmeProvider:
 
 @contextmanager
 def _translated() -> Iterator[None]:
-    """Every error of the SDK becomes one of nodewright's tree, once."""
+    """Translate each error of the SDK into an error of nodewright."""
     try:
         yield
     except sdk.ApiError as error:

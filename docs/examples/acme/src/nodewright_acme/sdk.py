@@ -1,6 +1,6 @@
-"""The SDK of a made-up cloud that lives in memory: stands for the vendor's own package, and for a fake of the cloud.
+"""The SDK of a made-up cloud in memory. It takes the place of the vendor's package and of a fake cloud.
 
-``Client`` is what the plugin calls. ``Cloud`` is the cloud behind it, with what a test may do to it.
+The plugin calls ``Client``. ``Cloud`` is the cloud behind it, which tests can change.
 """
 
 from collections.abc import Callable, Iterable
@@ -42,7 +42,7 @@ class Pool:
 
 
 class ApiError(Exception):
-    """An answer of the cloud that is no success; ``desired`` is the pool's size if the code is CONFLICT."""
+    """An error response of the cloud; ``desired`` is the pool's size if the code is CONFLICT."""
 
     def __init__(self, code: str, desired: int = 0) -> None:
         super().__init__(f"the cloud answers {code}")
@@ -52,7 +52,7 @@ class ApiError(Exception):
 
 @dataclass
 class Cloud:
-    """``refused`` are the codes of the next answers, by kind of call (read, write); an empty one is no refusal."""
+    """``refused`` are the error codes of the next calls, by kind (read, write); an empty code lets the call succeed."""
 
     pools: dict[str, Pool] = field(default_factory=dict)
     refused: dict[str, list[str]] = field(default_factory=lambda: {"read": [], "write": []})
@@ -70,7 +70,7 @@ CLOUDS: dict[str, Cloud] = {}
 
 
 class Client:
-    """Every write names the size it starts from, and is refused if the pool has another one."""
+    """Every write names the size that it starts from, and is refused if the pool has another size."""
 
     def __init__(self, endpoint: str, timeout: float) -> None:
         self._cloud = CLOUDS.setdefault(endpoint, Cloud())
@@ -96,7 +96,7 @@ class Client:
         self._answer()
 
     def withdraw(self, pool_id: str, if_desired: int, desired: int) -> None:
-        """Take back what no VM was started for; stops at what is there."""
+        """Withdraw requests for VMs that were not started; keep the size at or above the existing VMs."""
         pool = self._written(pool_id, if_desired)
         pool.desired = max(desired, len(pool.vms))
         self._answer()
