@@ -205,7 +205,7 @@ class ScaleUpRequest(msgspec.Struct, frozen=True, kw_only=True):
 class HeldNotice(msgspec.Struct, frozen=True, kw_only=True):
     """A notice that a machine is about to go; times in epoch seconds.
 
-    ``since``: when it was first told. ``deadline``: when the machine stops (None: not known), ``scope``: as in Interruption.
+    ``since``: when it was first given. ``deadline``: when the machine stops (None: unknown), ``scope``: as in Interruption.
     """
 
     instance_id: str

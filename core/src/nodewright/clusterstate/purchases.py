@@ -13,8 +13,6 @@ DAY = 24 * 3600.0
 
 # The most unusable machines that are bought for pods of one kind within a day.
 MOST_MISFITS = 3
-
-
 # The most kinds of pods that are remembered for one group.
 _MOST_KINDS = 100
 

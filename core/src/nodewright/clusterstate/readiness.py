@@ -20,21 +20,15 @@ _UNREADY_TAINTS = frozenset(
     f"node.kubernetes.io/{what}" for what in ("not-ready", "disk-pressure", "network-unavailable")
 )
 
-
 _STARTUP_PREFIXES = (
     "ignore-taint.cluster-autoscaler.kubernetes.io/",
     "startup-taint.cluster-autoscaler.kubernetes.io/",
 )
 
-
 # A kubelet's first status follows its registration within these seconds; this allows for small clock differences.
 _FIRST_WORD_SECONDS = 30.0
-
-
 # The node controller's reason for a kubelet that registered and never reported.
 _NEVER_UPDATED = "NodeStatusNeverUpdated"
-
-
 STATUS_PREFIX = "status-taint.cluster-autoscaler.kubernetes.io/"
 
 
@@ -98,13 +92,9 @@ def is_being_deleted(node: Node) -> bool:
 
 
 _READINESS_CONDITIONS = frozenset({"Ready", "DiskPressure", "NetworkUnavailable"})
-
-
 # Loops at most this many seconds apart miss no node that becomes ready and breaks in between. A node at most this old is
 # observed for the first time.
 CLOSE_SECONDS = 60.0
-
-
 # Sentinels instead of a time: the node was Ready before, or was up although its object does not show it.
 READY_ONCE, SEEN_UP = 0.0, -1.0
 
@@ -272,8 +262,6 @@ def _reported_at(node: Node) -> float:
 
 
 _MOST_NAMED = 5
-
-
 # Up to this share of unready nodes among the other groups counts as few. With more, no group explains the failure.
 _FEW = 0.1
 

@@ -185,7 +185,7 @@ class _Settlement:
     def _find_out(self, group: GroupSeen, *, is_unanswered: bool) -> None:
         """Conclude from the target whether calls without a known result were made.
 
-        A group is at fault if its cloud did not answer and did not ask for all machines. After a crash no group is at fault.
+        A group is at fault if its cloud did not answer and did not raise the target in full. After a crash no group is.
         """
         for name, reservation in self._found.items():
             part = _part(reservation, group.ref)

@@ -72,17 +72,11 @@ def _after(held: RemovalFailure | None, end: RemovalEnded, patience: float) -> R
 
 
 T = TypeVar("T")
-
-
 # Seconds for which the moves of a controller's pods count.
 MOVES_WINDOW = 3600.0
-
-
 _RENEWED = (RemovalReason.EXPIRED, RemovalReason.DRIFTED)
 # Seconds after it shrank within which a group that grows again is flapping.
 _TURN_WINDOW = 3600.0
-
-
 # The longest wait of a flapping group, and after how long its turns are forgotten, in seconds.
 LONGEST_WAIT = 7200.0
 _FORGET_TURNS = 10800.0

@@ -180,7 +180,7 @@ class GroupState:
     ``seen``: the group as read now, or as last read while it is unreadable. ``upcoming``: machines that are asked for
     and are not yet nodes that run pods. ``timed_out``: machines whose deadline passed in this loop, after
     ``time_given`` seconds (the longest; 0: the ordinary time). ``given_up``: all overdue machines that the target still
-    includes. ``newly_late``: instances that have just been without a node for too long. ``newly_unready``: nodes that did not
+    includes. ``newly_late``: instances that have now been without a node for too long. ``newly_unready``: nodes that did not
     start in time. ``new_failures``, ``newly_disputed``: see ``GroupContext``. ``taken_back``: machines of accepted
     increases that the cloud is no longer asked for. ``shortfall``: what the group failed to deliver of a reservation.
     ``failures``: all reasons for a backoff. ``withdrawn_at``: when a decrease was last tried (epoch seconds; 0: never);

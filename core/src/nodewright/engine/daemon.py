@@ -14,9 +14,9 @@ from nodewright.model.clock import Clock
 
 # Seconds after a group grew until its cloud is read for the first time.
 _FIRST_LOOK = 0.1
-# Seconds of pause for each request for machines, where pods go on to arrive: some 15 requests a minute.
+# While pods keep arriving, each request for machines delays the next batch by these seconds: some 15 requests a minute.
 _SECONDS_PER_WRITE = 4.0
-# So many times as long as it may, a batch lasts at most in order to keep that pace.
+# To keep that pace a batch may last up to this many times as long as otherwise.
 _LONGER = 2.0
 
 
@@ -82,7 +82,7 @@ class Daemon:
         self._open_batch: tuple[float, float] | None = None
         # When to read the cloud after a group grew.
         self._looks: list[float] = []
-        # Until when a batch is left open while pods go on to arrive: clouds throttle those who write often.
+        # Until when a batch stays open while pods keep arriving: clouds throttle frequent writes.
         self._paced_until = 0.0
 
     def run(self) -> None:

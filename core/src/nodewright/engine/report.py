@@ -51,7 +51,7 @@ class LoopReport:
 
     @property
     def increases(self) -> int:
-        """Return how many times this loop asked for machines, whatever came of it."""
+        """Return how many increases this loop requested, including those that failed."""
         return sum(isinstance(ended.action, IncreaseSize) for ended in self.outcomes)
 
     @property

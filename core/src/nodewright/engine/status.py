@@ -98,7 +98,7 @@ class StatusReport:
     when nodes, by name, have been unneeded. ``removing``: nodes that are being removed. ``unhealthy``: why the cluster is
     unhealthy (None: it is healthy). ``capacity``: ProvisioningRequests, ``buffers``: CapacityBuffers (None: not read).
     ``notices``: machines that clouds are about to take, the earliest deadline first. ``moves``: those under way.
-    ``outdated``: nodes that are to be replaced for their age or drift (None: no plan is at hand).
+    ``outdated``: nodes that are to be replaced for their age or drift (None: there is no plan).
     """
 
     now: float = 0.0

@@ -101,7 +101,7 @@ class ProviderWatch:
     def _missing(
         self, last_known: dict[GroupRef, GroupSeen], found: dict[GroupRef, GroupSeen], now: float
     ) -> dict[GroupRef, GroupSeen]:
-        """Return the groups that were listed lately and are not now, so that the memory about them is kept for a while."""
+        """Return the groups that were listed recently and are not now, so that the memory of them is kept for a while."""
         since = self._missing_since
         self._missing_since = {ref: since.get(ref, now) for ref in last_known if ref not in found}
         kept = (ref for ref, at in self._missing_since.items() if now < at + self._kept_seconds)

@@ -48,7 +48,8 @@ class Growth:
     ``is_put_off``: all pending pods are very new, and more may come. ``context``: the cluster with the existing room
     that requests got; ``held``: pods of requests that got such room; ``finds_room``: a request was served by existing
     room alone. ``bought``: the cluster with new nodes for requests (None: there are none), without those of
-    ``unplaced``. ``fitting``: pods that have room on nodes bought for others in this loop. ``is_over``: no pod or request still waits for its turn. ``changes``: what was decided about requests.
+    ``unplaced``. ``fitting``: pods that have room on nodes bought for others in this loop. ``is_over``: no pod or request
+    still waits for its turn. ``changes``: the decisions about requests.
     """
 
     context: PlanningContext
@@ -176,7 +177,7 @@ def grow_with_gangs(
 
 
 def _grow_beside(context: PlanningContext, pods: Sequence[Pod], random: Random, *, has_new_nodes: bool) -> Growth:
-    """Plan growth for pods beside what others get: first they take the room that is left on nodes bought for these."""
+    """Plan growth for pods. With ``has_new_nodes`` they first take the room that is left on nodes bought for others."""
     if not has_new_nodes:
         return grow(context, pods, random)
     fitting, left = take_fitting(context.snapshot, pods)

@@ -1,0 +1,1 @@
+"""Evaluation of a group, one file for each rule of --size-correction."""

@@ -89,7 +89,7 @@ def place(
 def _pods_by_demand(
     plan: Consolidation, snapshot: Snapshot, sources: Sequence[PoolNode]
 ) -> dict[MovingDemand, list[Pod]]:
-    """Return the pods of the nodes to give up."""
+    """Return the pods of the nodes to remove, by demand."""
     known = {(demand.pod_class, demand.domain): demand for demand in plan.demands}
     keys = {demand.pod_class: demand.key for demand in plan.demands}
     found: dict[MovingDemand, list[Pod]] = {demand: [] for demand in plan.demands}

@@ -34,7 +34,7 @@ from nodewright.planner.scale_up.templates import runs_only_daemons
 from nodewright.snapshot.pod_class import map_alike
 from nodewright.snapshot.snapshot import Snapshot
 
-# Seconds after which missing room is lost for good; a node may be unready for a moment.
+# Seconds after which missing room counts as lost; a node may be unready for a moment.
 _LOSS_SECONDS = 60.0
 _CANCELLED = "its request was cancelled"
 _CONSUMERS = "pods that consume requests"

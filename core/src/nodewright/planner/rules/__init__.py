@@ -1,0 +1,1 @@
+"""Corrections of group sizes, one file for each rule of --size-correction."""

@@ -162,7 +162,7 @@ class _Group:
 class _ParallelismLeft:
     """The number of removals and drains that may still start.
 
-    ``overflows``: one zero-or-max group that is larger than the rest may still go, until something is spent.
+    ``overflows``: nothing is spent yet, so one zero-or-max group that is larger than these numbers may still go.
     """
 
     nodes: int

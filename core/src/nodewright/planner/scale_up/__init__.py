@@ -1,0 +1,1 @@
+"""Scale-up planning: which groups grow, by how many nodes, for which pods (docs/behaviour/scale-up.md)."""

@@ -208,7 +208,7 @@ def without_same_failure_domain(
 ) -> Sequence[GroupRef]:
     """Return those of ``similar`` that share no more with timed-out groups than ``chosen`` does.
 
-    Only groups count for which these pods waited in vain.
+    Only those timed-out groups count for which these pods waited.
     """
     in_vain = _waited_for_in_vain(context, pods) if similar else []
     if not in_vain:

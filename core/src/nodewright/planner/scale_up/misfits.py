@@ -29,8 +29,6 @@ from nodewright.snapshot.pod_class import PodClass, kind_of, map_alike
 from nodewright.snapshot.snapshot import Snapshot
 
 _AT_ONCE = frozenset({"Too many pods", *(f"Insufficient {name}" for name in STANDARD_RESOURCES)})
-
-
 # Why a group is not grown for a class of pods.
 Barred = Mapping[PodClass, Mapping[GroupRef, SkipReason]]
 

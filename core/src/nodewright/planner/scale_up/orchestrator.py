@@ -50,11 +50,8 @@ _CUT_SHORT = SkipReason(
     message="time was up (--max-nodegroup-binpacking-duration) before all pods had been tried: it goes on in the next loop",
 )
 
-
 # The most pods that are named as the reason why a group grew.
 _NAMED_PODS = 3
-
-
 _POSTPONED = {
     ScaleUpResult.NODE_LIMIT: SkipReason(code=SkipCode.NODE_LIMIT, message="max total nodes in cluster reached"),
     ScaleUpResult.IN_COOLDOWN: SkipReason(

@@ -50,8 +50,6 @@ def hint_key(pod: Pod) -> str:
 
 
 ByClass = dict[PodClass, list[Pod]]
-
-
 # A function that returns how many pods of each class go first to which rows. Its input: the classes of one priority whose
 # pods still wait.
 Choose = Callable[[Snapshot, Sequence[tuple[PodClass, list[Pod]]]], Mapping[PodClass, Mapping[int, int]]]
@@ -70,12 +68,8 @@ class Bought:
 
 
 DELAY_ANNOTATION = "cluster-autoscaler.kubernetes.io/pod-scale-up-delay"
-
-
 # Seconds after the end of its grace period by which a preempted pod is expected to have ended.
 _END_SECONDS = 30.0
-
-
 _SOURCE_ANNOTATION = "kubernetes.io/config.source"
 
 

@@ -40,7 +40,6 @@ _DAEMON_TOLERATIONS = (
     ),
 )
 
-
 _NETWORK_TOLERATION = Toleration(key=f"{_NODE}network-unavailable", operator="Exists", effect="NoSchedule")
 
 
