@@ -11,7 +11,17 @@ from msgspec.structs import replace
 
 from nodewright.adapters.provider import InlineRunner, ProviderClient, checks, connect_provider
 from nodewright.adapters.provider.checks import failures, group_options, verdict
-from nodewright.model.errors import BadAnswer, ContractViolation, ProviderError, ProviderUnavailable, Throttled
+from nodewright.cli.connect import check_named
+from nodewright.model.errors import (
+    BadAnswer,
+    ConfigError,
+    ContractViolation,
+    NodeGroupNotFound,
+    ProviderError,
+    ProviderUnavailable,
+    Throttled,
+)
+from nodewright.model.group import GroupRef
 from nodewright.spec import (
     Capability,
     ErrorClass,
@@ -271,3 +281,40 @@ def test_ids_are_compared_with_nodes_flags_once_per_listing(client: ProviderClie
     client.node_groups()
     assert client.unlisted == ("gone", "gone-too")
     assert max(one.times for one in ids) == 1
+    assert client.named == {"workers": (ids[0],), "pool": (ids[1],), "c": ("c",), "gone": (), "gone-too": ()}
+
+
+@pytest.mark.parametrize("misspelt", ["gg", "xg", "g-1", "g/1"])
+def test_a_name_with_something_more_is_another_name(client: ProviderClient, misspelt: str) -> None:
+    client.demand_limits((f"0:8:{misspelt}",))
+    client.node_groups()
+    assert client.unlisted == (misspelt,)
+
+
+def test_a_group_that_is_listed_for_the_flag_alone_does_not_exist(client: ProviderClient, scripted: Any) -> None:
+    client.demand_limits(("0:9:g",))
+    scripted.script["target_size"] = [failing(NodeGroupNotFound("no pool g in west-1"))]
+    with pytest.raises(ConfigError, match=r"^--nodes: provider scripted has no group g: no pool g in west-1$"):
+        check_named([client], frozenset())
+
+
+def test_a_group_that_existed_at_an_earlier_start_may_be_gone(client: ProviderClient, scripted: Any) -> None:
+    client.demand_limits(("0:9:g", "0:8:lost"))
+    lost = GroupRef("scripted", "lost")
+    scripted.script["target_size"] = [failing(NodeGroupNotFound("no pool g"))]
+    g, stranger = GroupRef("scripted", "g"), GroupRef("scripted", "no longer named")
+    assert check_named([client], frozenset({g, lost, stranger})) == {g, lost}
+    assert check_named([client], frozenset({lost})) == {g, lost}
+    with pytest.raises(ConfigError, match=r"lists no group lost, nor another with its limits; it lists g$"):
+        check_named([client], frozenset({g}))
+
+
+@pytest.mark.parametrize("hook", ["refresh", "node_groups", "target_size"])
+def test_of_a_cloud_that_cannot_be_read_at_a_start_nothing_is_said(
+    client: ProviderClient, scripted: Any, hook: str
+) -> None:
+    client.demand_limits(("0:9:g",))
+    scripted.script[hook] = [failing(ProviderUnavailable("down"))] * 99
+    assert check_named([client], frozenset()) == frozenset()
+    scripted.script.clear()
+    assert check_named([client], frozenset()) == {GroupRef("scripted", "g")}

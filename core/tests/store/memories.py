@@ -102,6 +102,7 @@ def fields_of_memory(refs: Sequence[GroupRef] = REFS, ids: Sequence[str] = IDS) 
         "deletion_tried": _few(pairs, moments),
         "never_up": _few(pairs, moments),
         "unhealthy": st.none() | _unhealthy,
+        "named": st.frozensets(groups, max_size=3),
         "arrivals": _few(groups, _histories),
         "node_groups": _few(machines, groups),
         "scale_down": _scale_downs(groups),

@@ -1,14 +1,18 @@
-"""Builds the providers that the settings name."""
+"""Builds the providers that the settings name, and finds out whether they have the groups that the settings name."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
 from nodewright.adapters.provider import CallRunner, CallSettings, ProviderClient, installed_providers, load_provider
 from nodewright.adapters.provider.recording import RECORD_VARIABLE, SCHEMA, RecordedSession, Recorder
+from nodewright.cli.screen import name_some
 from nodewright.model.clock import Clock
+from nodewright.model.errors import ConfigError, NodeGroupNotFound, ProviderError
+from nodewright.model.group import GroupRef
+from nodewright.model.printable import printable, suggest
 from nodewright.model.settings import ProviderSettings
 from nodewright.model.write_fence import WriteFence
 from nodewright.spec.hooks import ProviderContext
@@ -69,3 +73,57 @@ class Connector:
             dry_run=self.dry_run,
         )
         return Recorder(Path(folder), session, self.clock, os.environ)
+
+
+def find_unlisted(providers: Iterable[ProviderClient]) -> Iterator[str]:
+    """Yield a sentence for each group of ``--nodes`` that its provider, which was read, does not have."""
+    for provider in providers:
+        yield from filter(None, _find_missing(provider).values())
+
+
+def check_named(providers: Iterable[ProviderClient], known: frozenset[GroupRef]) -> frozenset[GroupRef]:
+    """Return the groups of ``--nodes`` that exist at this start or, if they are ``known``, existed at an earlier one.
+
+    Raise ConfigError for others, which are misspelt. A known group may be gone, which is no reason to leave the other ones
+    unscaled. Of a provider that cannot be read now nothing is said.
+    """
+    found: set[GroupRef] = set()
+    for provider in providers:
+        named = {GroupRef(provider.name, name) for name in provider.named}
+        found |= named & known
+        if not named:
+            continue
+        try:
+            provider.refresh()
+            provider.node_groups()
+            missing = _find_missing(provider)
+        except ProviderError:
+            continue
+        for name, sentence in missing.items():
+            if sentence and GroupRef(provider.name, name) not in known:
+                raise ConfigError(sentence)
+        found |= {ref for ref in named if ref.group_id not in missing}
+    return frozenset(found)
+
+
+def _find_missing(provider: ProviderClient) -> dict[str, str]:
+    """Return a sentence for each name in ``--nodes`` without a group; an empty one if its group cannot be read.
+
+    A provider may list a group because the flag names it, and say only when it is asked for the group that there is none.
+    """
+    missing = {}
+    if provider.unlisted:
+        listed = [group.id for group in provider.node_groups()]
+    for name in provider.unlisted:
+        known = suggest(name, listed) or (f"; it lists {name_some(listed)}" if listed else "")
+        said = f"provider {provider.name} lists no group {printable(name)}, nor another with its limits{known}"
+        missing[name] = f"--nodes: {said}"
+    for name, ids in provider.named.items():
+        for group_id in ids:
+            try:
+                provider.target_size(group_id)
+            except NodeGroupNotFound as error:
+                missing[name] = f"--nodes: provider {provider.name} has no group {printable(name)}: {error}"
+            except ProviderError:
+                missing[name] = ""
+    return missing

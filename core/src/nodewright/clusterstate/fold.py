@@ -287,6 +287,7 @@ def _remember(
         learned=learned.templates,
         young_nodes=learned.young_nodes,
         template_evidence=learned.evidence,
+        named=memory.named,
     )
 
 

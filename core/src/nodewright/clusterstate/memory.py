@@ -498,7 +498,8 @@ class Memory:
     grew. ``planned_pods``: which pods the machines under way are for. ``notices``: machines that clouds are about to take.
     ``moves``: nodes that are replaced by others. ``templates``: traits of new nodes of each group, while drift is watched.
     ``learned``: how real nodes differ from templates. Not kept over a restart: ``young_nodes``, new nodes by name, and
-    ``template_evidence``, the input of learned templates that are not computed again in each loop.
+    ``template_evidence``, the input of learned templates that are not computed again in each loop. ``named``: groups of --nodes,
+    by their names there, that were listed at a start.
     """
 
     requests: Mapping[GroupRef, tuple[ScaleUpRequest, ...]] = field(default_factory=dict)
@@ -537,6 +538,7 @@ class Memory:
     learned: Mapping[GroupRef, LearnedTemplate] = field(default_factory=dict)
     young_nodes: Mapping[str, YoungNode] = field(default_factory=dict)
     template_evidence: Mapping[GroupRef, TemplateEvidence] = field(default_factory=dict)
+    named: frozenset[GroupRef] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)

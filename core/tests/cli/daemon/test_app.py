@@ -15,9 +15,11 @@ from core.tests.kube.conftest import ApiServer
 
 from nodewright.adapters.clocks import SystemClock
 from nodewright.adapters.kube.api import ApiError, Request
+from nodewright.cli.daemon.app import DaemonApp
 from nodewright.cli.daemon.build import DaemonOptions, build_daemon
 from nodewright.cli.settings.flags import SettingsSource
 from nodewright.model.duration import format_moment
+from nodewright.model.errors import ConfigError
 
 DAY = 86400.0
 PATIENCE = 60.0
@@ -127,6 +129,9 @@ def address(server: ApiServer, has_dates: bool) -> Iterator[str]:
         front.shutdown()
 
 
+GROUP = {"name": "a", "cpu": 1, "memory": "4Gi", "max_size": 3}
+
+
 @contextmanager
 def running(
     folder: Path,
@@ -135,8 +140,30 @@ def running(
     log: Log,
     level: str = "debug",
     more: Mapping[str, object] | None = None,
+    **provider: object,
 ) -> Iterator[None]:
     """The daemon, from its first loop on."""
+    with built(folder, address, wall, log, level, more, **provider) as app:
+        thread = threading.Thread(target=app.run)
+        thread.start()
+        try:
+            log.wait_for(message="loop")
+            yield
+        finally:
+            app.stop()
+            thread.join(PATIENCE)
+
+
+def built(
+    folder: Path,
+    address: str,
+    wall: WallClock,
+    log: Log,
+    level: str = "debug",
+    more: Mapping[str, object] | None = None,
+    **provider: object,
+) -> DaemonApp:
+    """The daemon before its start; ``provider`` are further settings of its one provider."""
     here = {"name": "here", "cluster": {"server": address}}
     kubeconfig = {
         "current-context": "here",
@@ -152,22 +179,13 @@ def running(
         "address": "127.0.0.1:0",
         "debug-address": "127.0.0.1:0",
         "write-status-configmap": False,
-        "providers": {"fake": {"options": {"groups": [{"name": "a", "cpu": 1, "memory": "4Gi", "max_size": 3}]}}},
+        "providers": {"fake": {"options": {"groups": [GROUP]}, **provider}},
         **(more or {}),
     }
     (folder / "kubeconfig").write_text(json.dumps(kubeconfig))
     (folder / "config.yaml").write_text(json.dumps(settings))
     source = SettingsSource({}, str(folder / "config.yaml"))
-    app = build_daemon(source, source.load().settings, DaemonOptions(wall=wall), log)
-    with app:
-        thread = threading.Thread(target=app.run)
-        thread.start()
-        try:
-            log.wait_for(message="loop")
-            yield
-        finally:
-            app.stop()
-            thread.join(PATIENCE)
+    return build_daemon(source, source.load().settings, DaemonOptions(wall=wall), log)
 
 
 @pytest.mark.parametrize("has_dates", [True, False])
@@ -252,3 +270,36 @@ def test_disruption_budgets_are_read_from_a_config_map(
         pass
     told = [line["message"] for line in log.lines() if line["message"].startswith("disruption: ")]
     assert [line.startswith(said) for line in told] == [True] * bool(said)
+
+
+def without(*names: str) -> dict[str, object]:
+    """Options of a cloud with groups a, aa and c, which does not list those that are named."""
+    groups = [{**GROUP, "name": name, "max_size": size} for name, size in (("a", 3), ("aa", 5), ("c", 2))]
+    gone = [{"do": "vanish", "group": name, "start": 0, "gone_for": "1h"} for name in names]
+    return {"groups": groups, "interference": gone}
+
+
+def test_a_misspelt_group_ends_the_start(address: str, tmp_path: Path) -> None:
+    with (
+        built(tmp_path, address, WallClock(), log := Log(), nodes=["0:3:a", "0:5:aa"], options=without("aa")) as app,
+        pytest.raises(
+            ConfigError, match=r"^--nodes: provider fake lists no group aa, nor another .*; did you mean a\?$"
+        ),
+    ):
+        app.run()
+    assert [line for line in log.lines() if line["message"] == "loop"] == []
+
+
+def test_a_group_that_is_gone_stops_neither_the_engine_nor_its_next_start(address: str, tmp_path: Path) -> None:
+    wall = WallClock()
+    with running(tmp_path, address, wall, Log(), nodes=["0:3:a", "0:5:aa"], options=without()):
+        pass
+    for _ in range(2):
+        with running(tmp_path, address, wall, log := Log(), nodes=["0:3:a", "0:5:aa"], options=without("aa")):
+            log.wait_for(message="--nodes of fake: not listed by the provider, so not scaled: aa")
+    nodes, options = ["0:3:a", "0:5:aa", "0:2:c"], without("aa", "c")
+    with (
+        built(tmp_path, address, wall, Log(), nodes=nodes, options=options) as app,
+        pytest.raises(ConfigError, match="lists no group c, "),
+    ):
+        app.run()

@@ -74,7 +74,8 @@ class ProviderClient:
         self._check_instances = checks.instances(ignores_case=info.ignores_id_case)
         self._switched_off: Mapping[str, frozenset[Capability]] = {}
         self._limits: Mapping[str, NodeGroupFlag] = {}
-        # The names in --nodes that the last listing lacks.
+        # The names in --nodes, with the ids of the last listing for which they stand; and those that it lacks.
+        self.named: Mapping[str, tuple[str, ...]] = {}
         self.unlisted: tuple[str, ...] = ()
         self._withheld: list[WithheldWrite] = []
 
@@ -94,6 +95,7 @@ class ProviderClient:
     def demand_limits(self, node_groups: Iterable[str]) -> None:
         """Refuse from now on a listing whose limits of a group differ from those of its ``--nodes`` flag (``min:max:name``)."""
         self._limits = {flag.name: flag for flag in map(parse_node_group_flag, node_groups)}
+        self.named = dict.fromkeys(self._limits, ())
 
     def stats(self) -> Mapping[str, HookStats]:
         """Return calls, errors and seconds per hook since the start."""
@@ -113,6 +115,7 @@ class ProviderClient:
     def node_groups(self) -> tuple[NodeGroup, ...]:
         groups = self._calls.read("node_groups", checks.node_groups(self._limits))
         self._switched_off = {group.id: frozenset(group.switched_off) for group in groups if group.switched_off}
+        self.named = self._find_named(groups)
         self.unlisted = self._find_unlisted(groups)
         return groups
 
@@ -267,18 +270,30 @@ class ProviderClient:
         self._require(Capability.SIMULATION)
         return self._calls.once("next_change", checks.instant)
 
-    def _find_unlisted(self, groups: Sequence[NodeGroup]) -> tuple[str, ...]:
-        """Return the names in --nodes for which the listing has no group by that name, and no other group with these limits.
+    def _find_named(self, groups: Sequence[NodeGroup]) -> dict[str, tuple[str, ...]]:
+        """Return the listed ids that each name in --nodes stands for: its own, or one that ends with it or with which it ends.
 
         A cloud may have its own ids for the groups, such as URLs, or several groups for one name.
         """
-        ids = [group.id.lower() for group in groups]
-        known = frozenset(ids)
-        others = [(group.min_size, group.max_size) for group in groups if group.id not in self._limits]
+        ids: dict[str, list[tuple[str, str]]] = {}
+        for group in groups:
+            lowered = group.id.lower()
+            ids.setdefault(_last_part(lowered), []).append((lowered, group.id))
+        named = {}
+        for name in self._limits:
+            wanted = name.lower()
+            near = ids.get(_last_part(wanted), ())
+            named[name] = tuple(id_ for lowered, id_ in near if _ends_alike(lowered, wanted))
+        return named
+
+    def _find_unlisted(self, groups: Sequence[NodeGroup]) -> tuple[str, ...]:
+        """Return the names in --nodes for which the listing has no group, nor another one with the same limits."""
+        taken = {id_ for ids in self.named.values() for id_ in ids}
+        others = [(group.min_size, group.max_size) for group in groups if group.id not in taken]
         unlisted = []
-        for name, asked in self._limits.items():
-            limits, lowered = (asked.min_size, asked.max_size), name.lower()
-            if lowered in known or any(lowered in one or one in lowered for one in ids):
+        for name, ids in self.named.items():
+            limits = (self._limits[name].min_size, self._limits[name].max_size)
+            if ids:
                 continue
             if limits in others:
                 others.remove(limits)
@@ -313,6 +328,16 @@ class ProviderClient:
         if self.dry_run:
             self._withheld.append(WithheldWrite(hook=hook, group_id=group_id, arguments=arguments))
         return self.dry_run
+
+
+def _last_part(group_id: str) -> str:
+    return group_id.replace(":", "/").rpartition("/")[2]
+
+
+def _ends_alike(one: str, other: str) -> bool:
+    """Return whether one of two ids with the same last part is the end of the other."""
+    short, long = sorted((one, other), key=len)
+    return long.endswith(short) and (long == short or long[-len(short) - 1] in "/:")
 
 
 def _demand(holds: bool, what: str) -> None:

@@ -131,7 +131,7 @@ class SavedProvisioning(Record, frozen=True, kw_only=True):
 
 
 class Document(Record, frozen=True, kw_only=True):
-    """The whole saved state; windows in seconds."""
+    """The whole saved state; windows in seconds, ``named`` by provider."""
 
     kind: str = ""
     schema: int = 0
@@ -143,6 +143,7 @@ class Document(Record, frozen=True, kw_only=True):
     moves: dict[str, Move] = {}
     move_pauses: dict[str, MovePause] = {}
     unhealthy: UnhealthyCluster | None = None
+    named: dict[str, tuple[str, ...]] = {}
 
 
 _CAPABILITIES = {capability.value: capability for capability in Capability}
@@ -212,6 +213,7 @@ def encode_memory(memory: Memory) -> bytes:
         moves=dict(sorted(memory.moves.under_way.items())),
         move_pauses=dict(sorted(memory.moves.pauses.items())),
         unhealthy=memory.unhealthy,
+        named=_named(memory.named),
     )
     return _ENCODER.encode(document)
 
@@ -236,7 +238,8 @@ def decode_memory(raw: bytes) -> Memory:
     if found.empty_deletion_window is not None:
         memory = replace(memory, empty_deletion_window=found.empty_deletion_window)
     moves = MoveMemory(under_way=found.moves, pauses=found.move_pauses)
-    return replace(memory, provisioning=requests, moves=moves, unhealthy=found.unhealthy)
+    named = frozenset(GroupRef(provider, name) for provider, names in found.named.items() for name in names)
+    return replace(memory, provisioning=requests, moves=moves, unhealthy=found.unhealthy, named=named)
 
 
 def _by_group(memory: Memory) -> dict[GroupRef, dict[str, Any]]:
@@ -325,6 +328,13 @@ def _provisioning(memory: ProvisioningMemory) -> SavedProvisioning | None:
         grants=dict(sorted(memory.reservations.items())),
     )
     return saved if saved != SavedProvisioning() else None
+
+
+def _named(refs: frozenset[GroupRef]) -> dict[str, tuple[str, ...]]:
+    named: dict[str, tuple[str, ...]] = {}
+    for ref in sorted(refs):
+        named[ref.provider] = (*named.get(ref.provider, ()), ref.group_id)
+    return named
 
 
 def _memory(groups: dict[GroupRef, SavedGroup], scale_down: SavedScaleDown) -> Memory:

@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 from types import TracebackType
@@ -25,6 +25,7 @@ from nodewright.adapters.provider import ProviderClient
 from nodewright.adapters.provider.client import NoticeWatch
 from nodewright.adapters.server_time import JumpWatch, ServerTime
 from nodewright.adapters.web import HealthCheck, WebServer
+from nodewright.cli.connect import check_named
 from nodewright.cli.console.history import History
 from nodewright.cli.daemon.debug_server import NO_LOOP, DebugServer
 from nodewright.cli.daemon.reload import Reloader
@@ -37,6 +38,7 @@ from nodewright.engine.report import LoopReport
 from nodewright.engine.timers import NodesReadyAlarm
 from nodewright.model.clock import Clock
 from nodewright.model.errors import ConfigError, NodewrightError, ProviderError
+from nodewright.model.group import GroupRef
 from nodewright.model.write_fence import WriteFence
 from nodewright.snapshot.observation import Observation
 
@@ -315,18 +317,19 @@ class DaemonApp:
     def run(self) -> LoopReport | None:
         """Run loops until ``stop`` or until the lease is lost; return the last report.
 
-        With ``once`` run one loop and wait for what it began.
+        With ``once`` run one loop and wait for what it began. Raise ConfigError for a group of ``--nodes`` that does not exist.
         """
         if not self._wait_synced():
             return self.last_report
         # The API server's time is known by now, and nothing was decided yet.
         self._process.clock.start()
+        named = self._check_named()
         if not self._cluster.leader.begin(self._process.reloader.settings.leader.leader_elect_resource_name):
             return self.last_report
         self._report.health.begin()
         if self._cluster.status is not None:
             self._cluster.status.start(self._process.clock.now())
-        self._autoscaler = autoscaler = self._make_autoscaler()
+        self._autoscaler = autoscaler = self._make_autoscaler(named)
         daemon = Daemon(
             self._report.debug_server.in_turn(autoscaler),
             self._process.clock,
@@ -342,11 +345,21 @@ class DaemonApp:
             daemon.run()
         return self.last_report
 
-    def _make_autoscaler(self) -> Autoscaler:
+    def _check_named(self) -> frozenset[GroupRef]:
+        """Return the groups of ``--nodes`` that exist or existed; raise ConfigError for others, if the saved state can be read."""
+        providers = self._engine.providers
+        try:
+            known = self._cluster.store.peek().named
+        except NodewrightError:
+            known = frozenset(GroupRef(provider.name, name) for provider in providers for name in provider.named)
+        return check_named(providers, known)
+
+    def _make_autoscaler(self, named: frozenset[GroupRef]) -> Autoscaler:
         dry_run, process = self._engine.dry_run, self._process
         planning = dry_run.planning if dry_run is not None else None
         ports, settings = self._engine.ports, process.reloader.settings
         saved = ports.store.load()
+        saved = replace(saved, memory=replace(saved.memory, named=named))
         return Autoscaler(ports, process.clock, settings, process.random, saved, planning=planning)
 
     def _may_go_on(self) -> bool:

@@ -1,6 +1,6 @@
 """One loop without its writes, of a cluster or of any reader: observe, fold, plan, check."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
@@ -13,10 +13,8 @@ from nodewright.adapters.config_files import DisruptionFile, PricesFile
 from nodewright.adapters.kube.caches import CacheOptions, Caches, Listeners, optional_kinds
 from nodewright.adapters.kube.cluster import DryCluster
 from nodewright.adapters.kube.connection import connect
-from nodewright.adapters.provider import ProviderClient
 from nodewright.adapters.server_time import ServerTime
-from nodewright.cli.connect import Connector
-from nodewright.cli.screen import name_some
+from nodewright.cli.connect import Connector, find_unlisted
 from nodewright.clusterstate.fold import fold
 from nodewright.clusterstate.memory import Memory
 from nodewright.clusterstate.state import ClusterState
@@ -24,7 +22,6 @@ from nodewright.engine.planning import Planning
 from nodewright.expander import CONFIG_MAP
 from nodewright.model.errors import ConfigError, InvariantError, KubeApiError, ProviderUnavailable
 from nodewright.model.plan import Plan
-from nodewright.model.printable import printable, suggest
 from nodewright.model.settings import Settings, default_options
 from nodewright.observe import ClusterReader, Observer, ProviderReads
 
@@ -93,16 +90,6 @@ def plan_once(
         raise InvariantError(f"a plan breaks its rules: {violations}")
     after = replace(state, memory=memory.put_into(state.memory))
     return DryRun(state=after, plan=plan, settings=settings, planned_from=state)
-
-
-def find_unlisted(providers: Iterable[ProviderClient]) -> Iterator[str]:
-    """Yield a sentence for each provider that was read and does not list a group of its ``--nodes``."""
-    for provider in providers:
-        if provider.unlisted:
-            names = ", ".join(map(printable, provider.unlisted))
-            listed = [group.id for group in provider.node_groups()]
-            known = suggest(provider.unlisted[0], listed) or (f"; it lists {name_some(listed)}" if listed else "")
-            yield f"--nodes: provider {provider.name} lists no group {names}, nor another with its limits{known}"
 
 
 _SYNC_SECONDS = 60.0

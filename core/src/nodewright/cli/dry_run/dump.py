@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from nodewright.adapters.clocks import BootClock, SystemClock
 from nodewright.adapters.provider import installed_providers
 from nodewright.cli import bundle
-from nodewright.cli.connect import Connector
-from nodewright.cli.dry_run.dry_run import DryRun, find_unlisted, plan_once
+from nodewright.cli.connect import Connector, find_unlisted
+from nodewright.cli.dry_run.dry_run import DryRun, plan_once
 from nodewright.cli.dry_run.dump_groups import DumpedGroups, GroupEntry, group_by_label, read_groups_file
 from nodewright.cli.dry_run.dump_options import DumpSource
 from nodewright.cli.dry_run.what_if import WhatIf

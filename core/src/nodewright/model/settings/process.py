@@ -204,7 +204,13 @@ class ProviderSettings(Section, frozen=True, kw_only=True):
     options: Annotated[
         dict[str, Any], Help("Options of the provider's plugin, as its own documentation lists them.", ca="")
     ] = {}
-    nodes: Annotated[tuple[str, ...], Help("A node group as min:max:name. Repeat it for several groups.")] = ()
+    nodes: Annotated[
+        tuple[str, ...],
+        Help(
+            "A node group as min:max:name. Repeat it for several groups. A name that the provider has never listed ends the"
+            " start; a group that is gone later is only reported."
+        ),
+    ] = ()
     node_group_auto_discovery: Annotated[
         tuple[str, ...],
         Help("Which node groups the provider finds by itself, in the provider's own form. Repeat it for several."),
