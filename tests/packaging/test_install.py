@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 from nodewright.model.yaml_text import load_yaml
 
 ROOT = Path(__file__).parents[2]
-SUPPORTED = ("3.11", "3.12", "3.13")
+SUPPORTED = ("3.11", "3.12", "3.13", "3.14")
 PLUGINS = ("aws", "azure", "externalgrpc", "fake", "gce")
 MANIFESTS = ("core/pyproject.toml", *(f"plugins/{name}/pyproject.toml" for name in PLUGINS), "simulator/pyproject.toml")
 OWN = ("nodewright", *(f"nodewright-{name}" for name in PLUGINS), "nodewright-simulator")
