@@ -94,10 +94,18 @@ def test_the_image_and_that_of_a_plugin(buildah: Buildah, clean: ControlPlane, t
     (folder / "settings.yaml").write_text(yaml.safe_dump({"providers": {"fake": {"options": {"groups": groups}}}}))
     for path in (folder, *folder.iterdir()):
         path.chmod(0o755)
-    daemon = ("nodewright", "run", "--kubeconfig=/settings/kubeconfig", "--config=/settings/settings.yaml", "--once")
-    start(buildah, "nodewright:0.1.0", folder, *daemon, "--address=127.0.0.1:0", "--debug-address=127.0.0.1:0")
+    daemon = ["nodewright", "run", "--kubeconfig=/settings/kubeconfig", "--config=/settings/settings.yaml", "--once"]
+    daemon += ["--address=127.0.0.1:0", "--debug-address=127.0.0.1:0"]
+    start(buildah, "nodewright:0.1.0", folder, *daemon)
     status = clean.request("/api/v1/namespaces/kube-system/configmaps/cluster-autoscaler-status")
     assert [group["name"] for group in yaml.safe_load(status["data"]["status"])["nodeGroups"]] == ["small"]
+
+    timed = f"du -sm /opt/nodewright; since=$(date +%s%N); {' '.join(daemon)} >/dev/null 2>&1"
+    told = start(buildah, "nodewright:0.1.0", folder, "sh", "-ec", f"{timed}; echo $(($(date +%s%N) - since))")
+    megabytes, *_, nanoseconds = told.split()
+    print(
+        f"{megabytes} MiB beyond the base; {int(nanoseconds) / 1e9:.1f} s from the start to the end of the first loop"
+    )
 
     written = run_command("provider", "new", "blue-sky", "--folder", str(tmp_path / "plugin"))
     assert written.returncode == 0, written.stderr

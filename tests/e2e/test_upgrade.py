@@ -103,9 +103,10 @@ def test_custom_resources_outlive_an_upgrade_and_a_rollback(clean: ControlPlane,
     for plural, samples in SAMPLES.items():
         definition = yaml.safe_load((previous / f"deploy/crds/{plural}.yaml").read_text())["spec"]
         version = next(one["name"] for one in definition["versions"] if one["storage"])
-        body = manifest(plural, version, next(iter(samples.good.values())))
         path = path_of(plural, version)
-        made[f"{path}/sample"] = clean.request(path, method="POST", body=body)["spec"]
+        for number, spec in enumerate(samples.good.values()):
+            body = {**manifest(plural, version, spec), "metadata": {"name": f"sample-{number}"}}
+            made[f"{path}/sample-{number}"] = clean.request(path, method="POST", body=body)["spec"]
     for folder in (ROOT / "deploy/crds", previous / "deploy/crds"):
         _apply(clean, folder)
         assert {path: clean.request(path)["spec"] for path in made} == made
