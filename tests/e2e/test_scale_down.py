@@ -24,12 +24,15 @@ QUICK = (
 CLEANS_UP = "--node-object-cleanup-delay=2s"
 # Rights for what takes longer than a test: the same event again after five minutes (core/tests/kube/test_events.py), and
 # a state that does not fit into one ConfigMap (core/tests/kube/test_store.py); for who orders a pause (test_orders.py); and
-# for pods that a budget guards on a machine that the cloud takes, which has a test of its own here; and to watch
+# for pods that a budget guards on a machine that the cloud takes, which has a test of its own here; for pods that a later list
+# lacked (core/tests/kube/test_cluster.py); and to watch
 # DeviceTaintRules and PodGroups, which this control plane does not serve.
 _SHARDS = ",".join(shard_name(turn, number) for turn in ("a", "b") for number in range(1, MOST_SHARDS))
 DELETES_PODS = Right("", "pods", "delete")
+READS_PODS = Right("", "pods", "get")
 NOT_USED_HERE = {
     DELETES_PODS,
+    READS_PODS,
     Right("", "events", "patch"),
     Right("resource.k8s.io", "devicetaintrules", "watch"),
     Right("scheduling.k8s.io", "podgroups", "watch"),

@@ -119,6 +119,7 @@ REMOVABLE: Mapping[str, frozenset[str]] = {
     "renamed_nodes": frozenset({"touch_nodes"}),
     "wrong_lists": frozenset({"misread"}),
     "empty_answers": frozenset({"misread"}),
+    "few_missing": frozenset({"misread"}),
     "old_nodes": frozenset({"misread"}),
     "kills": frozenset({"kill"}),
     "stubborn_api_server": frozenset({"refuse_edits", "refuse_evictions"}),

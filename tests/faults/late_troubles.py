@@ -160,6 +160,18 @@ def add_empty_answers(draw: Draw, world: World) -> None:
         world["timeline"].append(restart | saved)
 
 
+def add_few_missing(draw: Draw, world: World) -> None:
+    """Add an API server that for 40 minutes shows all pods but one in ten, also when asked for one node right before its
+    deletion: so few that a late status may explain it. Only reads by name find them; a new process would not know the names.
+    """
+    world["providers"]["fake"]["groups"][0] |= {"cpu": 1, "max_size": 12}
+    start = draw(st.integers(6, 16)) * MINUTE
+    world["deployments"][0] |= {"at": 0, "replicas": draw(st.integers(10, 12))}
+    kept = [event for event in world["timeline"] if event["do"] in ("pause", "unready")]
+    few: World = {"do": "misread", "at": start, "for": 2400, "shows": "few_pods", "direct": True}
+    world["timeline"] = [*kept, few]
+
+
 def add_smaller_machines(draw: Draw, world: World) -> None:
     """Have the machines of a group take no pod, for a while or for good, once another writer has changed or recreated it.
 

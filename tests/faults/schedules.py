@@ -12,6 +12,7 @@ from tests.faults.late_troubles import (
     LATE_TROUBLES,
     add_clock_jumps,
     add_empty_answers,
+    add_few_missing,
     add_gangs,
     add_smaller_machines,
 )
@@ -255,7 +256,8 @@ def schedules(draw: Draw) -> Schedule:
         settings["consolidation-policy"] = draw(st.sampled_from(("off", "balanced", "balanced", "off", "when-cheaper")))
     found = draw(_with_gangs(schedule))
     found = draw(_with_empty_answers(found))
-    return draw(_with_renewal(found))
+    found = draw(_with_renewal(found))
+    return draw(_with_few_missing(found))
 
 
 @st.composite
@@ -279,8 +281,19 @@ def _with_empty_answers(draw: Draw, schedule: Schedule) -> Schedule:
 
 
 @st.composite
+def _with_few_missing(draw: Draw, schedule: Schedule) -> Schedule:
+    """Hide a few pods in some of the ordinary worlds. This is drawn last of all."""
+    is_ordinary = schedule["name"] == "random" and schedule["settings"]["scale-down-enabled"]
+    if not is_ordinary or draw(st.integers(0, 4)) != 4:
+        return schedule
+    world = {**schedule, "name": "few_missing"}
+    add_few_missing(draw, world)
+    return world
+
+
+@st.composite
 def _with_renewal(draw: Draw, schedule: Schedule) -> Schedule:
-    """In a fifth of the worlds with scale-down nodes are renewed when they are old. This is drawn last of all."""
+    """In a fifth of the worlds with scale-down nodes are renewed when they are old. This is drawn after even these."""
     if schedule["settings"]["scale-down-enabled"] and draw(st.integers(0, 4)) == 4:
         schedule["settings"]["node-max-age"] = draw(st.sampled_from(("30m", "1h", "2h")))
     return schedule

@@ -42,6 +42,8 @@ class Cluster:
         self.unreadable: set[str] = set()
         self.unwritable: set[str] = set()
         self.refusal = ""
+        self.unlisted: list[Pod] = []
+        self.unnamed: KubeApiError | None = None
         self.pod_groups = PodGroups()
 
     def get_node_view(self, node: str) -> NodeView:
@@ -50,6 +52,11 @@ class Cluster:
             raise KubeApiError(f"{node} cannot be read", retryable=True)
         pods = tuple(pod for pod in self.pods if pod.spec.node_name == node)
         return NodeView(node=self.nodes.get(node), pods=pods)
+
+    def find_unlisted(self, node: str) -> tuple[Pod, ...]:
+        if self.unnamed is not None:
+            raise self.unnamed
+        return tuple(pod for pod in self.unlisted if pod.spec.node_name == node)
 
     def get_gang_view(self, namespace: str) -> GangView:
         self.reads[namespace] += 1
@@ -716,6 +723,32 @@ def test_a_node_stays_while_the_cache_shows_pods_that_a_read_of_it_does_not() ->
     assert stage.cloud.deleted == []
     told = "new pods run on the node, for example default/p, according to the list of all pods"
     assert [message for _, message in stage.ended] == [told]
+
+
+def test_a_node_stays_while_a_read_by_name_finds_a_pod_that_no_list_shows() -> None:
+    stage = Stage()
+    stage.cluster.unlisted.append(build_pod("p", node_name=stage.a))
+    stage.start(stage.removal())
+    stage.run_until(START + 5)
+    assert stage.cloud.deleted == []
+    told = "new pods run on the node, for example default/p, says a read by name; no list of pods shows it"
+    assert [message for _, message in stage.ended] == [told]
+    stage.cluster.unlisted.clear()
+    stage.start(stage.removal())
+    stage.run_until(START + 10)
+    assert len(stage.cloud.deleted) == 1
+
+
+def test_a_node_waits_while_pods_cannot_be_read_by_name_and_stays_if_that_is_forbidden() -> None:
+    stage = Stage()
+    stage.cluster.unnamed = KubeApiError("busy", retryable=True)
+    stage.start(stage.removal())
+    stage.run_until(START + MINUTE)
+    assert (stage.cloud.deleted, stage.ended) == ([], [])
+    stage.cluster.unnamed = KubeApiError("forbidden", retryable=False)
+    stage.run_until(START + MINUTE + 5)
+    assert [message for _, message in stage.ended] == ["forbidden"]
+    assert stage.cloud.deleted == []
 
 
 @pytest.mark.parametrize("rest", [{"deleted_at": START}, {"owner": ("DaemonSet", "d")}])

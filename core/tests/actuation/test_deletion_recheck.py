@@ -46,6 +46,7 @@ class Cluster:
         self, *nodes: Node, pods: tuple[Pod, ...] = (), error: KubeApiError | None = None, hides: bool = False
     ) -> None:
         self.nodes, self.pods, self.error, self.hides = nodes, pods, error, hides
+        self.unlisted: tuple[Pod, ...] = ()
         self.lists = self.looks = 0
 
     def list_nodes(self) -> Iterator[Node]:
@@ -59,6 +60,10 @@ class Cluster:
         if self.hides:
             raise BUSY
         return NodeView(node=next(held for held in self.nodes if held.name == node), pods=self.pods)
+
+    def find_unlisted(self, node: str) -> tuple[Pod, ...]:
+        assert node
+        return self.unlisted
 
     def get_gang_view(self, namespace: str) -> GangView:
         raise AssertionError(f"the check of {namespace} asks for no gangs")

@@ -103,6 +103,10 @@ class EngineHarness:
         self.order.append(f"look {node}")
         return NodeView(node=None)
 
+    def find_unlisted(self, node: str) -> tuple[Pod, ...]:
+        self.order.append(f"look for pods of {node}")
+        return ()
+
     def get_gang_view(self, namespace: str) -> GangView:
         self.order.append(f"list pods of {namespace}")
         return GangView()

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator, Mapping
 from random import Random
+from typing import Any
 
 import pytest
 from core.tests.kube.conftest import NOW, ApiServer
@@ -133,6 +134,37 @@ def test_a_kind_that_the_api_server_does_not_know_grows_no_older(server: ApiServ
         assert ("CapacityBuffer" in caches.ages()) == is_known
     finally:
         caches.stop()
+
+
+@pytest.mark.parametrize(
+    ("held", "runs"),
+    [
+        ({}, True),
+        (None, False),
+        ({"metadata": {"uid": "uid-of-another"}}, False),
+        ({"spec": {"nodeName": "b"}}, False),
+        ({"status": {"phase": "Succeeded"}}, False),
+    ],
+    ids=["runs", "is gone", "is another", "is elsewhere", "has ended"],
+)
+def test_pods_that_a_later_list_lacks_are_read_by_name_until_they_have_ended(
+    site: Site, held: dict[str, dict[str, str]] | None, runs: bool
+) -> None:
+    server, path = site.server, "/api/v1/namespaces/default/pods/p"
+    server.put(f"{NODES}/a", {"metadata": {"name": "a"}})
+    server.put(f"{PODS}/p", pod("p", node="a", condition=False))
+    open_site(site).cluster.read(NOW)
+    assert site.cluster.find_unlisted("a") == ()
+    site.caches.of("Pod").replace(())  # a new list, without an event before it
+    if held is not None:
+        kept: dict[str, Any] = pod("p", node="a", condition=False)
+        server.put(path, kept | {part: kept[part] | change for part, change in held.items()})
+    site.cluster.read(NOW)
+    assert [found.name for found in site.cluster.find_unlisted("a")] == ["p"] * runs
+    assert server.reads[-1].path == path
+    reads = len(server.reads)
+    site.cluster.find_unlisted("a")
+    assert (len(server.reads) > reads) == runs
 
 
 def test_only_news_of_pods_without_a_place_ring(site: Site) -> None:

@@ -13,6 +13,7 @@ from nodewright.model.node import Node, NodeStatus
 from nodewright.model.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
 from nodewright.model.quantity import Quantity
 from nodewright.snapshot.snapshot import Snapshot
+from nodewright.testkit import build_pod
 
 NAMES = [f"n{number}" for number in range(8)]
 
@@ -127,3 +128,29 @@ def test_pods_are_pending_in_the_order_of_their_age() -> None:
     live = LiveCluster()
     live.apply_pods({f"default/{name}": make_pod(name) for name in ("b", "a", "c")})
     assert [pod.name for pod in live.pending()] == ["a", "b", "c"]
+
+
+def test_pods_that_a_later_list_lacked_are_named_until_they_or_their_nodes_go() -> None:
+    live = LiveCluster()
+    live.apply_nodes({name: make_node(name) for name in ("a", "b")})
+    names = ("deleted", "unlisted", "back", "elsewhere")
+    live.apply_pods({f"default/{name}": make_pod(name, node="a") for name in names})
+    live.apply_pods({"default/other": make_pod("other", node="b"), "default/waits": make_pod("waits")})
+    gone = [f"default/{name}" for name in ("unlisted", "back", "other", "waits")]
+    live.apply_pods(dict.fromkeys([*gone, "default/deleted"]), gone)
+    assert [pod.name for pod in live.unlisted_on("a")] == ["unlisted", "back"]
+    live.apply_pods({"default/back": make_pod("back", node="a")})
+    assert [pod.name for pod in live.unlisted_on("a")] == ["unlisted"]
+    live.forget_unlisted(live.unlisted_on("a")[0])
+    live.apply_nodes({"b": None})
+    assert live.unlisted_on("a") == live.unlisted_on("b") == ()
+
+
+def test_pods_that_would_not_be_lost_with_their_node_are_not_named() -> None:
+    live = LiveCluster()
+    live.apply_nodes({"a": make_node("a")})
+    daemon = build_pod("daemon", node_name="a", owner=("DaemonSet", "d"))
+    ending = build_pod("ending", node_name="a", deleted_at=1.0)
+    live.apply_pods({pod.key: pod for pod in (daemon, ending)})
+    live.apply_pods({daemon.key: None, ending.key: None}, {daemon.key, ending.key})
+    assert live.unlisted_on("a") == ()

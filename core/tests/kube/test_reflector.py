@@ -151,7 +151,9 @@ def test_a_version_that_is_gone_is_listed_anew(server: ApiServer, follower: Foll
             server.say(NODES, "ERROR", {"kind": "Status", "code": 410, "message": "too old resource version"})
         follower.wait(lambda: follower.names() == ["a"])
         follower.wait(lambda: follower.reflector.lists == 2)
+    assert follower.cache.take_unlisted() == {"old"}
     assert follower.cache.take_changes()["old"] is None
+    assert not follower.cache.take_unlisted()
 
 
 def test_pages_that_went_stale_are_read_at_once_as_one(server: ApiServer, follower: Follower) -> None:

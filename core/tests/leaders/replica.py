@@ -78,6 +78,10 @@ class ClusterLine:
         self._meet()
         return self._world.api.get_node_view(node)
 
+    def find_unlisted(self, node: str) -> tuple[Pod, ...]:
+        self._meet()
+        return self._world.api.find_unlisted(node)
+
     def get_gang_view(self, namespace: str) -> GangView:
         self._meet()
         return self._world.api.get_gang_view(namespace)

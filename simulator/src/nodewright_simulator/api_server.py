@@ -17,6 +17,7 @@ from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import ProvisioningRequest
 from nodewright.predicates.selectors import parse_selector
 from nodewright.snapshot.context import Workloads
+from nodewright.snapshot.snapshot import Snapshot
 from nodewright_simulator.agenda import Agenda
 from nodewright_simulator.cluster import SimulatedCluster, SimulatedPod
 from nodewright_simulator.controllers import start_daemons
@@ -24,7 +25,9 @@ from nodewright_simulator.crash import Tripwire
 from nodewright_simulator.custom_resources import CapacityBuffers, PodTemplates, Quotas, Requests
 
 NO_PODS, HALF_OF_THE_PODS, STALE, STALE_NODES = "no_pods", "half_of_the_pods", "stale", "stale_nodes"
-EMPTY_NODES = "empty_nodes"
+EMPTY_NODES, FEW_PODS = "empty_nodes", "few_pods"
+# Of FEW_PODS one in so many is not shown.
+_FEW = 10
 # About one of so many nodes seems empty, always the same ones.
 _EMPTY_EVERY = 3
 
@@ -37,10 +40,22 @@ class Misreads:
         self._until = 0.0
         self._is_direct = False
         self._held: ClusterObservation | None = None
+        # The pods that the present engine knows from before, by uid.
+        self._known = frozenset[str]()
+        # Those of FEW_PODS that are not shown, by uid.
+        self._hidden: frozenset[str] | None = None
 
     def begin(self, shows: str, until: float, *, is_direct: bool = False) -> None:
         """Show a wrong list of the cluster ``until`` this time (epoch seconds). ``is_direct``: direct reads are wrong, too."""
         self._shows, self._until, self._is_direct, self._held = shows, until, is_direct, None
+        self._hidden = None
+
+    def remember(self, uids: Iterable[str]) -> None:
+        """Note which pods the engine has seen before the misreads begin: it can read them by name."""
+        self._known = frozenset(uids)
+
+    def knows(self, pod: Pod) -> bool:
+        return pod.metadata.uid in self._known
 
     def changes_direct_reads(self, now: float) -> bool:
         """Return whether direct reads of pods show the same as the list."""
@@ -56,7 +71,29 @@ class Misreads:
             names = (node.name for _, node in observation.snapshot.nodes())
             empty = {name for name in names if not crc32(name.encode()) % _EMPTY_EVERY}
             return replace(_without(observation, every=1, only=empty), pending=observation.pending)
+        if self._shows == FEW_PODS:
+            if self._hidden is None:
+                self._hidden = frozenset(self._choose_few(observation.snapshot))
+            return _without_these(observation, self._hidden)
         return _without(observation, every=1 if self._shows == NO_PODS else 2)
+
+    def _choose_few(self, snapshot: Snapshot) -> Iterator[str]:
+        """Yield one in ten of the pods that the engine knows, of the nodes with the fewest pods."""
+        on_nodes = sorted((snapshot.pods(row) for row, _ in snapshot.nodes()), key=len)
+        left = sum(map(len, on_nodes)) // _FEW
+        for pods in on_nodes:
+            if all(map(self.knows, pods)) and len(pods) <= left:
+                left -= len(pods)
+                yield from (pod.metadata.uid for pod in pods)
+
+
+def _without_these(observation: ClusterObservation, uids: Container[str]) -> ClusterObservation:
+    snapshot = observation.snapshot.fork()
+    for row, _ in list(snapshot.nodes()):
+        for pod in snapshot.pods(row):
+            if pod.metadata.uid in uids:
+                snapshot.unplace(snapshot.class_of(pod, placed=True), row, pod=pod)
+    return replace(observation, snapshot=snapshot)
 
 
 def _without(observation: ClusterObservation, *, every: int, only: Container[str] | None = None) -> ClusterObservation:
@@ -179,6 +216,14 @@ class ApiServer:
             there = seen.find_row(node)
             pods = seen.pods(there) if there is not None else ()
         return NodeView(node=self._cluster.live.node(row), pods=pods, workloads=self._workloads())
+
+    def find_unlisted(self, node: str) -> tuple[Pod, ...]:
+        """Return the pods on the node that misreads hide and that the engine has seen before: reads by name find them."""
+        if not self.misreads.changes_direct_reads(self._clock.now()) or self._cluster.live.find_row(node) is None:
+            return ()
+        shown = {pod.metadata.uid for pod in self.get_node_view(node).pods}
+        held = (one.pod for one in self._cluster.pods_on(node))
+        return tuple(pod for pod in held if pod.metadata.uid not in shown and self.misreads.knows(pod))
 
     def get_gang_view(self, namespace: str) -> GangView:
         now = self._clock.now()

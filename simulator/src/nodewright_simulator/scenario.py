@@ -257,10 +257,10 @@ class Misread(Happening, frozen=True, kw_only=True, tag="misread"):
     lasts: Annotated[TimeSpan, Help("For how long.")] = msgspec.field(name="for")
     shows: Annotated[
         str,
-        Meta(pattern="^(no_pods|half_of_the_pods|empty_nodes|stale|stale_nodes)$"),
+        Meta(pattern="^(no_pods|half_of_the_pods|few_pods|empty_nodes|stale|stale_nodes)$"),
         Help(
-            "What it shows: no pods, every other one, none on every third node, everything as it was before, or the "
-            "nodes alone as they were before."
+            "What it shows: no pods, every other one, all but one in ten (on the nodes with the fewest), none on every third "
+            "node, everything as it was before, or the nodes alone as they were before."
         ),
     ] = "no_pods"
     direct: Annotated[bool, Help("The pods of a node are shown in the same way right before it is deleted.")] = False

@@ -221,7 +221,12 @@ class Simulation:
     def misread(self, at: float, shows: str, seconds: float, *, is_direct: bool = False) -> None:
         """Show the engine a wrong list of the cluster for so long; ``is_direct``: and wrong pods of single nodes."""
         misreads = self.api_server.misreads
-        self.agenda.at(at, lambda moment: misreads.begin(shows, moment + seconds, is_direct=is_direct))
+
+        def begin(moment: float) -> None:
+            misreads.begin(shows, moment + seconds, is_direct=is_direct)
+            misreads.remember(held.pod.metadata.uid for held in self.cluster.pods())
+
+        self.agenda.at(at, begin)
         self.agenda.at(at + seconds, lambda _: None)  # a loop reads the correct list
 
     def fill_disk(self, at: float, seconds: float) -> None:
@@ -322,6 +327,7 @@ class Simulation:
         options = self._options
         clock, world = self._engine_clock.start(), self._world
         saved = world.store.load()
+        self.api_server.misreads.remember(())
         return Autoscaler(world, clock, options.settings, Random(options.seed), saved, planning=options.planning)
 
     def started(self, at: float) -> None:

@@ -399,8 +399,8 @@ class Actuator:
     def _confirm(self, batch: DeletionBatch) -> tuple[ActiveRemoval, ...]:
         """Return the members whose machines may be deleted now. Their pods were read at most LOOK_SECONDS ago.
 
-        The removal of a node with new pods ends. A node that cannot be read waits, and so does a node that may run pods
-        that no list shows; its zero-or-max group waits with it.
+        The removal of a node with new pods ends, also if only a read by name shows them. A node that cannot be read waits,
+        and so does a node that may run pods that no list shows; its zero-or-max group waits with it.
         """
         if not self._settings.policy.rereads_pods_before_deleting:
             return batch.members
@@ -411,6 +411,7 @@ class Actuator:
             if self._is_unchanged(active)
             and self._lacks_no_pods(active)
             and self._is_still_empty(self._active[active.name])
+            and self._runs_no_unlisted(self._active[active.name])
         )
         is_whole = len(confirmed) == len(batch.members) or all(active.removal.batch <= 1 for active in batch.members)
         return confirmed if is_whole else ()
@@ -460,6 +461,24 @@ class Actuator:
             return False
         self._active[active.name] = replace(active, seen_empty_at=now)
         return True
+
+    def _runs_no_unlisted(self, active: ActiveRemoval) -> bool:
+        """Return whether all pods have ended that ran on the node and then were in no list any more, each read by name."""
+        if active.removal.is_forced:
+            return True
+        try:
+            running = self._reader.find_unlisted(active.name)
+        except KubeApiError as error:
+            if error.retryable:
+                self._active[active.name] = replace(active, ready_at=self._clock.now() + POLL_SECONDS)
+            else:
+                self._finish_one(active, Finish(result=RemovalResult.INTERNAL, message=str(error)))
+            return False
+        problem = why_lost(active.removal, running, Workloads(), self._clock.now(), self._settings)
+        if problem:
+            message = f"{problem}, says a read by name; no list of pods shows it"
+            self._finish_one(active, Finish(result=RemovalResult.INTERNAL, message=message))
+        return not problem
 
     def _settle(self, batch: DeletionBatch, outcome: WriteOutcome) -> None:
         """Finish, postpone or keep the removals of a batch by the outcome of its call.

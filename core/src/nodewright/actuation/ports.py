@@ -121,6 +121,12 @@ class NodeReader(Protocol):
     def get_gang_view(self, namespace: str) -> GangView:
         """Return the pods of a namespace as they are now, and the PodGroups."""
 
+    def find_unlisted(self, node: str) -> tuple[Pod, ...]:
+        """Return the pods that run on the node although a later list lacked them and no watch told of their end.
+
+        Each is read by name. One that has ended is not asked for again.
+        """
+
     def list_nodes(self) -> Iterator[Node]:
         """Yield every node of one consistent list as it is now; an error may come between two nodes."""
 

@@ -19,7 +19,9 @@ from nodewright.model.clock import Clock
 from nodewright.model.duration import format_duration, format_moment
 from nodewright.model.errors import KubeApiError
 from nodewright.model.group import GroupRef, Machine
+from nodewright.model.node import Node
 from nodewright.model.plan import HeldBack, Plan, PlannedAction, ScaleDownReport
+from nodewright.model.pod import Pod
 from nodewright.model.reason import ScaleDownResult
 from nodewright.model.removal import NodeRemoval, RemovalReason
 from nodewright.model.settings import SafetySettings
@@ -396,4 +398,7 @@ class DeletionRecheck:
             nodes = [node for node in self._cluster.list_nodes() if node.spec.provider_id.lower() in self._machines]
         except KubeApiError as error:
             return str(error)
-        return NodesOfMachines(nodes, lambda node: self._cluster.get_node_view(node.name).pods)
+        return NodesOfMachines(nodes, self._pods_on)
+
+    def _pods_on(self, node: Node) -> tuple[Pod, ...]:
+        return (*self._cluster.get_node_view(node.name).pods, *self._cluster.find_unlisted(node.name))

@@ -39,6 +39,9 @@ class Cluster(ClusterReader, ClusterWrites):
         pods = tuple(pod for pod in objects.pods if pod.spec.node_name == node and not pod.is_terminal)
         return NodeView(node=found, pods=pods, workloads=Workloads.of(objects))
 
+    def find_unlisted(self, node: str) -> tuple[Pod, ...]:  # noqa: ARG002 - its lists are whole
+        return ()
+
     def get_gang_view(self, namespace: str) -> GangView:
         objects = self._objects()
         pods = tuple(pod for pod in objects.pods if pod.metadata.namespace == namespace)

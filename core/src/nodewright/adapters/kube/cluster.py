@@ -4,7 +4,7 @@ Changes of objects update the snapshot; it is not rebuilt for each loop.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any
 
 from nodewright.actuation.ports import Eviction, EvictionAnswer
@@ -47,6 +47,8 @@ class LiveCluster:
         # By key: when the pod was created, its key and the pod; sorted by the first two.
         self._pending: dict[str, tuple[float, str, Pod]] = {}
         self._by_host: defaultdict[str, dict[str, Pod]] = defaultdict(dict)
+        # By node and key: the pods that a later list lacked, as they were last seen.
+        self._unlisted: defaultdict[str, dict[str, Pod]] = defaultdict(dict)
 
     def set_context(self, context: Context) -> None:
         self._snapshot.context = context
@@ -60,6 +62,8 @@ class LiveCluster:
 
     def apply_nodes(self, changes: Mapping[str, Node | None]) -> None:
         """Apply changes of nodes, by name; None: the node was deleted."""
+        for name in (name for name, node in changes.items() if node is None):
+            self._unlisted.pop(name, None)
         known = {name: node for name, node in changes.items() if name in self._snapshot}
         if 4 * len(known) > len(self._snapshot) and len(known) > _SLACK_ROWS:
             self._rebuild(changes)
@@ -71,11 +75,23 @@ class LiveCluster:
         if len(self._snapshot) > 2 * self._snapshot.alive.sum() + _SLACK_ROWS:
             self._rebuild({})
 
-    def apply_pods(self, changes: Mapping[str, Pod | None]) -> None:
-        """Apply changes of pods, by ``namespace/name``; None: the pod was deleted."""
-        for key in changes:
-            if key in self._pods:
-                self._remove_pod(key)
+    def unlisted_on(self, node: str) -> tuple[Pod, ...]:
+        """Return the pods that were last seen running on the node, and that a later list lacked."""
+        return tuple(self._unlisted.get(node, {}).values())
+
+    def forget_unlisted(self, pod: Pod) -> None:
+        """Stop naming a pod that was found to have ended."""
+        self._unlisted.get(pod.spec.node_name, {}).pop(pod.key, None)
+
+    def apply_pods(self, changes: Mapping[str, Pod | None], unlisted: Container[str] = frozenset()) -> None:
+        """Apply changes of pods, by ``namespace/name``; None: the pod was deleted, or is ``unlisted``: a later list lacked it."""
+        for key, pod in changes.items():
+            known = self._pods.get(key)
+            if known is None:
+                continue
+            self._remove_pod(key)
+            if pod is None and key in unlisted and known.spec.node_name in self._snapshot and _would_be_lost(known):
+                self._unlisted[known.spec.node_name][key] = known
         placed = defaultdict[str, dict[str, Pod]](dict)
         for key, pod in changes.items():
             if pod is None or pod.is_terminal:
@@ -83,6 +99,7 @@ class LiveCluster:
             self._pods[key] = pod
             host = pod.host
             if host:
+                self.forget_unlisted(pod)
                 placed[host][key] = pod
             else:
                 self._pending[key] = pod.created, key, pod
@@ -117,6 +134,11 @@ class LiveCluster:
         fresh.context = self._snapshot.context
         self._add(fresh, [node for node in (nodes | dict(changes)).values() if node is not None])
         self._snapshot = fresh
+
+
+def _would_be_lost(pod: Pod) -> bool:
+    """Return whether the pod, as it was last seen, would be lost with its node."""
+    return not (pod.metadata.deletion_timestamp is not None or pod.is_daemonset_pod or pod.is_mirror)
 
 
 # The kinds from which each part of the observation is made, with their fields in ClusterObjects.
@@ -201,6 +223,17 @@ class KubeCluster(KubeWrites):
             problem=self._problem(now),
         )
 
+    def find_unlisted(self, node: str) -> tuple[Pod, ...]:
+        """Read by name, from etcd, the pods that were last seen on the node and that a later list lacked. Raise KubeApiError."""
+        running = list[Pod]()
+        for pod in self._live.unlisted_on(node):
+            found = self.read_pod(pod)
+            if found is None or found.spec.node_name != node or found.is_terminal:
+                self._live.forget_unlisted(pod)
+            else:
+                running.append(found)
+        return tuple(running)
+
     def age(self, now: float) -> float:
         """Return the age in seconds of the oldest cache: the time since the API server last confirmed that kind."""
         return max(self._caches.ages().values(), default=now)
@@ -216,7 +249,9 @@ class KubeCluster(KubeWrites):
             self._quotas = self._objects(_QUOTAS).capacity_quotas
         self._latest_pod_groups()
         self._live.apply_nodes(dict(self._dated_nodes(now)))
-        self._live.apply_pods(self._caches.of("Pod").take_changes())
+        pods = self._caches.of("Pod")
+        unlisted = pods.take_unlisted()
+        self._live.apply_pods(pods.take_changes(), unlisted)
 
     def _dated_nodes(self, now: float) -> Iterator[tuple[str, Node | None]]:
         """Yield the changed nodes by name, without times in the future; None for deleted nodes."""

@@ -34,6 +34,7 @@ class ObjectCache(Generic[T]):
         self._lock = threading.Lock()
         self._objects: dict[str, T] = {}
         self._changes: dict[str, T | None] = {}
+        self._unlisted = set[str]()
         self._synced = threading.Event()
 
     @property
@@ -56,6 +57,7 @@ class ObjectCache(Generic[T]):
             changed = {key: held for key, held in fresh.items() if not is_same(before.get(key), held)}
             self._objects = fresh
             self._changes |= gone
+            self._unlisted |= gone.keys()
             self._changes |= changed
         for key, held in changed.items():
             self._on_change(before.get(key), held)
@@ -80,6 +82,15 @@ class ObjectCache(Generic[T]):
         with self._lock:
             taken, self._changes = self._changes, {}
         return taken
+
+    def take_unlisted(self) -> frozenset[str]:
+        """Return the keys of objects that a later list lacked since the last call: no watch told that they were deleted.
+
+        Called before ``take_changes``: what was deleted in another way since then is not among them.
+        """
+        with self._lock:
+            taken, self._unlisted = self._unlisted, set()
+        return frozenset(taken)
 
     def get(self, key: str) -> T | None:
         return self._objects.get(key)

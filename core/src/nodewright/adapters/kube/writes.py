@@ -68,6 +68,12 @@ class KubeWrites:
         pods = tuple(pod for page in read_pages(self._api, own) for pod in page.items if not pod.is_terminal)
         return GangView(pods=pods, groups=self._find_pod_groups())
 
+    def read_pod(self, pod: Pod) -> Pod | None:
+        """Read this very pod by name, past every cache, those of the API server too; None if there is none any more."""
+        raw = find(self._api, _pod_path(pod))
+        found = self._pods.decode(raw) if raw is not None else None
+        return found if found is not None and found.metadata.uid == pod.metadata.uid else None
+
     def list_nodes(self) -> Iterator[Node]:
         """Yield every node of one consistent list, not from a cache.
 
