@@ -56,7 +56,7 @@ class ReloadedFile(Generic[T]):
         return self.take(path, text)
 
     def take(self, name: str, text: bytes) -> T:
-        """Return the content of a text that was read; it is parsed if it has changed."""
+        """Return the content of ``text``, which is parsed only if it has changed."""
         if (name, text) != (self._path, self._text):
             self._path, self._text = name, text
             try:
@@ -66,7 +66,7 @@ class ReloadedFile(Generic[T]):
         return self._content
 
     def miss(self, problem: str) -> T:
-        """Return the content that was read before, since there is no text now."""
+        """Return the last valid content, since there is no text now."""
         self._text, self.problem = None, problem
         return self._content
 
@@ -195,12 +195,12 @@ _CRON_FIELDS = 5
 
 # The key of a ConfigMap that holds the text of a file of --disruption-config.
 DISRUPTION_KEY = "disruption.yaml"
-# What holds while a ConfigMap is named and no good text of it has been read: it may hold a budget.
+# In force while a ConfigMap is named but no valid text of it has been read: it may hold a budget.
 _NONE_GOES = DisruptionConfig(disruption=(Budget(nodes=0),))
 
 
 class DisruptionFile(ConfigFile[DisruptionConfig]):
-    """Gives the engine the content of ``--disruption-config``, and of the ConfigMap that it follows beside it."""
+    """Gives the engine the content of ``--disruption-config``, and of the ConfigMap that it follows in addition."""
 
     def __init__(self, settings: Callable[[], SafetySettings]) -> None:
         super().__init__(ReloadedFile("disruption-config", read_disruption, NO_DISRUPTION_CONFIG))
@@ -211,12 +211,12 @@ class DisruptionFile(ConfigFile[DisruptionConfig]):
         self._joined = (NO_DISRUPTION_CONFIG, _NONE_GOES, _NONE_GOES)
 
     def follow(self, name: str, read: Callable[[], Mapping[str, str] | None]) -> None:
-        """Read the ConfigMap of this name, too. ``read`` returns its data; None: there is no such ConfigMap. No name: none is read."""
+        """Also read the ConfigMap ``name`` (empty: none). ``read`` returns its data; None: it does not exist."""
         self._map_name, self._read_map = name, read
 
     @property
     def problem(self) -> str:
-        """Return what is wrong with the file or the ConfigMap; empty: nothing."""
+        """Return what is wrong with the file or the ConfigMap; empty: both are valid."""
         return "; ".join(filter(None, (self._file.problem, self._map.problem)))
 
     def read(self) -> DisruptionConfig:

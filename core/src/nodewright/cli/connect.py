@@ -1,4 +1,4 @@
-"""Builds the providers that the settings name, and finds out whether they have the groups that the settings name."""
+"""Builds the providers of the settings, and checks whether they have the groups of ``--nodes``."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -76,7 +76,7 @@ class Connector:
 
 
 def find_unlisted(providers: Iterable[ProviderClient]) -> Iterator[str]:
-    """Yield a sentence for each group of ``--nodes`` that its provider, which was read, does not have."""
+    """Yield a sentence for each group of ``--nodes`` that its provider does not have; the providers were read before."""
     for provider in providers:
         yield from filter(None, _find_missing(provider).values())
 
@@ -84,8 +84,8 @@ def find_unlisted(providers: Iterable[ProviderClient]) -> Iterator[str]:
 def check_named(providers: Iterable[ProviderClient], known: frozenset[GroupRef]) -> frozenset[GroupRef]:
     """Return the groups of ``--nodes`` that exist at this start or, if they are ``known``, existed at an earlier one.
 
-    Raise ConfigError for others, which are misspelt. A known group may be gone, which is no reason to leave the other ones
-    unscaled. Of a provider that cannot be read now nothing is said.
+    Raise ConfigError for any other group: its name is misspelt. A known group may be gone: that must not keep the other
+    groups from being scaled. Providers that cannot be read now are not checked.
     """
     found: set[GroupRef] = set()
     for provider in providers:
@@ -109,7 +109,7 @@ def check_named(providers: Iterable[ProviderClient], known: frozenset[GroupRef])
 def _find_missing(provider: ProviderClient) -> dict[str, str]:
     """Return a sentence for each name in ``--nodes`` without a group; an empty one if its group cannot be read.
 
-    A provider may list a group because the flag names it, and say only when it is asked for the group that there is none.
+    A provider may list a group only because the flag names it, and raise NodeGroupNotFound when the group is read.
     """
     missing = {}
     if provider.unlisted:

@@ -291,7 +291,8 @@ class Plan:
 
     ``scale_up`` is the report of the first expansion for pending pods, ``salvo`` those of further ones. ``hedge`` reports
     nodes that are added a second time, ``min_size`` growth of groups to their minimum, ``spare`` growth for ``buffers``.
-    Pending pods in ``fitting`` fit on existing or upcoming nodes, those bought now included; those in ``waiting`` are too young to plan for.
+    Pending pods in ``fitting`` fit on existing or upcoming nodes, including those that this plan buys; those in ``waiting``
+    are too young to plan for.
 
     ``halted`` says why only clean-up is planned, ``cut_short`` why the next loop plans all but the size corrections, and
     ``paused`` why all writes wait, and until when; each is empty if this is not so. ``held_back`` actions wait, and are

@@ -74,7 +74,7 @@ class ProviderClient:
         self._check_instances = checks.instances(ignores_case=info.ignores_id_case)
         self._switched_off: Mapping[str, frozenset[Capability]] = {}
         self._limits: Mapping[str, NodeGroupFlag] = {}
-        # The names in --nodes, with the ids of the last listing for which they stand; and those that it lacks.
+        # Each name in --nodes with the ids of the last listing that it stands for, and the names without such an id.
         self.named: Mapping[str, tuple[str, ...]] = {}
         self.unlisted: tuple[str, ...] = ()
         self._withheld: list[WithheldWrite] = []
@@ -271,7 +271,7 @@ class ProviderClient:
         return self._calls.once("next_change", checks.instant)
 
     def _find_named(self, groups: Sequence[NodeGroup]) -> dict[str, tuple[str, ...]]:
-        """Return the listed ids that each name in --nodes stands for: its own, or one that ends with it or with which it ends.
+        """Return the listed ids that each name in --nodes stands for: equal ids, and ids of which one ends with the other.
 
         A cloud may have its own ids for the groups, such as URLs, or several groups for one name.
         """
@@ -287,7 +287,7 @@ class ProviderClient:
         return named
 
     def _find_unlisted(self, groups: Sequence[NodeGroup]) -> tuple[str, ...]:
-        """Return the names in --nodes for which the listing has no group, nor another one with the same limits."""
+        """Return the names in --nodes for which the listing has no group, and no other group with the same limits."""
         taken = {id_ for ids in self.named.values() for id_ in ids}
         others = [(group.min_size, group.max_size) for group in groups if group.id not in taken]
         unlisted = []
@@ -335,7 +335,7 @@ def _last_part(group_id: str) -> str:
 
 
 def _ends_alike(one: str, other: str) -> bool:
-    """Return whether one of two ids with the same last part is the end of the other."""
+    """Return whether one of two ids with the same last part ends with the other."""
     short, long = sorted((one, other), key=len)
     return long.endswith(short) and (long == short or long[-len(short) - 1] in "/:")
 

@@ -102,7 +102,7 @@ class LeaderState:
 
 # Seconds between log lines while the API server does not respond.
 _SYNC_SECONDS = 30
-# A number that stands alone, such as seconds or a count: not a part of a name like pool-2.
+# A separate number, such as seconds or a count, but not a part of a name such as pool-2.
 _NUMBER = re.compile(r"(?<![\w.-])\d+(\.\d+)?(?=s?(?![\w.-]))")
 
 

@@ -43,7 +43,7 @@ class DryRun:
 
 @runtime_checkable
 class ReadsConfigMaps(Protocol):
-    """A reader of a cluster that also reads ConfigMaps which settings name."""
+    """A reader of a cluster that can also read ConfigMaps named in the settings."""
 
     def config_map_data(self, namespace: str, name: str) -> Mapping[str, str] | None:
         """Return the data of a ConfigMap; None: there is none."""

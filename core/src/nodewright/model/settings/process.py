@@ -35,8 +35,8 @@ class ClusterSettings(Section, frozen=True, kw_only=True):
         str,
         Help(
             "The name of a ConfigMap in --namespace whose key disruption.yaml holds the text of a file of --disruption-config. Its budgets "
-            "and schedules hold beside those of that file. A change counts from the next loop on; until a good text has been read, no "
-            "node is removed. Empty: none is read (docs/disruption.md).",
+            "and schedules apply in addition to those of that file. A change takes effect in the next loop. Until a valid text has been "
+            "read, no node is removed. Empty: none is read (docs/disruption.md).",
             ca="",
         ),
     ] = ""
@@ -207,8 +207,8 @@ class ProviderSettings(Section, frozen=True, kw_only=True):
     nodes: Annotated[
         tuple[str, ...],
         Help(
-            "A node group as min:max:name. Repeat it for several groups. A name that the provider has never listed ends the"
-            " start; a group that is gone later is only reported."
+            "A node group as min:max:name. Repeat it for several groups. The start fails for a name that the provider has never"
+            " listed; a group that disappears later is only reported."
         ),
     ] = ()
     node_group_auto_discovery: Annotated[

@@ -47,8 +47,8 @@ class LoopSettings(Section, frozen=True, kw_only=True):
     batch_max_duration: Annotated[
         Duration,
         Help(
-            "The longest wait for further pending pods, from the first one. See --batch-idle-duration. It is up to twice as "
-            "long while pods go on to arrive and each loop asks several groups for machines: some 15 requests a minute are made.",
+            "The longest wait for further pending pods, from the first one. See --batch-idle-duration. It is up to "
+            "twice as long while pods keep arriving and each loop asks several groups for machines, to make about 15 requests a minute.",
             raised="Slow bursts are planned together; their first pod waits longer.",
             ca="",
         ),
