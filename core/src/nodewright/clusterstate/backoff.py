@@ -20,7 +20,7 @@ from nodewright.model.action import (
 )
 from nodewright.model.errors import TargetChanged
 from nodewright.model.group import FailureScope, GroupRef
-from nodewright.model.node import ZONE_LABEL
+from nodewright.model.node import INSTANCE_TYPE_LABEL, ZONE_LABEL
 from nodewright.model.settings import FailureSettings
 from nodewright.snapshot.observation import GroupSeen
 
@@ -35,7 +35,6 @@ NO_ANSWER = "noAnswer"
 MACHINE_LOST = "machineLost"
 
 NO_MACHINE = "the cloud accepted no machine"
-INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"
 
 # A shared backoff lasts for this part of a first backoff.
 _SHARED_PART = 0.5

@@ -13,14 +13,12 @@ from msgspec.structs import replace
 from nodewright.clusterstate.memory import TemplateHistory
 from nodewright.clusterstate.readiness import STATUS_PREFIX, is_startup_taint
 from nodewright.clusterstate.state import ClusterState, GroupState
-from nodewright.model.group import DEPRECATED_LABELS, GroupRef
+from nodewright.model.group import DEPRECATED_LABELS, PLACE_PREFIXES, GroupRef
 from nodewright.model.node import HOSTNAME_LABEL, Node, Taint
 from nodewright.model.settings import RenewalSettings, TemplateSettings
 from nodewright.snapshot.observation import GroupSeen, Observation
 
 _MADE_FROM = "what it was made from"
-# Labels that differ from node to node of one group.
-_PLACES = ("topology.", "failure-domain.beta.")
 # Prefixes of taints that describe the state of a node.
 _STATES = ("node.kubernetes.io/", "node.cloudprovider.", STATUS_PREFIX)
 
@@ -114,7 +112,7 @@ def _traits(
     labels: Mapping[str, str], taints: Iterable[Taint], settings: TemplateSettings
 ) -> Iterator[tuple[str, str]]:
     for key, value in labels.items():
-        if key != HOSTNAME_LABEL and key not in DEPRECATED_LABELS and not key.startswith(_PLACES):
+        if key != HOSTNAME_LABEL and key not in DEPRECATED_LABELS and not key.startswith(PLACE_PREFIXES):
             yield f"label {key}", value
     for taint in taints:
         is_status = taint.key in settings.status_taint or taint.key.startswith(_STATES)

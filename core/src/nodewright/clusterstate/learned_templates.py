@@ -23,7 +23,7 @@ from nodewright.clusterstate.node_samples import STABLE_SECONDS, STANDARD_RESOUR
 from nodewright.clusterstate.readiness import is_reported_ready, ready_since
 from nodewright.model.devices import ResourcePool, ResourceSliceSpec
 from nodewright.model.duration import format_duration
-from nodewright.model.group import DEPRECATED_LABELS, GroupRef
+from nodewright.model.group import DEPRECATED_LABELS, PLACE_PREFIXES, GroupRef
 from nodewright.model.meta import Resources
 from nodewright.model.node import HOSTNAME_LABEL, CsiNodeDriver, Node, Taint
 from nodewright.model.pod import Pod
@@ -52,8 +52,6 @@ _HELD_SECONDS = 600.0
 _COARSE_SECONDS = 6 * HOUR
 # Bounds of what is saved for one group: labels that its template does not name, and devices.
 _MOST_LABELS, _MOST_DEVICES = 32, 16
-# Labels that differ from node to node of one group.
-_PLACES = ("topology.", "failure-domain.beta.")
 # The annotation of a DaemonSet with the version of its template, and the label of a pod with the version it was made from.
 _TEMPLATE_VERSION, _POD_VERSION = "deprecated.daemonset.template.generation", "pod-template-generation"
 _LABEL, _TAINT, _DEVICES = "label ", "taint ", "devices of "
@@ -444,7 +442,7 @@ def _marks_of(
     """Yield the labels and taints of a node that differ from the template."""
     has, says = node.metadata.labels, template.metadata.labels
     for key in says:
-        is_own = key == HOSTNAME_LABEL or key in DEPRECATED_LABELS or key.startswith(_PLACES)
+        is_own = key == HOSTNAME_LABEL or key in DEPRECATED_LABELS or key.startswith(PLACE_PREFIXES)
         if not is_own and has.get(key) != says[key]:
             yield f"{_LABEL}{key}", Correction(says[key], has.get(key))
     added = [key for key in sorted(has) if key not in says and _is_common(key, has[key], alike)]

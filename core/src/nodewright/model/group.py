@@ -21,6 +21,8 @@ _DEPRECATED = {
     "topology.kubernetes.io/region": "failure-domain.beta.kubernetes.io/region",
 }
 DEPRECATED_LABELS = frozenset(_DEPRECATED.values())
+# Prefixes of labels that differ from node to node of one group.
+PLACE_PREFIXES = ("topology.", "failure-domain.beta.")
 
 
 class GroupRef(NamedTuple):

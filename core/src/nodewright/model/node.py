@@ -7,6 +7,7 @@ from nodewright.model.meta import Int32, Kube, Object, Resources, Time
 
 HOSTNAME_LABEL = "kubernetes.io/hostname"
 ZONE_LABEL = "topology.kubernetes.io/zone"
+INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"
 TO_BE_DELETED_TAINT = "ToBeDeletedByClusterAutoscaler"
 DELETION_CANDIDATE_TAINT = "DeletionCandidateOfClusterAutoscaler"
 

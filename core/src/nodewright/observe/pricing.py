@@ -10,11 +10,10 @@ import msgspec
 
 from nodewright.model.group import GroupRef, MachineType, Price
 from nodewright.model.meta import Resources
-from nodewright.model.node import ZONE_LABEL, Node
+from nodewright.model.node import INSTANCE_TYPE_LABEL, ZONE_LABEL, Node
 from nodewright.model.price_book import CURRENCY, PriceBook, ReservedInstances
 from nodewright.snapshot.observation import GroupSeen, ProviderSeen
 
-TYPE_LABEL = "node.kubernetes.io/instance-type"
 OLD_SECONDS = 7 * 86400.0
 _NOT_COUNTED = ("pods", "ephemeral-storage", "hugepages-", "attachable-volumes-")
 
@@ -163,7 +162,7 @@ def _shape(capacity: Resources) -> _Shape | None:
 def _place(template: Node | None) -> tuple[str, str]:
     """Return machine type and zone of a group's nodes from their labels; empty if a label is missing."""
     labels = template.metadata.labels if template is not None else {}
-    return labels.get(TYPE_LABEL, ""), labels.get(ZONE_LABEL, "")
+    return labels.get(INSTANCE_TYPE_LABEL, ""), labels.get(ZONE_LABEL, "")
 
 
 def _name(seen: GroupSeen) -> str:

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from nodewright.clusterstate.backoff import INSTANCE_TYPE_LABEL
 from nodewright.model.disruption import DisruptionReason
 from nodewright.model.group import GroupRef
 from nodewright.model.move import RejectedMove
+from nodewright.model.node import INSTANCE_TYPE_LABEL
 from nodewright.model.plan import PlannedNode
 from nodewright.model.pod import Pod
 from nodewright.model.settings import ConsolidationSettings

@@ -4,12 +4,12 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from nodewright.clusterstate.backoff import INSTANCE_TYPE_LABEL, allowance, allowance_left, is_active
+from nodewright.clusterstate.backoff import allowance, allowance_left, is_active
 from nodewright.estimator.binpacking import estimate
 from nodewright.estimator.pod_group import PodGroup
 from nodewright.expander import Option
 from nodewright.model.group import GroupRef
-from nodewright.model.node import ZONE_LABEL, Node
+from nodewright.model.node import INSTANCE_TYPE_LABEL, ZONE_LABEL, Node
 from nodewright.model.plan import Expansion
 from nodewright.model.pod import Pod
 from nodewright.model.reason import SkipCode, SkipReason
