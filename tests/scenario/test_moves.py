@@ -24,6 +24,7 @@ SETTINGS = {
     # Without moves nothing would go.
     "scale-down-utilization-threshold": 0,
     "scale-down-unneeded-time": "2m",
+    "scale-down-delay-after-add": 0,
 }
 
 

@@ -33,9 +33,10 @@ def test_a_group_that_misses_machines_does_not_keep_idle_nodes_of_others() -> No
     assert {write[2] for write in story.writes("delete")} == {"b"}
 
 
-def test_empty_nodes_go_together_and_one_at_a_time_where_that_is_asked_for() -> None:
+@pytest.mark.parametrize("moves", ["off", "balanced"])
+def test_empty_nodes_go_together_and_one_at_a_time_where_that_is_asked_for(moves: str) -> None:
     def run(**settings: Any) -> list[float]:
-        story = Story({**A, "size": 4}, settings={**QUICK, **settings}, minutes=30)
+        story = Story({**A, "size": 4}, settings={**QUICK, "consolidation-policy": moves, **settings}, minutes=30)
         story.pods(1)
         return deletions(story)
 
@@ -57,10 +58,13 @@ def test_nodes_with_pods_go_one_at_a_time() -> None:
     assert story.result.final.running == 4
 
 
-def test_nothing_is_removed_for_ten_minutes_after_the_last_growth() -> None:
+@pytest.mark.parametrize("moves", ["off", "balanced"])
+def test_nothing_is_removed_for_ten_minutes_after_the_last_growth(moves: str) -> None:
     """Idle nodes of b have been unneeded for long by then."""
     only_a: dict[str, Any] = {"node_selector": {"pool": "a"}}
-    story = Story({**A, "labels": {"pool": "a"}}, {**B, "size": 3}, settings=QUICK, minutes=40)
+    story = Story(
+        {**A, "labels": {"pool": "a"}}, {**B, "size": 3}, settings={**QUICK, "consolidation-policy": moves}, minutes=40
+    )
     story.pods(1, at=8 * MINUTE, **only_a)
     story.pods(1, at=9 * MINUTE + 5, name="later", **only_a)
     assert story.asked("a") == [8 * MINUTE, 9 * MINUTE + LOOP]

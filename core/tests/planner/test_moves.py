@@ -19,8 +19,8 @@ from nodewright.clusterstate.clock_skew import without_future_times
 from nodewright.clusterstate.memory import Backoff, Deferral, MoveMemory, ScaleDownMemory
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, IncreaseSize
 from nodewright.model.disruption import Budget, DisruptionConfig, DisruptionReason
-from nodewright.model.group import Instance, InstanceState
-from nodewright.model.move import Move, MoveStage
+from nodewright.model.group import GroupOptions, Instance, InstanceState
+from nodewright.model.move import Addition, Move, MoveStage
 from nodewright.model.plan import Plan
 from nodewright.model.removal import RemovalReason
 from nodewright.planner import make_plan
@@ -41,6 +41,8 @@ CHANGES: dict[str, Any] = {
     "scale_down_utilization_threshold": 0.0,
 }
 LABELS = {"app": "web"}
+# No node with pods is unneeded.
+BUSY = GroupOptions(scale_down_utilization_threshold=0.0)
 
 
 def add_pod(world: World, name: str, node: str, *, cpu: str = "500m", created_at: float = NOW - 7200) -> None:
@@ -70,6 +72,14 @@ def full() -> World:
     for node in range(2):
         for number in range(2):
             add_pod(world, f"{node}-{number}", f"pool-{node}")
+    return world
+
+
+def half_full() -> World:
+    """Two nodes, each half full, that scale-down leaves where they are."""
+    world = full()
+    world.groups[ref("pool")] = replace(world.groups[ref("pool")], options=BUSY)
+    world.running = world.running[::2]
     return world
 
 
@@ -124,8 +134,9 @@ def test_a_search_in_vain_is_made_again_once_something_changed() -> None:
 def test_the_next_search_is_never_told_for_a_moment_at_which_none_is_made() -> None:
     """A node was free again within a minute after a search in vain: the loop at that moment searched for nothing."""
     found = MoveMemory(searched_at=NOW, vain=7, again_at=NOW + 40)
-    assert next_search(found) == NOW + SEARCH_SECONDS
-    assert next_search(replace(found, again_at=NOW + 90)) == NOW + 90
+    assert next_search(found, NOW) == NOW + SEARCH_SECONDS
+    assert next_search(found, NOW + SEARCH_SECONDS) == NOW + SEARCH_SECONDS
+    assert next_search(replace(found, again_at=NOW + 90), NOW + SEARCH_SECONDS) == NOW + 90
 
 
 def _consolidates_no_more(world: World) -> None:
@@ -186,24 +197,82 @@ def test_a_source_whose_machine_is_being_deleted_is_not_removed_again() -> None:
 
 def test_a_search_in_vain_is_made_again_after_a_quarter_of_an_hour() -> None:
     world = full()
-    plan = look(world)
-    assert plan.search_at == NOW + 900
-    world.now += 900
+    assert look(world).search_at == NOW + 60, "something may change meanwhile"
+    world.now += 60
+    assert look(world).search_at == NOW + 900
+    world.now = NOW + 900
     look(world)
     assert held(world).searched_at == NOW + 900
+
+
+def test_searches_in_vain_are_ever_further_apart_although_something_changes() -> None:
+    world = full()
+    searched = list[float]()
+    for _ in range(75):
+        add_pod(world, f"small-{world.now}", f"pool-{len(searched) % 2}", cpu="0")
+        look(world)
+        searched += [held(world).searched_at - NOW] if held(world).searched_at == world.now else []
+        world.now += 60
+    assert searched == [0, 60, 180, 420, 900, 1800, 2700, 3600]
+
+
+def test_idle_nodes_are_left_to_scale_down() -> None:
+    world = World()
+    world.add_group("large", 2, cpu="8", memory="32Gi", hourly_price=0.8)
+    add_pod(world, "web", "large-0", cpu="7")
+    plan = look(world)
+    assert "large-1" in plan.scale_down.unneeded
+    assert not plan.moves
+
+
+def test_no_move_begins_and_no_source_goes_in_a_cool_down_after_growth() -> None:
+    world = half_full()
+    growth = {ref("pool"): NOW - 100}
+    world.memory = replace(
+        world.memory, scale_down=ScaleDownMemory(engine_started=1.0, grown_at=growth, updated_at=NOW)
+    )
+    plan = look(world)
+    assert not plan.moves
+    assert plan.search_at == NOW + 500
+    move = Move(
+        id="m", reason=DisruptionReason.REPLACED, sources=("pool-0",), added=(), started=NOW, deadline=NOW + 3600
+    )
+    world.memory = replace(world.memory, moves=MoveMemory(under_way={"m": move}))
+    world.now = NOW + 499
+    plan = look(world)
+    assert not plan.scale_down.removals
+    assert [one.stage for one in plan.moves] == [MoveStage.READY]
+    world.now = NOW + 500
+    assert [removal.node for removal in look(world).scale_down.removals] == ["pool-0"]
+
+
+def test_a_move_that_bought_nodes_goes_on_in_a_cool_down() -> None:
+    """The growth may be its own, and both nodes are paid meanwhile."""
+    world = half_full()
+    grown = ScaleDownMemory(engine_started=1.0, grown_at={ref("pool"): NOW - 100}, updated_at=NOW)
+    added = (Addition(group=ref("pool"), nodes=1),)
+    move = Move(
+        id="m", reason=DisruptionReason.REPLACED, sources=("pool-0",), added=added, started=NOW, deadline=NOW + 3600
+    )
+    world.memory = replace(world.memory, scale_down=grown, moves=MoveMemory(under_way={"m": move}))
+    assert [removal.node for removal in look(world).scale_down.removals] == ["pool-0"]
 
 
 def test_a_search_is_made_again_when_a_node_has_been_calm_for_long_enough() -> None:
     world = full()
     add_pod(world, "new", "pool-0", created_at=NOW - 100)
+    plan, memory = world.plan_and_memory(**{**CHANGES, "consolidate_after": 300.0})
+    assert plan.search_at == NOW + 60, "something may change meanwhile"
+    world.now += 60
+    state = world.state(settings_with(**{**CHANGES, "consolidate_after": 300.0}))
+    world.memory = replace(memory.put_into(state.memory))
     plan, _ = world.plan_and_memory(**{**CHANGES, "consolidate_after": 300.0})
     assert plan.search_at == NOW + 200
 
 
 def test_no_move_begins_with_nodes_of_a_group_in_quarantine() -> None:
     """Machines of it were deleted by somebody else: until that is over none is deleted by us."""
-    world = full()
-    world.running = world.running[::2]
+    world = half_full()
     world.memory = replace(world.memory, scale_down=ScaleDownMemory(quarantined_until={ref("pool"): NOW + 60}))
     assert not look(world).moves
     world.now = NOW + 61
@@ -212,7 +281,7 @@ def test_no_move_begins_with_nodes_of_a_group_in_quarantine() -> None:
 
 def test_no_more_nodes_go_together_than_a_disruption_budget_lets_go() -> None:
     world = World()
-    world.add_group("large", 4, cpu="32", memory="64Gi", hourly_price=3.0)
+    world.add_group("large", 4, cpu="32", memory="64Gi", hourly_price=3.0, options=BUSY)
     world.add_group("small", 0, cpu="2", memory="4Gi", hourly_price=0.2)
     for node in range(4):
         add_pod(world, f"{node}", f"large-{node}", cpu="1900m")

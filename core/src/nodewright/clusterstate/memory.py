@@ -461,8 +461,8 @@ class MoveMemory:
     """The memory of moves: those ``under_way``, by their ids, and the ``pauses`` of nodes, by name.
 
     Not kept over a restart: ``places``: those of pods, by the move's id. ``searched_at``: when moves were last searched for
-    (epoch seconds). ``vain``: a hash of the input of the last search if it found none, and ``again_at``: when to repeat the
-    same search. ``renewed_at``: when nodes were last renewed, ``unrenewed``: why nodes were not, by name.
+    (epoch seconds). ``vain``: a hash of the input of the last search if it found none, ``again_at``: when to repeat the
+    same search, ``vain_times``: how many in a row found none. ``renewed_at``: when nodes were last renewed, ``unrenewed``: why nodes were not, by name.
     """
 
     under_way: Mapping[str, Move] = field(default_factory=dict)
@@ -472,6 +472,7 @@ class MoveMemory:
     renewed_at: float = 0.0
     unrenewed: Mapping[str, str] = field(default_factory=dict)
     vain: int = 0
+    vain_times: int = 0
     again_at: float = 0.0
 
 

@@ -24,8 +24,6 @@ _MOST_PAIRS = 30_000
 _PREFIXES = 24
 # The most changes that are tried; and by which part of the price of all nodes a set may be worse at first.
 _MOST_CHANGES, _TOLERATED = 2000, 0.004
-# Sets are not changed if they can gain no more than this part of the price of all nodes.
-_SMALL = 0.002
 # How many sets are tried even if time is up.
 _LEAST_TRIES = 3
 # The part of the time of the search that planning new nodes for the best set takes at most.
@@ -70,15 +68,23 @@ class Closing:
     saved: float
 
 
-def find_closing(problem: ClosingProblem, used: Callable[[], float], random: Random) -> Closing | None:
+def find_closing(
+    problem: ClosingProblem,
+    used: Callable[[], float],
+    random: Random,
+    *,
+    part: float = 1.0,
+    small: float = 0.0,
+) -> Closing | None:
     """Return the best set of nodes to close that is found until ``used()`` is 1; None if none is worth it.
 
-    Deterministic as long as time does not run out.
+    Deterministic as long as time does not run out. ``part``: which part of the usual number of changes is tried. ``small``: sets are
+    not changed if they can gain no more than this part of the price of all nodes.
     """
     if not problem.may_close.any() or not problem.most:
         return None
     search = _ClosingSearch(_with_last_resort(problem), used, random)
-    search.run()
+    search.run(round(_MOST_CHANGES * part), small)
     return search.result()
 
 
@@ -152,14 +158,14 @@ class _ClosingSearch:
                 found.append(order)
         return found
 
-    def run(self) -> None:
+    def run(self, most_changes: int, small: float) -> None:
         """Try beginnings of the programme's order, then change the best set."""
         shares, bound = self._relaxed()
         if bound <= _EPSILON:
             return
         self._try_beginnings(shares)
-        if bound > _SMALL * float(self._problem.prices.sum()):
-            self._change(shares)
+        if bound > small * float(self._problem.prices.sum()):
+            self._change(shares, most_changes)
 
     def _try_beginnings(self, shares: Floats) -> None:
         """Close a number of nodes, in the order in which the programme wants them closed."""
@@ -252,7 +258,7 @@ class _ClosingSearch:
                 placed.append((one, rows[used], taken[used]))
         return left, placed
 
-    def _change(self, shares: Floats) -> None:
+    def _change(self, shares: Floats, most: int) -> None:
         """Change the set by one or a few nodes, again and again. Worse sets are accepted, too, by less and less (annealing)."""
         problem, random = self._problem, self._random
         may = np.flatnonzero(problem.may_close)
@@ -267,8 +273,8 @@ class _ClosingSearch:
         current, gain = self._best.copy(), self._best_gain
         odds, nodes = find_odds(current), may.tolist()
         tolerance = _TOLERATED * float(problem.prices.sum())
-        for step in range(_MOST_CHANGES):
-            used = max(self._used(), step / _MOST_CHANGES)
+        for step in range(most):
+            used = max(self._used(), step / most)
             if used >= 1.0:
                 return
             least = gain - tolerance * (1.0 - used) ** 2 * random.random()

@@ -19,6 +19,7 @@ from nodewright.model.limits import make_resource_limits
 from nodewright.model.plan import Plan, PlannedAction, ScaleUpReport
 from nodewright.model.pod import Pod
 from nodewright.model.policy import Policy
+from nodewright.model.reason import ScaleDownResult
 from nodewright.model.settings import CorrectionSettings, Settings, SizeCorrection
 from nodewright.planner.autoprovisioning import delete_empty_groups, offer_groups, with_creations
 from nodewright.planner.capacity_buffers.controller import CapacityBufferState, fill_buffers
@@ -507,7 +508,8 @@ def _remove_nodes(draft: _Growing) -> _Growing:
     report, memory = plan_scale_down(context, targets, grown, ALL_NEW if growth.is_put_off else "")
     memory = replace(memory, pending_hints=hints.fresh)
     # While a move is under way, old and new nodes are paid for: its sources go before other nodes, if budgets allow any.
-    report = replace(report, removals=plan_removals(context, found) or report.removals)
+    is_cooling = report.result is ScaleDownResult.IN_COOLDOWN
+    report = replace(report, removals=plan_removals(context, found, is_cooling=is_cooling) or report.removals)
     if context.settings.policy.compares_pods_with_controllers:
         report = hold_if_pods_are_missing(report, context.state)
     return replace(
@@ -545,11 +547,12 @@ def _move_nodes(draft: _Growing) -> _Growing:
     state = draft.context.state
     if state.paused:  # the growth for a move would have to wait
         return replace(draft, plan=replace(draft.plan, search_at=state.now + SEARCH_SECONDS))
-    plan = replace(draft.plan, search_at=max(state.now, next_search(held)))
-    if draft.is_changing or draft.plan.scale_down.removals:
+    scale_down = draft.plan.scale_down
+    plan = replace(draft.plan, search_at=max(state.now, next_search(held, state.now), scale_down.cooldown_until))
+    if draft.is_changing or scale_down.removals or scale_down.result is ScaleDownResult.IN_COOLDOWN:
         return replace(draft, plan=plan)
-    begun = propose_moves(draft.growth.context, held, settings.moves, draft.random)
-    plan = replace(plan, search_at=next_search(begun.memory), rejected_move=begun.rejected)
+    begun = propose_moves(draft.growth.context, held, settings.moves, scale_down.unneeded, draft.random)
+    plan = replace(plan, search_at=next_search(begun.memory, state.now), rejected_move=begun.rejected)
     return _with_moves(replace(draft, plan=plan), begun)
 
 

@@ -5,6 +5,7 @@ state. If the pods of its sources find no places, the move is abandoned: the sou
 nodes like other unneeded nodes.
 """
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -116,16 +117,33 @@ def follow_moves(context: PlanningContext) -> MovesUnderWay:
     )
 
 
-def plan_removals(context: PlanningContext, found: MovesUnderWay) -> tuple[NodeRemoval, ...]:
-    """Return the sources that are removed now: those of the first ready move for which budgets allow a removal."""
+def plan_removals(context: PlanningContext, found: MovesUnderWay, *, is_cooling: bool) -> tuple[NodeRemoval, ...]:
+    """Return the sources that are removed now: those of the first ready move for which budgets allow a removal.
+
+    ``is_cooling``: scale-down waits, as after growth. Moves that bought nodes, and renewals, go on then: old and new nodes are
+    both paid for until they end, and the growth may be their own.
+    """
     for move, simulated, simulate in found.ready.values():
-        since = {node.name: 0.0 for node in simulated.removable}
+        goes_on = bool(move.added) or move.reason in _RENEWALS
+        if is_cooling and not goes_on:
+            continue
+        going = simulated if goes_on else _without_cooling(context, simulated)
+        since = {node.name: -math.inf for node in going.removable}
         # The profile ca does not simulate removals again before they go, so their places are these.
-        placed = replace(simulated, removable=[with_places(node) for node in simulated.removable])
+        placed = replace(going, removable=[with_places(node) for node in going.removable])
         removals = select_removals(context, placed, since, {}, None, simulate).removals
         if removals:
-            return tuple(changed(removal, reason=_reason(move, removal)) for removal in removals)
+            return tuple(changed(one, reason=_reason(move, one), unneeded_since=0.0) for one in removals)
     return ()
+
+
+def _without_cooling(context: PlanningContext, found: SimulatedRemovals) -> SimulatedRemovals:
+    """Return the removals without those in groups that grew or shrank lately (``--scale-down-delay-type-local``)."""
+    settings = context.settings.scale_down
+    if not settings.scale_down_delay_type_local:
+        return found
+    may_go = set(find_candidates(context.state, [node.name for node in found.removable], settings).names)
+    return replace(found, removable=[node for node in found.removable if node.name in may_go])
 
 
 def _reason(move: Move, removal: NodeRemoval) -> RemovalReason:
@@ -216,7 +234,7 @@ def _obstacle(context: PlanningContext, move: Move, waiting: Iterable[str]) -> s
         if pinned:
             return f"node {name} is annotated {pinned[0]}"
         obstacle = SHARED if state.shares_machine(node) else passed_over.get(name)
-        if obstacle is not None:
+        if obstacle is not None and obstacle.code != UnremovableCode.IN_COOLDOWN:
             return f"node {name}: {obstacle.message}"
         if _has_failed(move, name, state):
             return f"node {name} could not be removed: {state.memory.scale_down.removal_failures[name].message}"

@@ -1,6 +1,6 @@
 """Begin moves: decide when to search for moves that pay, and plan the growth of those that begin."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from random import Random
 from typing import NamedTuple
@@ -11,19 +11,21 @@ from nodewright.model.action import IncreaseSize
 from nodewright.model.disruption import DisruptionReason
 from nodewright.model.group import GroupRef
 from nodewright.model.move import Addition, Move, RejectedMove
+from nodewright.model.reason import UnremovableCode
 from nodewright.model.settings import ConsolidationSettings
 from nodewright.planner.consolidation import find_moves
 from nodewright.planner.consolidation.find_moves import Proposal
 from nodewright.planner.context import PlanningContext
 from nodewright.planner.moves import DRAIN_SECONDS
-from nodewright.planner.scale_down.eligibility import disabled_nodes
+from nodewright.planner.scale_down.eligibility import disabled_nodes, find_candidates
 from nodewright.planner.scale_down.limits import DisruptionLimits
 from nodewright.planner.scale_down.selection import reason_for_node_pause
 from nodewright.planner.scale_up.options import skip_reason
 
 # Seconds after the provision time of their group in which new nodes may still come before the move is abandoned.
 _LATE_SECONDS = 300.0
-# Seconds between two searches for moves.
+# Seconds between two searches for moves; twice as many after each further search in vain, up to the longest pause. After that long the
+# search is made again even if nothing changes that is compared.
 SEARCH_SECONDS = 60.0
 
 
@@ -40,29 +42,35 @@ class NewMoves(NamedTuple):
 
 
 def propose_moves(
-    context: PlanningContext, held: MoveMemory, settings: ConsolidationSettings, random: Random
+    context: PlanningContext,
+    held: MoveMemory,
+    settings: ConsolidationSettings,
+    unneeded: Collection[str],
+    random: Random,
 ) -> NewMoves:
     """Return the moves that begin now.
 
     Begin none while another one is under way, while nodes come or go, or if the last search was too short a time ago.
+    ``unneeded``: the nodes that scale-down removes by itself, at its own time.
     """
     state = context.state
     is_busy = held.under_way or state.observation.removing or any(context.coming.values())
-    if is_busy or state.now < held.searched_at + SEARCH_SECONDS:
+    if is_busy or state.now < _calm_until(held):
         return NewMoves(held)
     settled = {name: pause.why for name, pause in held.pauses.items() if pause.until > state.now}
-    settled |= _held_by_budgets(state) | _held_by_pauses(context)
+    settled |= _held_by_budgets(state) | _held_by_pauses(context) | _held_by_delays(context)
     most_nodes = DisruptionLimits(state).most_together(DisruptionReason.REPLACED)
-    searched = _fingerprint(context, settled, most_nodes)
+    searched = _fingerprint(context, settled.keys(), most_nodes)
     if searched == held.vain and state.now < held.again_at:
         return NewMoves(held)
-    found = find_moves(context, settings, random, most_nodes=most_nodes, settled=settled)
+    found = find_moves(context, settings, random, most_nodes=most_nodes, settled=settled, unneeded=unneeded)
     if not found.proposals:
         ends = (pause.until for pause in held.pauses.values() if pause.until > state.now)
         again_at = min(state.now + LONGEST_REST, found.held_until, *ends)
-        memory = replace(held, searched_at=state.now, vain=searched, again_at=again_at)
+        vain_times = held.vain_times + found.was_searched
+        memory = replace(held, searched_at=state.now, vain=searched, vain_times=vain_times, again_at=again_at)
         return NewMoves(memory, rejected=found.rejected)
-    return begin_moves(replace(held, searched_at=state.now, vain=0), found.proposals, state)
+    return begin_moves(replace(held, searched_at=state.now, vain=0, vain_times=0), found.proposals, state)
 
 
 def begin_moves(held: MoveMemory, proposals: Iterable[Proposal], state: ClusterState) -> NewMoves:
@@ -77,15 +85,21 @@ def begin_moves(held: MoveMemory, proposals: Iterable[Proposal], state: ClusterS
     return NewMoves(replace(held, under_way=under_way, places=places), moves, tuple(increases))
 
 
-def next_search(held: MoveMemory) -> float:
-    """Return when to search for moves again, if nothing changes until then (epoch seconds)."""
-    return max(held.searched_at + SEARCH_SECONDS, held.again_at if held.vain else 0.0)
+def next_search(held: MoveMemory, now: float) -> float:
+    """Return when to look again whether to search for moves, if nothing changes until then (epoch seconds)."""
+    calm_until = _calm_until(held)
+    return max(calm_until, held.again_at) if held.vain and now >= calm_until else calm_until
 
 
-def _fingerprint(context: PlanningContext, settled: Mapping[str, str], most_nodes: int | None) -> int:
+def _calm_until(held: MoveMemory) -> float:
+    """Return until when no search is made, whatever changes (epoch seconds)."""
+    return held.searched_at + min(LONGEST_REST, SEARCH_SECONDS * 2.0 ** max(0, min(held.vain_times, 8) - 1))
+
+
+def _fingerprint(context: PlanningContext, held: Collection[str], most_nodes: int | None) -> int:
     """Return a hash of the input of a search for moves. Annotations of pods and the results of filters are left out.
 
-    ``most_nodes``: how many nodes may go together.
+    ``held``: nodes that stay for now. ``most_nodes``: how many nodes may go together.
     """
     state, snapshot = context.state, context.snapshot
     growing = [
@@ -103,7 +117,7 @@ def _fingerprint(context: PlanningContext, settled: Mapping[str, str], most_node
     disabled = snapshot.column("scale_down_disabled", disabled_nodes)
     rows = snapshot.alive.tobytes(), snapshot.free.tobytes(), disabled.tobytes()
     ready = tuple(group.readiness.ready for group in state.groups.values())
-    return hash((*rows, ready, repr(growing), tuple(budgets), frozenset(settled), state.left_out, most_nodes))
+    return hash((*rows, ready, repr(growing), tuple(budgets), frozenset(held), state.left_out, most_nodes))
 
 
 def _held_by_budgets(state: ClusterState) -> dict[str, str]:
@@ -123,6 +137,15 @@ def _held_by_pauses(context: PlanningContext) -> dict[str, str]:
         return {}
     reasons = {name: reason_for_node_pause(state, name) for name in state.group_of_node}
     return {name: reason.message for name, reason in reasons.items() if reason is not None}
+
+
+def _held_by_delays(context: PlanningContext) -> dict[str, str]:
+    """Return why each node of a group that grew or shrank lately stays (``--scale-down-delay-type-local``)."""
+    state, settings = context.state, context.settings.scale_down
+    if not settings.scale_down_delay_type_local:
+        return {}
+    passed_over = find_candidates(state, state.group_of_node, settings).passed_over
+    return {name: reason.message for name, reason in passed_over.items() if reason.code == UnremovableCode.IN_COOLDOWN}
 
 
 def _begun(proposal: Proposal, state: ClusterState) -> Move:

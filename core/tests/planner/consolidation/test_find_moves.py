@@ -7,11 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from nodewright.model.gang import GangPolicy, PodGroupSpec, SchedulingPodGroup, SchedulingPolicy
 from nodewright.model.group import GroupOptions, Price
-from nodewright.model.meta import LabelSelector
+from nodewright.model.meta import LabelSelector, ObjectMeta
 from nodewright.model.node import HOSTNAME_LABEL
-from nodewright.model.pod import SAFE_TO_EVICT_ANNOTATION, Affinity, PodAffinity, PodAffinityTerm
+from nodewright.model.pod import SAFE_TO_EVICT_ANNOTATION, Affinity, PodAffinity, PodAffinityTerm, SchedulingGroup
 from nodewright.model.settings import ConsolidationSettings, Settings
 from nodewright.planner import find_growth_context
 from nodewright.planner.consolidation import find_moves
@@ -141,6 +143,39 @@ def test_a_node_whose_pod_no_budget_lets_go_stays() -> None:
     world = underused()
     world.budgets.append(build_budget("web", 0, {"app": "web"}))
     assert not found_in(world).proposals
+
+
+def test_no_more_nodes_go_together_than_a_gang_that_runs_can_spare() -> None:
+    """Of each of the gang's three pods two others would be left: one of them goes."""
+    world = World()
+    world.add_group("large", 3, cpu="32", memory="64Gi", hourly_price=3.0)
+    world.add_group("small", 0, cpu="2", memory="4Gi", hourly_price=0.2)
+    terms = PodGroupSpec(scheduling_policy=SchedulingPolicy(gang=GangPolicy(min_count=2)))
+    world.pod_groups = [SchedulingPodGroup(metadata=ObjectMeta(name="gang", namespace="default"), spec=terms)]
+    for node in range(3):
+        pod = build_pod(f"{node}", "1500m", node_name=f"large-{node}", owner=("ReplicaSet", "web"))
+        spec = replace(pod.spec, scheduling_group=SchedulingGroup(pod_group_name="gang"))
+        world.running.append(replace(pod, spec=spec))
+    assert len(move_in(world).sources) == 1
+
+
+def test_empty_nodes_are_left_to_scale_down_and_the_others_chosen_as_if_they_were_gone() -> None:
+    world = World()
+    world.add_group("pool", 3, cpu="4", memory="8Gi", hourly_price=1.0)
+    add_pods(world, "pool-0", 1)
+    add_pods(world, "pool-1", 2)
+    assert set(move_in(world).sources) == {"pool-0", "pool-2"}
+    move = move_in(world, unneeded={"pool-2"})
+    assert (move.sources, move.places) == (("pool-0",), {"default/pool-0-0": "pool-1"})
+
+
+def test_a_move_that_buys_nodes_gives_up_empty_nodes_too() -> None:
+    """Its pods would go there, and what was bought would be removed."""
+    world = underused()
+    world.add_group("idle", 1, cpu="4", memory="8Gi", hourly_price=0.5)
+    move = move_in(world, unneeded={"large-0", "idle-0"})
+    assert set(move.sources) == {"large-0", "idle-0"}
+    assert [node.group.group_id for node in move.new_nodes] == ["small"]
 
 
 def test_a_node_that_was_replaced_just_now_stays() -> None:

@@ -1,7 +1,7 @@
 """Find nodes to remove together, and nodes to buy for their pods, if that pays (docs/consolidation.md)."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -35,8 +35,10 @@ _OVERLAP = 600.0
 _SPOT_TYPES, _SPOT_SHARE = 15, 0.2
 # The first weight gets this part of the time, the others share the rest.
 _FIRST_PART = 0.7
+# Sets of nodes are not changed if they can gain no more than this part of their price.
+_SMALL = 0.002
 _NO_POOL = PoolTotals(0.0, 0.0)
-_NO_TURN = "PodDisruptionBudgets let its pods go only after those of other nodes"
+_NO_TURN = "PodDisruptionBudgets or gangs let its pods go only after those of other nodes"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +66,7 @@ class FoundMoves:
     """``proposals`` may all be carried out together. ``held``: why other nodes of groups stay. ``pool``: the pool's totals.
 
     ``rejected``: if nothing is proposed, the move with the largest savings of those that do not pay (None: none was found).
-    ``held_until``: when the next held node becomes free by time alone (epoch seconds).
+    ``held_until``: when the next held node becomes free by time alone (epoch seconds). ``was_searched``: whether any node may go.
     """
 
     proposals: tuple[Proposal, ...] = ()
@@ -72,6 +74,7 @@ class FoundMoves:
     pool: PoolTotals = _NO_POOL
     held_until: float = math.inf
     rejected: RejectedMove | None = None
+    was_searched: bool = False
 
 
 def find_moves(
@@ -81,28 +84,35 @@ def find_moves(
     *,
     most_nodes: int | None = None,
     settled: Mapping[str, str] | None = None,
+    unneeded: Collection[str] = (),
 ) -> FoundMoves:
     """Return the best move, if one pays. ``context``: the cluster with pending pods that fit, and upcoming nodes.
 
     ``most_nodes``: how many nodes may go together (None: no limit). ``settled``: nodes that must stay, and why.
+    ``unneeded``: nodes that scale-down removes by itself. Those without pods to move are left to it, unless the move buys nodes: the
+    others are chosen as if these were gone, and kube-scheduler would put pods there instead of on what was bought.
     """
     if settings.consolidation_policy == "off":
         return FoundMoves()
-    sources = find_sources(context, settings.consolidate_after, settled or {})
+    sources = find_sources(context, settings.consolidate_after, settled or {}).with_left(unneeded)
     if settings.consolidation_policy == "when-empty":
         sources = sources.only_empty()
     found = FoundMoves(
         held=dict(sources.outside) | {node.name: node.held for node in sources.nodes if node.held},
         pool=sources.pool,
         held_until=sources.held_until,
+        was_searched=not all(node.held for node in sources.nodes),
     )
     most = len(sources.nodes) if most_nodes is None else min(most_nodes, len(sources.nodes))
     search = _MoveSearch(context, settings, sources, most, random)
     weights: tuple[float, ...] = _WEIGHTS[settings.consolidation_policy]
+    part = (1.0 - _FIRST_PART) / max(1, len(weights) - 1)
     for number, weight in enumerate(weights):
-        proposal = search.find(weight, _FIRST_PART + (1.0 - _FIRST_PART) * number / max(1, len(weights) - 1))
+        proposal = search.find(weight, _FIRST_PART + part * number, part if number else 1.0)
         if proposal is not None:
             return replace(found, proposals=(proposal,))
+        if search.is_hopeless:
+            break
     return replace(found, rejected=search.rejected)
 
 
@@ -115,18 +125,28 @@ class _MoveSearch:
         self._growing = GroupsToGrow(context)
         self._began = context.state.elapsed()
         self._part = 1.0
+        # True: no set of nodes is worth its disruption. Then none is with a larger weight of disruption, either.
+        self.is_hopeless = False
         self._stuck = frozenset[PodClass]()
         self.rejected: RejectedMove | None = None
 
-    def find(self, weight: float, part: float) -> Proposal | None:
-        """Return the best move at this weight of disruption; None if it does not pay. Search until this part of the time."""
-        self._part = part
+    def find(self, weight: float, until: float, part: float) -> Proposal | None:
+        """Return the best move at this weight of disruption; None if it does not pay.
+
+        It takes until this part of the time, and this part of the usual number of changes.
+        """
+        self._part = until
+        small = _SMALL
+        if self._settings.consolidation_policy == "balanced":
+            # The least gain of a move whose score and savings are high enough.
+            small = max(small, LEAST_SHARE * (1.0 - weight / LEAST_SCORE))
         for _ in range(_MOST_TRIES):
             plan = make_problem(self._context, self._sources, self._growing, weight, self._most, self._stuck)
             if plan is None:
                 return None
-            closing = find_closing(plan.problem, self._used, self._random)
+            closing = find_closing(plan.problem, self._used, self._random, part=part, small=small)
             if closing is None or any(closing.bought.left):
+                self.is_hopeless = closing is None
                 return None
             going = sorted((self._sources.nodes[at] for at in closing.closed.tolist()), key=_by_worth)
             without_turn = self._find_without_turn(going)
@@ -137,25 +157,28 @@ class _MoveSearch:
             if placement is None:
                 return None
             if not placement.misplaced:
+                if not placement.new_nodes:
+                    going = [node for node in going if not node.is_left]
+                self.is_hopeless = not going
                 return self._accepted(going, placement)
             self._stuck |= placement.misplaced
         return None
 
     def _find_without_turn(self, going: Sequence[PoolNode]) -> frozenset[str]:
-        """Return the nodes that budgets do not let go together with those in ``going``; empty if all of these may go."""
+        """Return the nodes that PodDisruptionBudgets or gangs do not let go with those that go; empty if all of these may go."""
         state, policy = self._context.state, self._context.settings.policy
         budgets = DisruptionBudgets.of(state.observation.workloads, policy)
         if not budgets:
             return frozenset()
         first = set[str]()
         for node in going:
-            if budgets.can_remove(_evicted(node)).can_remove:
+            if _lets_go(budgets, node):
                 budgets.remove(_evicted(node))
                 first.add(node.name)
         if len(first) == len(going):
             return frozenset()
         others = (node for node in self._sources.nodes if not node.held and node.name not in first)
-        return frozenset(node.name for node in others if not budgets.can_remove(_evicted(node)).can_remove)
+        return frozenset(node.name for node in others if not _lets_go(budgets, node))
 
     def _used(self) -> float:
         """Return the used share of the time for this weight."""
@@ -232,6 +255,12 @@ class _MoveSearch:
 def _evicted(node: PoolNode) -> list[Pod]:
     """Return the pods that are evicted if the node is removed."""
     return [pod for pod in node.moving.pods if not is_virtual(pod)]
+
+
+def _lets_go(budgets: DisruptionBudgets, node: PoolNode) -> bool:
+    """Return whether the node's pods may be evicted now, and leave no gang with fewer pods than it needs."""
+    pods = _evicted(node)
+    return budgets.can_remove(pods).can_remove and budgets.broken_gang(pods) is None
 
 
 def _by_worth(node: PoolNode) -> tuple[float, str]:

@@ -27,7 +27,10 @@ _NOT_EMPTY = "it has pods to move (--consolidation-policy)"
 
 @dataclass(frozen=True, kw_only=True)
 class PoolNode:
-    """A node of the pool. ``moving``: its pods that need another place; ``held``: why it may not be removed (empty: it may)."""
+    """A node of the pool. ``moving``: its pods that need another place; ``held``: why it may not be removed (empty: it may).
+
+    ``is_left``: it has no pods to move, and scale-down removes it by itself.
+    """
 
     row: int
     name: str
@@ -37,6 +40,7 @@ class PoolNode:
     moving: PodSubset
     classes: Mapping[PodClass, int] = field(default_factory=dict)
     held: str = ""
+    is_left: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +62,11 @@ class NodePool:
         """Return a copy in which all nodes with pods to move are held."""
         held = (replace(node, held=node.held or _NOT_EMPTY, classes={}) if node.moving else node for node in self.nodes)
         return replace(self, nodes=tuple(held))
+
+    def with_left(self, unneeded: Collection[str]) -> "NodePool":
+        """Return a copy in which those of the named nodes that have no pods to move are left to scale-down."""
+        nodes = (replace(node, is_left=not node.moving) if node.name in unneeded else node for node in self.nodes)
+        return replace(self, nodes=tuple(nodes)) if unneeded else self
 
     def without(self, names: Collection[str], why: str) -> "NodePool":
         """Return a copy in which the named nodes are held."""
