@@ -307,3 +307,58 @@ def test_a_move_waits_for_devices_that_come_later_than_their_nodes() -> None:
     (move,) = moves(told)
     assert move.stage == MoveStage.DONE
     assert min(evictions(told)) >= ready
+
+
+# Two groups of nodes for one pod each. The preferred one has no machines for the first half hour.
+SPOT = {"name": "preferred", "price_per_hour": 0.0999}
+OTHER = {"name": "other", "price_per_hour": 0.1}
+SOLD_OUT = [{"group": "preferred", "end": "30m"}]
+
+
+def return_story(preferred: dict[str, Any], **settings: Any) -> Story:
+    """Two pods that had to go to the other group. By price alone no move pays."""
+    more = {"expander": "price", **settings}
+    told = story(preferred, OTHER, minutes=120, settings=more, stock_outs=SOLD_OUT)
+    told.simulation.cluster.priorities = "10: [other]\n20: [preferred]\n"
+    return told
+
+
+@pytest.mark.parametrize(
+    ("preferred", "settings"),
+    [({**SPOT, "spot": True}, {}), ({**SPOT, "price_per_hour": 0.1}, {"expander": "priority"})],
+)
+def test_pods_go_back_to_a_preferred_group_that_may_grow_again(
+    preferred: dict[str, Any], settings: dict[str, str]
+) -> None:
+    told = return_story(preferred, **settings)
+    assert [removal.removal.reason for removal in told.result.removals] == ["preferred"] * 2
+    done = [(move.reason, len(move.sources)) for move in moves(told) if move.stage == MoveStage.DONE]
+    assert done == [("preferred", 1)] * 2
+    assert min(evictions(told)) > 1800
+    assert (told.machines("other"), told.machines("preferred")) == (0, 2)
+    assert told.result.final.pending == 0
+
+
+@pytest.mark.parametrize(
+    ("preferred", "settings"),
+    [
+        (SPOT, {}),
+        ({**SPOT, "spot": True}, {"consolidation-policy": "off"}),
+        ({**SPOT, "spot": True}, {"consolidation-policy": "when-empty"}),
+        ({**SPOT, "price_per_hour": 0.11}, {"expander": "priority"}),
+    ],
+)
+def test_pods_stay_where_no_group_is_preferred_or_it_costs_more(
+    preferred: dict[str, Any], settings: dict[str, str]
+) -> None:
+    assert evictions(return_story(preferred, **settings)) == []
+
+
+def test_pods_go_back_one_after_the_other_where_a_budget_allows_no_more_and_not_at_all_where_it_allows_none(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "disruption.yaml"
+    path.write_text("disruption: [{nodes: 0, reasons: [preferred]}]")
+    told = return_story({**SPOT, "spot": True}, **{"disruption-config": str(path)})
+    told.at(5400, lambda: path.write_text("disruption: []"))
+    assert min(evictions(told)) > 5400

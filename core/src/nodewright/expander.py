@@ -111,6 +111,7 @@ def _preferred_cores(cluster_nodes: int) -> int:
 
 # This expander plans a mix of groups where it can (planner/scale_up/least_cost.py).
 LEAST_COST = "least-cost"
+PRIORITY = "priority"
 
 Filter = Callable[[Sequence[Option]], list[Option]]
 
@@ -155,7 +156,7 @@ def _filter(name: str, context: ExpanderContext) -> Filter:
         "least-waste": least_waste,
         LEAST_COST: lambda options: least_cost(options, context.unit_prices),
         "price": lambda options: cheapest(options, context.unit_prices, context.cluster_nodes),
-        "priority": lambda options: highest_priority(options, _priorities(context.priorities)),
+        PRIORITY: lambda options: highest_priority(options, _priorities(context.priorities)),
     }
     if name not in filters:
         raise ConfigError(f"--expander: there is no expander '{name}'")
@@ -232,6 +233,13 @@ def parse_priorities(text: str) -> dict[int, list[str]]:
         for pattern in patterns:
             _compiled(str(pattern))
     return {number: [str(pattern) for pattern in patterns] for number, patterns in table.items()}
+
+
+def find_priorities(group_ids: Iterable[str], text: str | None) -> dict[str, int]:
+    """Return the priority of each group that a list gives one; empty without a usable list."""
+    table = _priorities(text)
+    found = {group_id: _priority(group_id, table) for group_id in group_ids}
+    return {group_id: priority for group_id, priority in found.items() if priority is not None}
 
 
 def priority_problem(text: str | None) -> str:

@@ -59,6 +59,14 @@ def test_new_nodes_cost_less_than_the_old_ones() -> None:
     assert rules(replace(MOVE, reason=DisruptionReason.EXPIRED, added=(Addition(group=SMALL, nodes=15),))) == []
 
 
+def test_new_nodes_of_a_preferred_group_cost_no_more_than_the_old_ones_if_both_have_a_price() -> None:
+    back = replace(MOVE, reason=DisruptionReason.PREFERRED, added=(Addition(group=SMALL, nodes=15),))
+    assert rules(back) == []
+    (rule,) = rules(replace(back, added=(Addition(group=SMALL, nodes=16),)))
+    assert rule == "the new nodes of move m cost $3.2000 an hour, and the old ones $3.0000"
+    assert rules(replace(back, added=(Addition(group=UNPRICED, nodes=16),))) == []
+
+
 def test_a_node_is_in_one_move() -> None:
     under_way = replace(MOVE, id="n", stage=MoveStage.LAUNCHING)
     assert rules(MOVE, under_way) == ["node large-0 is in two moves"]

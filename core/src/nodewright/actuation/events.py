@@ -155,7 +155,7 @@ def _waiting_events(plan: Plan) -> Iterator[Event]:
 def _move_events(plan: Plan) -> Iterator[Event]:
     for move in plan.moves:
         match move.stage:
-            case MoveStage.PROPOSED if move.reason.is_renewal:
+            case MoveStage.PROPOSED if not move.reason.has_score:
                 yield _of_status("MoveStarted", f"Move {move.id} {move.exchange} ({move.reason})")
             case MoveStage.PROPOSED:
                 saves = f"it saves ${move.savings:.4f} an hour, score {move.score:.2f}"

@@ -29,7 +29,7 @@ class DisruptionReason(StrEnum):
 
     ``EMPTY``: it has no pods to move. ``UNDERUSED``: its pods fit on existing nodes. ``REPLACED``: its pods cost less on
     new nodes. ``INTERRUPTED``: the cloud takes its machine. ``EXPIRED``: it is too old. ``DRIFTED``: new nodes of its group differ
-    from it.
+    from it. ``PREFERRED``: a group that is preferred to its own takes its pods again.
     """
 
     UNDERUSED = "underused"
@@ -38,11 +38,17 @@ class DisruptionReason(StrEnum):
     INTERRUPTED = "interrupted"
     EXPIRED = "expired"
     DRIFTED = "drifted"
+    PREFERRED = "preferred"
 
     @property
     def is_renewal(self) -> bool:
         """Return whether a node is replaced for its age or drift, even if its pods cost no less elsewhere."""
         return self in (DisruptionReason.EXPIRED, DisruptionReason.DRIFTED)
+
+    @property
+    def has_score(self) -> bool:
+        """Return whether a node is given up because its pods cost less elsewhere: such a move has a score."""
+        return self in (DisruptionReason.UNDERUSED, DisruptionReason.REPLACED)
 
 
 # An interruption is not the operator's choice: a budget applies to it only if it names this reason.

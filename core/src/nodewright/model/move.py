@@ -75,7 +75,7 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
     def describe(self) -> str:
         """Return which nodes the move exchanges for which, its stage, and its purpose."""
         saves = f"saves ${self.savings:.4f} an hour, score {self.score:.2f}"
-        return f"Move {self.id} ({self.stage}) {self.exchange}: {self.reason if self.reason.is_renewal else saves}"
+        return f"Move {self.id} ({self.stage}) {self.exchange}: {saves if self.reason.has_score else self.reason}"
 
 
 class RejectedMove(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ class RemovalReason(StrEnum):
     REPLACED = "replaced"
     EXPIRED = "expired"
     DRIFTED = "drifted"
+    PREFERRED = "preferred"
 
 
 # Seconds before the deadline of an interruption by which pods have ended and the machine is deleted.

@@ -45,6 +45,7 @@ _SETTLED_SECONDS = 10800.0
 _RENEWALS = {
     DisruptionReason.EXPIRED: RemovalReason.EXPIRED,
     DisruptionReason.DRIFTED: RemovalReason.DRIFTED,
+    DisruptionReason.PREFERRED: RemovalReason.PREFERRED,
 }
 
 

@@ -17,6 +17,7 @@ from nodewright.planner.consolidation import find_moves
 from nodewright.planner.consolidation.find_moves import Proposal
 from nodewright.planner.context import PlanningContext
 from nodewright.planner.moves import DRAIN_SECONDS
+from nodewright.planner.returns import find_return
 from nodewright.planner.scale_down.eligibility import disabled_nodes, find_candidates
 from nodewright.planner.scale_down.limits import DisruptionLimits
 from nodewright.planner.scale_down.selection import reason_for_node_pause
@@ -63,6 +64,11 @@ def propose_moves(
     searched = _fingerprint(context, settled.keys(), most_nodes)
     if searched == held.vain and state.now < held.again_at:
         return NewMoves(held)
+    going = dict.fromkeys(unneeded, "scale-down removes it")
+    seeks = settings.consolidation_policy in ("balanced", "when-cheaper")
+    back = find_return(context, settings.consolidate_after, settled | going, random) if seeks else None
+    if back is not None:
+        return begin_moves(replace(held, searched_at=state.now, vain=0, vain_times=0), [back], state)
     found = find_moves(context, settings, random, most_nodes=most_nodes, settled=settled, unneeded=unneeded)
     if not found.proposals:
         ends = (pause.until for pause in held.pauses.values() if pause.until > state.now)
@@ -117,7 +123,18 @@ def _fingerprint(context: PlanningContext, held: Collection[str], most_nodes: in
     disabled = snapshot.column("scale_down_disabled", disabled_nodes)
     rows = snapshot.alive.tobytes(), snapshot.free.tobytes(), disabled.tobytes()
     ready = tuple(group.readiness.ready for group in state.groups.values())
-    return hash((*rows, ready, repr(growing), tuple(budgets), frozenset(held), state.left_out, most_nodes))
+    return hash(
+        (
+            *rows,
+            ready,
+            repr(growing),
+            tuple(budgets),
+            frozenset(held),
+            state.left_out,
+            most_nodes,
+            state.observation.priorities,
+        )
+    )
 
 
 def _held_by_budgets(state: ClusterState) -> dict[str, str]:

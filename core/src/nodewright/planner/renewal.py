@@ -21,7 +21,7 @@ from nodewright.model.group import GroupRef
 from nodewright.model.node import Node
 from nodewright.model.plan import Expansion, OutdatedNode, PlannedNode, ScaleUpReport
 from nodewright.model.pod import Pod
-from nodewright.model.reason import Rejection, Unremovable, UnremovableCode
+from nodewright.model.reason import Rejection, SkipReason, Unremovable, UnremovableCode
 from nodewright.model.settings import RenewalSettings
 from nodewright.planner.capacity_buffers.pods import is_virtual
 from nodewright.planner.consolidation.find_moves import Proposal
@@ -87,7 +87,7 @@ def find_renewals(
     proposal = None
     free = [one for one in outdated if not one.held and one.node not in context.state.observation.removing]
     if free and not hindrance and not held.under_way and context.state.now >= held.renewed_at + _SEARCH_SECONDS:
-        search = _RenewalSearch(context, free, random)
+        search = RenewalSearch(context, free, random)
         # Nodes that could not be replaced go last, in the order in which they were examined.
         turns = {name: number for number, name in enumerate(unrenewed, start=1)}
         search.take(sorted(free, key=lambda one: turns.get(one.node, 0)))
@@ -161,14 +161,22 @@ class _Obstacles:
         return next((why for holds, why in reasons if holds), "")
 
 
-class _RenewalSearch:
+class RenewalSearch:
     """The nodes to replace so far, the nodes to buy for them, and the cluster with both."""
 
-    def __init__(self, context: PlanningContext, outdated: Collection[OutdatedNode], random: Random) -> None:
+    def __init__(
+        self,
+        context: PlanningContext,
+        outdated: Collection[OutdatedNode],
+        random: Random,
+        *,
+        barred: Mapping[GroupRef, SkipReason] | None = None,
+    ) -> None:
+        """``barred``: groups to which the pods may not go. Then only new nodes count as room (None: existing nodes do, too)."""
         self._sources: list[OutdatedNode] = []
         self._held: dict[str, str] = {}
         self._bought = list[PlannedNode]()
-        self._context, self._random = context, random
+        self._context, self._random, self._barred = context, random, barred
         state = context.state
         open_rows = destination_rows(context.snapshot, state)
         open_rows[[context.snapshot.row(one.node) for one in outdated if one.node in context.snapshot]] = False
@@ -240,12 +248,20 @@ class _RenewalSearch:
         if pinned:
             return f"pod {pinned} is annotated {DO_NOT_DISRUPT}"
         keeps_minimum = self._spare[one.group] > 0
-        if keeps_minimum and not isinstance(self._simulator.try_removal(one.node, [one.node]), Unremovable):
+        if self._barred is not None and not keeps_minimum:
+            return f"group {one.group} is at its minimum size"
+        if (
+            self._barred is None
+            and keeps_minimum
+            and not isinstance(self._simulator.try_removal(one.node, [one.node]), Unremovable)
+        ):
             return []
         pods = [unplaced(pod) for pod in status.moving.pods if not is_virtual(pod)]
         snapshot = self._grown.snapshot.fork()
         snapshot.remove_node(row)
-        barred = {**self._grown.barred, **bars_of(self._grown, {snapshot.class_of(pod) for pod in pods})}
+        classes = {snapshot.class_of(pod) for pod in pods}
+        barred = {**self._grown.barred, **bars_of(self._grown, classes)}
+        barred |= {one: {**barred.get(one, {}), **self._barred} for one in classes} if self._barred else {}
         current = replace(self._grown, snapshot=snapshot, barred=barred)
         return self._buy(current, one, pods, keeps_minimum=keeps_minimum)
 

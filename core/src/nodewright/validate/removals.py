@@ -55,6 +55,7 @@ _REASONS = {
     RemovalReason.REPLACED: DisruptionReason.REPLACED,
     RemovalReason.EXPIRED: DisruptionReason.EXPIRED,
     RemovalReason.DRIFTED: DisruptionReason.DRIFTED,
+    RemovalReason.PREFERRED: DisruptionReason.PREFERRED,
     RemovalReason.INTERRUPTED: DisruptionReason.INTERRUPTED,
 }
 
@@ -435,6 +436,8 @@ def _broken(seen: Observation, move: Move, times: Mapping[str, int]) -> Iterator
             yield f"move {move.id} gives up node {name}, which does not exist"
         if name in seen.removing:
             yield f"move {move.id} gives up node {name}, which is being removed"
+    if move.reason == DisruptionReason.PREFERRED:
+        yield from _broken_by_price(seen, move)
     if move.reason not in _COSTS_LESS:
         return
     prices = {ref: seen.groups[ref].hourly_price if ref in seen.groups else None for ref in _counts(move)}
@@ -445,6 +448,17 @@ def _broken(seen: Observation, move: Move, times: Mapping[str, int]) -> Iterator
     if before is None:
         yield f"the price of the old nodes of move {move.id} is unknown"
     elif not unpriced and price >= before:
+        yield f"the new nodes of move {move.id} cost ${price:.4f} an hour, and the old ones ${before:.4f}"
+
+
+def _broken_by_price(seen: Observation, move: Move) -> Iterator[str]:
+    """Yield that a move to a preferred group costs more, if what its nodes cost is known."""
+    prices = {ref: seen.groups[ref].hourly_price if ref in seen.groups else None for ref in _counts(move)}
+    before = _price_of(seen, move.sources)
+    if before is None or any(price is None for price in prices.values()):
+        return
+    price = sum((prices[ref] or 0.0) * count for ref, count in _counts(move).items())
+    if price > before:
         yield f"the new nodes of move {move.id} cost ${price:.4f} an hour, and the old ones ${before:.4f}"
 
 

@@ -47,7 +47,7 @@ _ERRORS = (
 _PLANNED = ("autoscaling", "updateClusterState", "scaleUp", "scaleDown", "findUnneeded")
 _OUTDATED = tuple(reason for reason in DisruptionReason if reason.is_renewal)
 _RESULTS = {MoveStage.PROPOSED: "started", MoveStage.DONE: "done", MoveStage.ABANDONED: "abandoned"}
-_OF_MOVES = (RemovalReason.REPLACED, RemovalReason.EXPIRED, RemovalReason.DRIFTED)
+_OF_MOVES = (RemovalReason.REPLACED, RemovalReason.EXPIRED, RemovalReason.DRIFTED, RemovalReason.PREFERRED)
 _LIMITS = {"cpu": "CpuResourceLimit", "memory": "MemoryResourceLimit"}
 
 

@@ -89,7 +89,7 @@ def find_sources(context: PlanningContext, consolidate_after: float, settled: Ma
         (row, name, ref) for (row, name), ref in zip(names, refs, strict=True) if ref is not None and prices.get(ref)
     ]
     rows = [row for row, _, _ in pooled]
-    rules = _SourceRules(context, consolidate_after, settled)
+    rules = SourceRules(context, consolidate_after, settled)
     disruptions = snapshot.of_pods(disruption_of, rows, disruption_of)
     nodes = tuple(
         rules.source(row, name, ref, prices[ref], NODE_DISRUPTION + disruption, subset)
@@ -122,7 +122,7 @@ def why_outside(state: ClusterState, ref: GroupRef) -> str:
     return f"group {ref} may use machines that are paid already (--prices)" if group.seen.reserved is not None else ""
 
 
-class _SourceRules:
+class SourceRules:
     """The rules that keep nodes in place."""
 
     def __init__(self, context: PlanningContext, consolidate_after: float, settled: Mapping[str, str]) -> None:
@@ -144,11 +144,15 @@ class _SourceRules:
         seen = self._context.state.groups[ref].seen
         return max(0, (seen.target or 0) - self._leaving[ref] - seen.group.min_size)
 
+    def why_stays(self, row: int, name: str, ref: GroupRef) -> str:
+        """Return what keeps a node in place, drain rules of its pods aside; empty: nothing."""
+        return self._of_group[ref] or self._why_node_stays(row, name)
+
     def source(
         self, row: int, name: str, ref: GroupRef, price: float, disruption: float, subset: PodSubset
     ) -> PoolNode:
         status = evaluate_subset(subset, self._rules)
-        why = self._of_group[ref] or self._why_node_stays(row, name)
+        why = self.why_stays(row, name, ref)
         if not why and status.blocking is not None:
             why = f"pod {status.blocking.pod}: {status.blocking.message}"
         if not why and status.on_completion:

@@ -1,0 +1,88 @@
+"""Returns: move pods back to groups that are preferred to those where they run, once these may grow (docs/consolidation.md).
+
+With the expander ``priority`` groups of a higher priority are preferred; otherwise spot groups to those that are not spot.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import islice
+from random import Random
+
+from nodewright.expander import PRIORITY, find_priorities
+from nodewright.model.disruption import DisruptionReason
+from nodewright.model.group import GroupRef
+from nodewright.model.plan import OutdatedNode
+from nodewright.model.reason import SkipCode, SkipReason
+from nodewright.planner.consolidation.find_moves import Proposal
+from nodewright.planner.consolidation.sources import SourceRules
+from nodewright.planner.context import PlanningContext
+from nodewright.planner.renewal import RenewalSearch
+from nodewright.planner.scale_down.limits import DisruptionLimits
+from nodewright.planner.scale_down.node_removal import destination_rows
+from nodewright.planner.scale_up.options import skip_reason
+from nodewright.planner.scale_up.orchestrator import expanders_in_force
+
+# How many nodes one search looks at.
+_MOST_EXAMINED = 10
+_NOT_PREFERRED = SkipReason(code=SkipCode.NOT_CHOSEN, message="it is not preferred to the group of the node")
+
+
+def find_return(
+    context: PlanningContext, consolidate_after: float, settled: Mapping[str, str], random: Random
+) -> Proposal | None:
+    """Return a move of a node's pods to new nodes of preferred groups; None if there is none that costs no more than the node.
+
+    ``consolidate_after``: for how many seconds no pod has come to the node. ``settled``: nodes that must stay, and why.
+    """
+    ranks = find_ranks(context)
+    growing = [ref for ref in context.templates if ref in ranks and skip_reason(context, ref) is None]
+    highest = max((ranks[ref] for ref in growing), default=None)
+    if highest is None or all(rank >= highest for rank in ranks.values()):
+        return None
+    rules = SourceRules(context, consolidate_after, settled)
+    limits = DisruptionLimits(context.state)
+    for name, ref in islice(_below(context, ranks, highest, rules), _MOST_EXAMINED):
+        if limits.find_obstacle(name, DisruptionReason.PREFERRED) is not None:
+            continue
+        barred = {other: _NOT_PREFERRED for other in context.templates if ranks.get(other, -1) <= ranks[ref]}
+        node = OutdatedNode(node=name, group=ref, reason=DisruptionReason.PREFERRED, why="a preferred group may grow")
+        search = RenewalSearch(context, [node], random, barred=barred)
+        search.take([node])
+        proposal, _ = search.result()
+        if proposal is None or not proposal.new_nodes:
+            continue
+        savings = _savings(context, ref, (new.group for new in proposal.new_nodes))
+        if savings is None or savings >= 0:
+            return replace(proposal, savings=savings or 0.0)
+    return None
+
+
+def find_ranks(context: PlanningContext) -> Mapping[GroupRef, int]:
+    """Return the rank of each group that has one; a group of a higher rank is preferred."""
+    groups = context.state.groups
+    if PRIORITY in expanders_in_force(context):
+        priorities = find_priorities((ref.group_id for ref in groups), context.state.observation.priorities)
+        return {ref: priorities.get(ref.group_id, -1) for ref in groups} if priorities else {}
+    prices = {ref: group.seen.price for ref, group in groups.items()}
+    return {ref: int(price.spot) for ref, price in prices.items() if price is not None}
+
+
+def _below(
+    context: PlanningContext, ranks: Mapping[GroupRef, int], highest: int, rules: SourceRules
+) -> Iterator[tuple[str, GroupRef]]:
+    """Yield the nodes that may go and whose group is not of the highest rank, those of the lowest rank first."""
+    state, snapshot = context.state, context.snapshot
+    names = ((int(row), snapshot.name(int(row))) for row in destination_rows(snapshot, state).nonzero()[0])
+    refs = ((row, name, state.group_of_node.get(name)) for row, name in names)
+    below = [(row, name, ref) for row, name, ref in refs if ref is not None and ranks.get(ref, highest) < highest]
+    for row, name, ref in sorted(below, key=lambda one: (ranks[one[2]], one[1])):
+        if not rules.why_stays(row, name, ref):
+            yield name, ref
+
+
+def _savings(context: PlanningContext, ref: GroupRef, new: Iterable[GroupRef]) -> float | None:
+    """Return what a node of a group costs more than new nodes of these groups, in USD an hour; None: that is not known."""
+    groups = context.state.groups
+    before, after = groups[ref].seen.hourly_price, [groups[one].seen.hourly_price for one in new]
+    known = [price for price in after if price is not None]
+    return before - sum(known) if before is not None and len(known) == len(after) else None
