@@ -255,7 +255,7 @@ class Policy:
     )
     prefers_other_failure_domains: bool = _row(
         _UP,
-        "Prefers another zone or machine type for pods that waited for a group that timed out.",
+        "Prefers another zone or machine type, then another quota, for pods that waited for a group that timed out.",
         "Lets the expander choose alone.",
         "A timeout does not say what the cloud is short of.",
         when=When.RULE_PROMPT,

@@ -116,11 +116,10 @@ class World:
             "target": size,
             "instances": tuple(Instance(id=instance_id) for instance_id in ids),
             "template": template,
+            "group": NodeGroup(id=group_id, min_size=min_size, max_size=max_size),
             **seen,
         }
-        self.groups[ref(group_id)] = GroupSeen(
-            ref=ref(group_id), group=NodeGroup(id=group_id, min_size=min_size, max_size=max_size), **described
-        )
+        self.groups[ref(group_id)] = GroupSeen(ref=ref(group_id), **described)
 
     def workloads(self) -> Workloads:
         listed = None if self.controllers is None else {(type(one).__name__, one.key): one for one in self.controllers}

@@ -6,7 +6,7 @@ import pytest
 
 from nodewright.clusterstate.memory import Backoff, Memory, ScaleUpRequest
 from nodewright.model.action import IncreaseSize
-from nodewright.model.group import GroupOptions
+from nodewright.model.group import GroupOptions, NodeGroup
 from nodewright.model.meta import LabelSelector
 from nodewright.model.node import ZONE_LABEL
 from nodewright.model.plan import Plan
@@ -236,14 +236,16 @@ def test_pods_that_spread_see_those_of_the_trial() -> None:
 ASKED = NOW - 400
 
 
-def plan_among_failed(*, created: float, asked: float = ASKED) -> Plan:
-    """Group a (zone z1) gave nothing; b is like it and the cheaper one of two that are left. A timeout has just
-    doubled the time that a may take, as learned times do.
+def plan_among_failed(*, created: float, asked: float = ASKED, by_zone: bool = True) -> Plan:
+    """Group a (zone z1) gave nothing; b is like it and the cheaper one of two that are left: it is in the same zone, or
+    draws on the same quota. A timeout has just doubled the time that a may take, as learned times do.
     """
     world = World()
     slow = GroupOptions(max_node_provision_seconds=800)
     for name, zone, price in (("a", "z1", 0.1), ("b", "z1", 0.2), ("c", "z2", 0.3)):
-        world.add_group(name, zone=zone, hourly_price=price, options=slow)
+        drawn_on = frozenset() if by_zone else frozenset({f"vcpus of {zone}", "all"})
+        group = NodeGroup(id=name, min_size=0, max_size=10, buckets=drawn_on)
+        world.add_group(name, zone=zone if by_zone else "z", hourly_price=price, options=slow, group=group)
     backoff = Backoff(until=NOW + 290, duration=300, last_failure=NOW - 10, code="timeout", asked=asked)
     world.memory = Memory(backoffs={ref("a"): backoff})
     world.pending.append(build_pod("web", cpu="1", created_at=created))
@@ -253,6 +255,10 @@ def plan_among_failed(*, created: float, asked: float = ASKED) -> Plan:
 def test_who_waited_since_machines_were_asked_for_is_not_sent_to_a_group_alike() -> None:
     assert list(grown(plan_among_failed(created=ASKED))) == ["c"]
     assert list(grown(plan_among_failed(created=ASKED - 100))) == ["c"]
+
+
+def test_nor_to_a_group_that_draws_on_the_same_quota() -> None:
+    assert list(grown(plan_among_failed(created=ASKED, by_zone=False))) == ["c"]
 
 
 def test_who_came_later_goes_where_the_expander_says() -> None:

@@ -187,19 +187,19 @@ def prefer_other_failure_domain(context: PlanningContext, options: Sequence[Opti
     """Return the options that share least with groups whose machines did not appear in time.
 
     If the cloud names a zone or machine type, its groups are backed off together. A timeout names no cause: pods that
-    waited for such a group are not sent to another group of its zone and type while a different one exists. They go
-    back to a group that failed while they waited only if no other group may grow. For other pods the expander decides.
+    waited for such a group are not sent to another group of its zone and type while a different one exists; among groups
+    that are equal in this, to one that draws on fewer of its quotas and pools of capacity. They go back to a group that failed while they waited only if no other group may grow. For other pods the expander decides.
     """
     if not context.settings.policy.prefers_other_failure_domains:
         return options
     in_vain = _waited_for_in_vain(context, [option.pods for option in options])
     likeness = [
-        len(_FAILURE_DOMAIN_LABELS) + 1
+        (len(_FAILURE_DOMAIN_LABELS) + 1, 0)
         if _has_failed(context, option)
         else _shared_domains(context, option.group, in_vain)
         for option in options
     ]
-    least = min(likeness, default=0)
+    least = min(likeness, default=(0, 0))
     return [option for option, shared in zip(options, likeness, strict=True) if shared == least]
 
 
@@ -244,17 +244,28 @@ def _waited(pods: Sequence[Pod], since: float) -> bool:
     return any(0.0 < pod.created <= since for pod in pods)
 
 
-def _shared_domains(context: PlanningContext, ref: GroupRef, failed: Iterable[GroupRef]) -> int:
-    """Return how many failure domains (zone, machine type) a group shares at most with one failed group of its provider."""
-    node = context.templates[ref].node
-    others = [context.templates[other].node for other in failed if _is_comparable(context, ref, other)]
+def _shared_domains(context: PlanningContext, ref: GroupRef, failed: Iterable[GroupRef]) -> tuple[int, int]:
+    """Return what a group shares at most with one failed group of its provider.
+
+    That is the number of failure domains (zone, machine type), then that of quotas and pools of capacity.
+    """
+    node, buckets = context.templates[ref].node, _buckets(context, ref)
+    others = [other for other in failed if _is_comparable(context, ref, other)]
     return max(
         (
-            sum(_value(node, label) == _value(other, label) != "" for label in _FAILURE_DOMAIN_LABELS)
+            (_shared_labels(node, context.templates[other].node), len(buckets & _buckets(context, other)))
             for other in others
         ),
-        default=0,
+        default=(0, 0),
     )
+
+
+def _shared_labels(node: Node, other: Node) -> int:
+    return sum(_value(node, label) == _value(other, label) != "" for label in _FAILURE_DOMAIN_LABELS)
+
+
+def _buckets(context: PlanningContext, ref: GroupRef) -> frozenset[str]:
+    return context.state.groups[ref].seen.group.buckets
 
 
 def _is_comparable(context: PlanningContext, ref: GroupRef, failed: GroupRef) -> bool:
