@@ -142,6 +142,9 @@ class FakeCloudWorld(ContractWorld):
         made.is_listed = False
         return made.name
 
+    def sibling(self) -> str:
+        return self.cloud.add_group(GroupConfig(name="sibling", size=1)).name
+
     def node_of(self, machine: str) -> Node:
         for name in self.cloud.group_names():
             view = self.cloud.view(name)

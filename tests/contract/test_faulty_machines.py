@@ -65,6 +65,61 @@ class ListsStrangers(FakeProvider):
         return super().refresh(wanted)
 
 
+class ListsGroupsOnce(FakeProvider):
+    """Keeps the list of groups of its first reading."""
+
+    _first: Sequence[spec.NodeGroup] = ()
+
+    @hookimpl
+    def node_groups(self) -> Sequence[spec.NodeGroup]:
+        self._first = self._first or super().node_groups()
+        return self._first
+
+
+class OneListForAllGroups(FakeProvider):
+    """Filters servers by the cluster's label, and not by the group's."""
+
+    @hookimpl
+    def instances(self, group_id: str) -> Sequence[spec.Instance]:
+        super().instances(group_id)
+        return [one for name in self.cloud.group_names() for one in super(OneListForAllGroups, self).instances(name)]
+
+
+class TellsFailuresOfAll(FakeProvider):
+    """Tells of the account's failed actions in each group."""
+
+    @hookimpl
+    def failed_instances(self, group_id: str) -> Sequence[spec.FailedInstance]:
+        super().failed_instances(group_id)
+        every = self.cloud.group_names()
+        return [one for name in every for one in super(TellsFailuresOfAll, self).failed_instances(name)]
+
+
+class GrowsEveryGroup(FakeProvider):
+    """Sets the size of whatever carries the cluster's label."""
+
+    @hookimpl
+    def increase_size(self, group_id: str, expected_target: int, target: int) -> int:
+        accepted = super().increase_size(group_id, expected_target, target)
+        for name in self.cloud.group_names():
+            if name != group_id:
+                self.cloud.set_target(name, self.cloud.group(name).target + accepted)
+        return accepted
+
+
+class DeletesInEveryGroup(FakeProvider):
+    """Finds a machine by its id among all machines of the cluster."""
+
+    @hookimpl
+    def delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> Sequence[str]:
+        deleted = list(super().delete_instances(group_id, instance_ids, expected_target))
+        for name in self.cloud.group_names():
+            there = [one for one in instance_ids if one in self.cloud.group(name).machines]
+            if name != group_id and there:
+                deleted += super().delete_instances(name, there, self.cloud.group(name).target)
+        return deleted
+
+
 class DeletesWhateverIsNamed(FakeProvider):
     """Deletes by id alone, in whatever group the machine is."""
 
@@ -259,6 +314,11 @@ REJECTED = [
     (CallsEverythingRunning, "starting_machines_are_listed"),
     (ForgetsStoppedMachines, "a_stopped_machine_is_listed"),
     (FailsForWhatIsGone, "deletion_among_machines_that_are_gone_is_exact"),
+    (ListsGroupsOnce, "own_groups_are_told_apart"),
+    (OneListForAllGroups, "own_groups_are_told_apart"),
+    (TellsFailuresOfAll, "own_groups_are_told_apart"),
+    (GrowsEveryGroup, "writes_to_a_group_leave_other_own_groups_alone"),
+    (DeletesInEveryGroup, "writes_to_a_group_leave_other_own_groups_alone"),
     (ListsStrangers, "strangers_are_not_listed"),
     (DeletesWhateverIsNamed, "strangers_are_not_deleted"),
     (HasLimitsOfItsOwn, "the_configured_limits_are_kept"),

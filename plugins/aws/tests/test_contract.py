@@ -77,6 +77,7 @@ class AwsWorld(CloudWorld[AwsCloud]):
         self.clock, self.cloud, self._sdk = account
         self.clock.sleep(_BETWEEN_WORLDS)
         self.group_id = self.cloud.add_group(size=2, **group)
+        self._siblings: list[str] = []
         self.cloud.hold(self.group_id)
         self.cloud.add_queue(self.group_id)
         self._options = {
@@ -93,7 +94,7 @@ class AwsWorld(CloudWorld[AwsCloud]):
         self.set_limits(self.group_id, 0, 10)
 
     def set_limits(self, group_id: str, min_size: int, max_size: int) -> None:
-        specs = (f"{min_size}:{max_size}:{group_id}",)
+        specs = (f"{min_size}:{max_size}:{group_id}", *(f"0:3:{name}" for name in self._siblings))
         context = ProviderContext(clock=self.clock, random=Random(1), options=self._options, node_group_specs=specs)
         self.client = connect("aws", AwsProvider(context, self._sdk), self.clock)
 
@@ -102,6 +103,12 @@ class AwsWorld(CloudWorld[AwsCloud]):
 
     def stranger(self) -> str:
         return self.cloud.add_group(size=1)
+
+    def sibling(self) -> str:
+        name = self.cloud.add_group(size=1)
+        self._siblings.append(name)
+        self.reconnect()
+        return name
 
     def begin(self, group_id: str) -> str:
         return self.cloud.begin(group_id)

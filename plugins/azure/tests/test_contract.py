@@ -79,6 +79,7 @@ class AzureWorld(CloudWorld[AzureCloud]):
     def __init__(self, site: Site, options: dict[str, Any], delete_seconds: float = 30.0) -> None:
         self.clock, self.cloud, self._sdk = site
         self.clock.sleep(_BETWEEN_WORLDS)
+        self._siblings: list[str] = []
         self.group_id, place = self.add_group()
         self.cloud.hold(self.group_id)
         self.cloud.set(self.group_id).delete_seconds = delete_seconds
@@ -107,11 +108,20 @@ class AzureWorld(CloudWorld[AzureCloud]):
     def stranger(self) -> str:
         return self.cloud.add_set(capacity=1)
 
+    def sibling(self) -> str:
+        name = self.add_sibling()
+        self._siblings.append(name)
+        self.reconnect()
+        return name
+
+    def add_sibling(self) -> str:
+        return self.cloud.add_set(capacity=1)
+
     def reconnect(self) -> None:
         self.set_limits(self.group_id, 0, 10)
 
     def set_limits(self, group_id: str, min_size: int, max_size: int) -> None:
-        specs = (f"{min_size}:{max_size}:{group_id}",)
+        specs = (f"{min_size}:{max_size}:{group_id}", *(f"0:3:{name}" for name in self._siblings))
         context = ProviderContext(clock=self.clock, random=Random(1), options=self._options, node_group_specs=specs)
         self.client = connect("azure", AzureProvider(context, self._sdk), self.clock)
 
@@ -125,6 +135,9 @@ class PoolWorld(AzureWorld):
     def add_group(self) -> tuple[str, dict[str, Any]]:
         name = self.cloud.add_pool("pool1", {"Standard_D2s_v3": 2, "Standard_D4s_v3": 1})
         return name, self.cloud.pool_options
+
+    def add_sibling(self) -> str:
+        return self.cloud.add_pool("pool2", {"Standard_D2s_v3": 1})
 
 
 class TestAzure(ProviderContract):

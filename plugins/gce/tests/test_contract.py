@@ -126,6 +126,12 @@ class GceWorld(CloudWorld[GceCloud]):
         self._strange.append(name)
         return name
 
+    def sibling(self) -> str:
+        name = self.cloud.add_group(size=1)
+        self._groups.append(name)
+        self.reconnect()
+        return name
+
     def reconnect(self) -> None:
         self.set_limits(self.group_id, 0, 10)
 

@@ -98,6 +98,10 @@ class AcmeWorld(ContractWorld):
         self.cloud.add(sdk.Pool(id="theirs", cluster="another", desired=1)).make_vm("running")
         return "theirs"
 
+    def sibling(self) -> str:
+        self.cloud.add(sdk.Pool(id="another", cluster="test", desired=1)).make_vm("running")
+        return "another"
+
     def node_of(self, machine: str) -> Node:
         pool = self.pool
         return build_node("node", str(pool.vcpus), pool.memory, provider_id=machine, labels=pool.labels)

@@ -1,5 +1,6 @@
 """Checks of listings and templates: all machines, only the provider's own, and like the nodes that they become."""
 
+from nodewright.model.capability import Capability
 from nodewright.model.errors import CloudBusy, ProviderError
 from nodewright.model.group import InstanceState, NodeTemplate
 from nodewright.model.node import HOSTNAME_LABEL, Node
@@ -138,6 +139,52 @@ def strangers_are_not_deleted(world: ContractWorld) -> None:
     demand_target(world, before, "delete_instances of a machine of another owner")
 
 
+@check(Promise.IDENTITY, touches=Touch.OWN_CLOUD)
+def own_groups_are_told_apart(world: ContractWorld) -> None:
+    """A group that is added while the provider runs is listed, with its own machines and size and no failures of others."""
+    refresh(world)
+    group(world)
+    other = world.sibling()
+    raised = ask_without_arrival(world, 1)
+    tells = world.client.supports(Capability.FAST_FAILURE_DETECTION, world.group_id)
+    if tells and type(world).fail_creation is not ContractWorld.fail_creation:
+        world.fail_creation(world.group_id)
+    refresh(world)
+    listed = [one.id for one in world.client.node_groups()]
+    demand(other in listed, f"node_groups does not list {other}, which was added")
+    for name in (world.group_id, other):
+        there, seen = world.machines(name), {one.id for one in world.client.instances(name)}
+        demand(there <= seen, f"instances of {name} lacks {', '.join(sorted(there - seen))}")
+    mixed = {one.id for one in world.client.instances(other)} - world.machines(other)
+    demand(not mixed, f"instances of {other} lists {', '.join(sorted(mixed))}, which is not of it")
+    demand_target(world, raised, f"adding {other}")
+    _demand_alone(world, other, "was added")
+    failed = world.client.failed_instances(other) or ()
+    demand(not failed, f"a creation failed in {world.group_id}, and failed_instances of {other} tells of it: {failed}")
+
+
+@check(Promise.DELETION, touches=Touch.OWN_CLOUD)
+def writes_to_a_group_leave_other_own_groups_alone(world: ContractWorld) -> None:
+    """An increase, a deletion, and a deletion of a machine of another group, change nothing in that other group."""
+    other = world.sibling()
+    refresh(world)
+    before, theirs = target(world), world.machines(other)
+    world.client.increase_size(world.group_id, before, before + 1)
+    _demand_alone(world, other, f"stood by when {world.group_id} was raised")
+    victims = [*theirs, some_machine(world)]
+    for victim in victims:
+        refresh(world)
+        deleted: tuple[str, ...] = unless_refused(
+            lambda victim=victim: world.client.delete_instances(world.group_id, [victim], target(world)),  # type: ignore[misc]  # mypy cannot type a lambda with a default
+            (),
+            "delete_instances",
+        )
+        strange = theirs & set(deleted)
+        demand(not strange, f"delete_instances in {world.group_id} accepted {', '.join(strange)} of {other}")
+        _demand_alone(world, other, f"stood by when {victim} was to be deleted in {world.group_id}")
+    demand(world.machines(other) == theirs, f"writes to {world.group_id} ended machines of {other}")
+
+
 @check(Promise.LIMITS, touches=Touch.OWN_CLOUD)
 def the_configured_limits_are_kept(world: ContractWorld) -> None:
     """The limits that the operator sets with --nodes are listed, and no increase goes beyond the maximum."""
@@ -194,6 +241,13 @@ def templates_have_the_nodes_taints(world: ContractWorld) -> None:
     told = {(one.key, one.value, one.effect) for one in template.taints}
     real = {(one.key, one.value, one.effect) for one in node.spec.taints}
     demand(told == real, f"the template has the taints {sorted(told)}, the node {sorted(real)}")
+
+
+def _demand_alone(world: ContractWorld, other: str, what: str) -> None:
+    """Demand that the sibling has the one machine with which it was made."""
+    refresh(world)
+    size = world.client.target_size(other)
+    demand(size == 1, f"{other}, a group with one machine, {what}, and has the target {size}")
 
 
 def _both(world: ContractWorld) -> tuple[NodeTemplate, Node]:

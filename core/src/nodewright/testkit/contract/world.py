@@ -59,6 +59,7 @@ CONTROLS = (
     "stop",
     "crowd",
     "stranger",
+    "sibling",
     "node_of",
     "lag",
     "slow",
@@ -170,6 +171,13 @@ class ContractWorld(ABC):
         Make it as similar to the provider's own as the cloud allows. ``machines`` must list its machines, too.
         """
         raise self._lacking("stranger")
+
+    def sibling(self) -> str:
+        """Make another group of the provider's own, with one running machine, as an operator adds one. Return its id.
+
+        It is listed from the next refresh. May put a new provider into ``client``.
+        """
+        raise self._lacking("sibling")
 
     def node_of(self, machine: str) -> Node:
         """Return the Node of a running machine, as its kubelet and the cloud controller manager would write it."""
