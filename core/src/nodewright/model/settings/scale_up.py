@@ -180,7 +180,7 @@ class ScaleUpSettings(Section, frozen=True, kw_only=True):
         str,
         Help(
             "A YAML file with what the operator pays: prices by machine type, discounts, and capacity that is already paid "
-            "(docs/prices.md). It goes before what providers state, and is read again when it changes.",
+            "(docs/prices.md). It has precedence over providers' prices, and is read again when it changes.",
             ca="",
         ),
     ] = ""
