@@ -76,6 +76,29 @@ def test_no_pod_causes_more_than_three_machines_in_a_day_that_it_does_not_use(re
     assert story.machines("a") == 0
 
 
+NAMES = ("a", "b", "c", "d", "e")
+LYING = [{**A, "name": name, "price_per_hour": 0.1 * number} for number, name in enumerate(NAMES, 1)]
+
+
+def test_not_more_than_three_in_a_day_where_five_groups_promise_too_much_and_each_is_tried_in_the_end() -> None:
+    small = [{**SMALL, "group": name} for name in NAMES]
+    story = Story(*LYING, settings={**SOON, "scan-interval": "1m"}, small_machines=small, minutes=3 * 24 * 60)
+    story.pods(1, at=5 * MINUTE, cpu="1900m")
+    asked = sorted(at for name in NAMES for at in story.asked(name))
+    assert all(sum(at <= other < at + DAY for other in asked) <= 3 for at in asked)
+    assert all(map(story.asked, NAMES))
+
+
+def test_a_group_that_has_a_node_which_takes_such_pods_is_asked_after_three_in_vain() -> None:
+    groups = [*LYING[:4], {**A, "name": "sound", "price_per_hour": 0.9, "size": 1, "min_size": 1}]
+    small = [{**SMALL, "group": name} for name in NAMES[:4]]
+    story = Story(*groups, settings=SOON, small_machines=small, minutes=2 * 60)
+    story.pods(2, at=5 * MINUTE, cpu="1900m")
+    assert sum(len(story.asked(name)) for name in NAMES[:4]) <= 3
+    assert story.machines("sound") == 2
+    assert story.result.final.pending == 0
+
+
 def test_what_fits_the_machines_is_bought_all_the_same() -> None:
     story = Story(A, settings=SOON, small_machines=[SMALL], minutes=60)
     story.pods(1, at=5 * MINUTE, cpu="1900m", name="large")

@@ -12,6 +12,7 @@ from contextlib import suppress
 
 from nodewright.clusterstate.learned_templates import settling_seconds
 from nodewright.clusterstate.node_samples import STABLE_SECONDS
+from nodewright.clusterstate.purchases import DAY
 from nodewright.clusterstate.readiness import ready_since
 from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.engine.report import LoopReport
@@ -132,6 +133,7 @@ def _sample_moments(group: GroupState, state: ClusterState) -> Iterator[float]:
     """Yield when purchases may be repeated, and when a first node has been ready long enough to be a sample."""
     purchases = state.memory.purchases.get(group.ref, {})
     yield from (purchase.until for purchase in purchases.values())
+    yield from (at + DAY for purchase in purchases.values() for at in purchase.misfits)
     sample = state.memory.samples.get(group.ref)
     learned = state.memory.learned.get(group.ref)
     if (

@@ -29,6 +29,11 @@ from nodewright.snapshot.pod_class import PodClass, kind_of, map_alike
 from nodewright.snapshot.snapshot import Snapshot
 
 _AT_ONCE = frozenset({"Too many pods", *(f"Insufficient {name}" for name in STANDARD_RESOURCES)})
+_UNPROVEN = SkipReason(
+    code=SkipCode.MISFIT,
+    message="nodes of other groups that were added for such pods did not take them, too often within a day; "
+    "meanwhile only groups are asked that have a node which takes them",
+)
 # Why a group is not grown for a class of pods.
 Barred = Mapping[PodClass, Mapping[GroupRef, SkipReason]]
 
@@ -81,7 +86,7 @@ def evaluate_purchases(
     barred = {
         pod_class: reasons
         for kind, alike in classes.items()
-        if (reasons := dict(_barred_groups(purchases, unsettled, kind, state.now)))
+        if (reasons := _find_bars(state, templates, purchases, unsettled, kind, next(iter(alike))))
         for pod_class in alike
     }
     return PurchaseEvaluation(purchases, tuple(misfits), barred)
@@ -152,10 +157,11 @@ def find_moving(state: ClusterState) -> Iterator[Pod]:
 
 def bars_of(context: PlanningContext, classes: Iterable[PodClass]) -> Barred:
     """Return the groups that are not grown for these classes, because new nodes did not take such pods."""
-    purchases, now = context.purchases, context.state.now
+    purchases = context.purchases
     if not purchases:
         return {}
-    found = {one: dict(_barred_groups(purchases, frozenset(), kind_of(one), now)) for one in classes}
+    state, templates = context.state, context.settings.templates
+    found = {one: _find_bars(state, templates, purchases, frozenset(), kind_of(one), one) for one in classes}
     return {one: reasons for one, reasons in found.items() if reasons}
 
 
@@ -234,6 +240,27 @@ def _find_rejection(
 def _is_final(rejection: Rejection) -> bool:
     """Return whether the node lacks a resource that its kubelet reports with its first status."""
     return bool(rejection.reasons) and _AT_ONCE.issuperset(rejection.reasons)
+
+
+def _find_bars(
+    state: ClusterState,
+    templates: TemplateSettings,
+    purchases: Purchases,
+    unsettled: Collection[tuple[GroupRef, str]],
+    kind: str,
+    pod_class: PodClass,
+) -> dict[GroupRef, SkipReason]:
+    """Return the groups that are not grown for a kind of pods, of which ``pod_class`` is one class.
+
+    After too many misfits within a day these are also groups that were never tried, unless a node of theirs takes such pods.
+    """
+    barred = dict(_barred_groups(purchases, unsettled, kind, state.now))
+    if has_too_many_misfits(purchases, kind, state.now):
+        for ref in state.groups.keys() - barred.keys():
+            newest = _newest_up(state, ref, 0.0)
+            if newest is None or _find_rejection(state, templates, newest, pod_class) is not None:
+                barred[ref] = _UNPROVEN
+    return barred
 
 
 def _barred_groups(
