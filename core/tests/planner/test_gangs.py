@@ -28,6 +28,7 @@ from nodewright.model.meta import ObjectMeta
 from nodewright.model.node import HOSTNAME_LABEL, ZONE_LABEL
 from nodewright.model.plan import Plan
 from nodewright.model.pod import Pod, PodCondition, PodStatus, SchedulingGate, SchedulingGroup
+from nodewright.model.price_book import ReservedInstances
 from nodewright.model.reason import BlockingCode
 from nodewright.planner.gangs.find_gangs import FoundGangs, find_gangs
 from nodewright.planner.scale_down.drainability import DrainabilityRules, evaluate_pods
@@ -160,6 +161,25 @@ def test_a_gang_that_asks_for_one_domain_gets_it_in_one() -> None:
     assert grown(world.plan()) == {"c": (0, 6)}
     world.add_group("d", cpu="2", max_size=2, zone="b", hourly_price=1)
     assert grown(world.plan()).keys() == {"b", "d"}
+
+
+def test_machines_that_are_paid_already_cost_a_gang_nothing() -> None:
+    paid = ReservedInstances("a@", 2)
+    for count, bought in ((2, {"free": (0, 2)}), (3, {"free": (0, 3)}), (5, {"cheap": (0, 5)})):
+        world = make_world(count, count, topology=ZONE_LABEL)
+        world.add_group("free", cpu="1", zone="a", hourly_price=1, reserved=paid)
+        world.add_group("cheap", cpu="1", zone="b", hourly_price=0.5)
+        assert grown(world.plan()) == bought, count
+        world.add_group("user", 2, max_size=2, cpu="100m", zone="c", hourly_price=1, reserved=paid)
+        assert grown(world.plan()) == {"cheap": (0, count)}, count
+
+
+def test_a_zone_without_a_price_is_not_taken_for_a_free_one() -> None:
+    world = make_world(2, 2, topology=ZONE_LABEL)
+    world.add_group("unknown", cpu="1", zone="a")
+    assert grown(world.plan()) == {"unknown": (0, 2)}
+    world.add_group("dear", cpu="1", zone="b", hourly_price=9)
+    assert grown(world.plan()) == {"dear": (0, 2)}
 
 
 def test_a_gang_for_one_host() -> None:

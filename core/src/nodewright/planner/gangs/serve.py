@@ -33,6 +33,7 @@ from nodewright.planner.scale_up.pending_pods import Hints
 from nodewright.planner.scale_up.templates import place_daemons
 from nodewright.predicates import is_countable
 from nodewright.snapshot.column import Mask
+from nodewright.snapshot.observation import hourly_cost, paid_machines
 from nodewright.snapshot.pod_class import kind_of
 from nodewright.snapshot.snapshot import Snapshot
 
@@ -216,7 +217,7 @@ def _try(snapshot: Snapshot, gang: Gang, allowed: Mask | None) -> _Trial:
 class _Found:
     """The growth for a gang: new nodes of each group (``counts``; None: no growth suffices), and how many pods find room.
 
-    ``tried`` are the nodes that were not enough.
+    ``tried`` are the nodes that were not enough. ``cost`` is that of ``counts``, as of ``_cost_of``.
     """
 
     placed: int
@@ -224,8 +225,20 @@ class _Found:
     counts: Counts | None = None
     trial: _Trial | None = None
     expander: str = ""
-    price: float = 0.0
+    cost: tuple[bool, float] = (False, 0.0)
     skipped: Mapping[GroupRef, SkipReason] = field(default_factory=dict)
+
+
+def _cost_of(context: PlanningContext, counts: Counts) -> tuple[bool, float]:
+    """Return what new nodes cost, to be compared: whether some have no price, and USD an hour for the others.
+
+    Machines that are already paid for cost nothing.
+    """
+    seen = {ref: group.seen for ref, group in context.state.groups.items()}
+    reservations = {one.reserved for one in seen.values() if one.reserved is not None}
+    unused = {one.name: paid_machines(one, seen.values()) for one in reservations}
+    cost = hourly_cost([seen[ref] for ref in counts], counts, unused)
+    return bool(cost.unpriced), cost.total
 
 
 class _GangScaleUp(ScaleUp):
@@ -258,7 +271,7 @@ class _GangGrowth:
         found = [self._find_in(domain, barred) for domain in _domains_of(self._context.snapshot, self._gang, labels)]
         enough = [one for one in found if one.counts is not None]
         if enough:
-            return min(enough, key=lambda one: (-one.placed, one.price, sum((one.counts or {}).values())))
+            return min(enough, key=lambda one: (-one.placed, one.cost, sum((one.counts or {}).values())))
         return max(found, key=lambda one: one.placed, default=_Found(placed=0))
 
     def _find_in(self, domain: _Domain, barred: Mapping[GroupRef, SkipReason]) -> _Found:
@@ -303,10 +316,8 @@ class _GangGrowth:
         if placed < max(1, gang.need) or not counts:
             return _Found(placed=placed, tried=counts, skipped=skipped or {})
         counts, trial = self._trim(counts, trial, domain)
-        prices = [count * (context.state.groups[ref].seen.hourly_price or 0.0) for ref, count in counts.items()]
-        return _Found(
-            placed=placed, counts=counts, trial=trial, expander=expander, price=sum(prices), skipped=skipped or {}
-        )
+        cost = _cost_of(context, counts)
+        return _Found(placed=placed, counts=counts, trial=trial, expander=expander, cost=cost, skipped=skipped or {})
 
     def _growth_limit(self, counts: Counts, domain: _Domain) -> int | None:
         """Return how many more nodes may be added besides these; None: there is no such limit."""
