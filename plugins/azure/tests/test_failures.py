@@ -203,10 +203,12 @@ def test_without_the_permission_for_instance_views_the_capability_is_off_until_i
     assert len(stage.client.failed_instances(name)) == 30
 
 
+@pytest.mark.parametrize("wraps", [False, True], ids=["one error", "a list"])
 @pytest.mark.parametrize("leaves", ["missing", "nothing"])
 def test_what_the_operation_on_a_flexible_set_says_of_missing_machines(
-    cloud: AzureCloud, attach: Attach, leaves: str
+    cloud: AzureCloud, attach: Attach, leaves: str, *, wraps: bool
 ) -> None:
+    cloud.arm.wraps_errors = wraps
     name = cloud.add_set(capacity=1, properties=_FLEXIBLE)
     cloud.limit(name, 1, leaves, Trouble("ZonalAllocationFailed", "none left in this zone"))
     stage = attach(f"0:10:{name}")

@@ -86,6 +86,7 @@ class Arm:
         self.denied: set[str] = set()
         self.findings: list[str] = []
         self.lag = 0.0
+        self.wraps_errors = False
         self.page = 100
         self.base = ""
         self._operations = itertools.count(1)
@@ -202,7 +203,11 @@ class Arm:
             if state == "Updating":
                 return Answer(200, {"name": operation, "status": "InProgress"})
             if one.trouble is not None:
-                said = {"code": one.trouble.code, "message": one.trouble.message}
+                said: dict[str, Any] = {"code": one.trouble.code, "message": one.trouble.message}
+                if self.wraps_errors:  # several machines failed
+                    other = {"code": "OperationPreempted", "message": "another operation was started"}
+                    whole = "Multiple errors occurred. Please see details."
+                    said = {"code": "MultipleErrorsOccurred", "message": whole, "details": [other, said]}
                 return Answer(200, {"name": operation, "status": "Failed", "error": said})
         return Answer(200, {"name": operation, "status": "Succeeded"})
 

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
+from nodewright.spec import ErrorClass
 from nodewright_azure.calls import Calls, convert
+from nodewright_azure.errors import classify
 from nodewright_azure.shapes import Operation, Status
 
 _HEADER = "Azure-AsyncOperation"
@@ -39,7 +41,11 @@ class Operations:
         told = self.ask(address, client, about=name)
         if told.status != "Failed" or told.error is None or not told.error.code:
             return None
-        return Status(code=f"ProvisioningState/failed/{told.error.code}", message=told.error.message)
+        kept = (
+            one for one in told.error.all if one.code and classify(one.code, one.message)[0] is not ErrorClass.OTHER
+        )
+        error = next(kept, told.error)
+        return Status(code=f"ProvisioningState/failed/{error.code}", message=error.message)
 
     def ask(self, address: str, client: Callable[[], Any], *, about: str = "") -> Operation:
         """Return the operation at this path; raise ProviderError if there is none, or we may not read it."""

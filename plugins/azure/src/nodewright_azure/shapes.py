@@ -333,8 +333,16 @@ class ResourceSku(Shape, frozen=True, kw_only=True):
 
 
 class OperationError(Shape, frozen=True, kw_only=True):
+    """Why an operation failed. ``details``: the errors of single machines, if several of them failed."""
+
     code: str = ""
     message: str = ""
+    details: tuple["OperationError", ...] | None = None
+
+    @property
+    def all(self) -> tuple["OperationError", ...]:
+        """The error and all those that it is made of."""
+        return (self, *(inner for one in self.details or () for inner in one.all))
 
 
 class Operation(Shape, frozen=True, kw_only=True):
