@@ -68,7 +68,7 @@ def _results(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         "- In seed-2 and flapping pods keep coming, for 29 and 110 minutes; the last of them decides when all run.",
         "- In zone-wide and quota a second group would fail in the same way. A provider that reports failures says what they",
         "  share. After a timeout, `prompt` and `auto` send the pods that waited in vain to the group that shares least with",
-        "  the one that failed (zone, machine type); `ca` and `seed` ask the next cheapest.",
+        "  the one that failed (zone, machine type, then quota); `ca` and `seed` ask the next cheapest.",
         "- In flapping the group delivers after all, within the provision time. Only a mode that learns of a failure earlier",
         "  leaves it, and `never` does no harm there.",
         "- `auto` hedges ([ADR 22](adr/0022-hedging.md)): a group that is silent for longer than 99 of 100 of its machines take",
