@@ -117,6 +117,7 @@ def test_help_imports_only_what_it_needs() -> None:
         "migrate",
         "run",
         "bundle",
+        "console",
         "simulate",
         "demo",
     )

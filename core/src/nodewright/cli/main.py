@@ -37,6 +37,7 @@ COMMANDS = {
     "config": "Check a settings file, and show what it sets.",
     "status": "Show scale-ups in progress, backoffs, deletions and pauses.",
     "top": "Show in a terminal what the daemon does now.",
+    "console": "Show any cluster, and what would be done to it, as a page on this machine.",
     "bundle": "Write what the daemon knows into a file for a report of a problem.",
     "pause": "Stop all writes to all clouds for a while.",
     "resume": "End a pause before its time.",

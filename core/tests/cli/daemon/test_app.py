@@ -4,7 +4,8 @@ import io
 import json
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
+from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -164,6 +165,14 @@ def built(
     **provider: object,
 ) -> DaemonApp:
     """The daemon before its start; ``provider`` are further settings of its one provider."""
+    source = written(folder, address, level, more, **provider)
+    return build_daemon(source, source.load().settings, DaemonOptions(wall=wall), log)
+
+
+def written(
+    folder: Path, address: str, level: str = "debug", more: Mapping[str, object] | None = None, **provider: object
+) -> SettingsSource:
+    """The files of settings and of the connection."""
     here = {"name": "here", "cluster": {"server": address}}
     kubeconfig = {
         "current-context": "here",
@@ -184,8 +193,7 @@ def built(
     }
     (folder / "kubeconfig").write_text(json.dumps(kubeconfig))
     (folder / "config.yaml").write_text(json.dumps(settings))
-    source = SettingsSource({}, str(folder / "config.yaml"))
-    return build_daemon(source, source.load().settings, DaemonOptions(wall=wall), log)
+    return SettingsSource({}, str(folder / "config.yaml"))
 
 
 @pytest.mark.parametrize("has_dates", [True, False])
@@ -303,3 +311,43 @@ def test_a_group_that_is_gone_stops_neither_the_engine_nor_its_next_start(addres
         pytest.raises(ConfigError, match="lists no group c, "),
     ):
         app.run()
+
+
+def ask(app: DaemonApp, path: str) -> str:
+    line = HTTPConnection("127.0.0.1", app.ports["debug_address"], timeout=PATIENCE)
+    with closing(line):
+        line.request("GET", path)
+        return line.getresponse().read().decode()
+
+
+def test_the_console_shows_the_page_and_writes_nothing(server: ApiServer, address: str, tmp_path: Path) -> None:
+    """Each loop plans the same machine anew, since none is bought. With the same cluster, the daemon itself does write."""
+    requests = {"resources": {"requests": {"cpu": "500m"}}}
+    spec = {"schedulerName": "default-scheduler", "containers": [{"name": "c", **requests}]}
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    pod = {
+        "metadata": {"name": "<b>web</b>", "namespace": "default", "uid": "web"},
+        "spec": spec,
+        "status": {"phase": "Pending", "conditions": [condition]},
+    }
+    server.put("/api/v1/pods/web", pod)
+    more = {"new-pod-scale-up-delay": "0s"}
+    source = written(tmp_path, address, more=more)
+    with build_daemon(source, source.load().settings, DaemonOptions(console=True), log := Log()) as app:
+        assert set(app.ports) == {"debug_address"}
+        thread = threading.Thread(target=app.run)
+        thread.start()
+        try:
+            first = log.wait_for(message="loop")["loop"]
+            log.wait_for(message="loop", loop=f"{first.rpartition('-')[0]}-{int(first.rpartition('-')[2]) + 1}")
+            shown = {path: ask(app, path) for path in ("/", "/pods", "/groups")}
+        finally:
+            app.stop()
+            thread.join(PATIENCE)
+    assert ["This process only plans: it writes nothing." in text for text in shown.values()] == [True] * 3
+    assert "gets new nodes" in shown["/pods"]
+    assert "default/&lt;b&gt;web&lt;/b&gt;" in shown["/pods"]
+    assert server.writes == []
+    with running(tmp_path, address, WallClock(), log := Log(), more=more):
+        log.wait_for(event="TriggeredScaleUp")
+    assert server.writes

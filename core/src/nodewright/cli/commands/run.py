@@ -42,16 +42,21 @@ def command(source: SettingsSource, dry_run: bool, shadow: bool, once: bool, see
     check_daemon(loaded.settings)
     options = DaemonOptions(dry_run=dry_run, shadow=shadow, once=once, seed=seed)
     engine = build_daemon(source, loaded.settings, options, sys.stderr.buffer)
-    engine.log.take_libraries()
     for note in loaded.idle:
         engine.log.say(note, level="warning")
-    threading.excepthook = engine.log.thread_ended
-    _stop_when_told(engine)
+    prepare(engine)
     with engine:
         report = engine.run()
     if engine.lost_leadership:
         return LEADERSHIP_LOST
     return LOOP_FAILED if once and (report is None or report.problem) else 0
+
+
+def prepare(engine: "DaemonApp") -> None:
+    """Take over what this process logs and the signals that end it."""
+    engine.log.take_libraries()
+    threading.excepthook = engine.log.thread_ended
+    _stop_when_told(engine)
 
 
 def _stop_when_told(engine: "DaemonApp") -> None:

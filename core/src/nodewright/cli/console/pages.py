@@ -60,8 +60,9 @@ class LoopSource(Protocol):
 class Console:
     """Render the views, in any thread."""
 
-    def __init__(self, source: LoopSource, history: History) -> None:
+    def __init__(self, source: LoopSource, history: History, note: str = "") -> None:
         self._source = source
+        self._note = note
         self._history = history
         self._lock = threading.Lock()
         # The last content of each page, by path and query; guarded by the lock.
@@ -107,7 +108,8 @@ class Console:
 
     def _render(self, path: str, template: str, query: Query, shown: Mapping[str, Any], status: int = 200) -> Page:
         here = f"{path}?{urlencode(query)}" if query else path
-        text = _templates().get_template(template).render(views=_VIEWS, path=path, here=here, query=query, **shown)
+        around = {"views": _VIEWS, "path": path, "here": here, "query": query, "note": self._note}
+        text = _templates().get_template(template).render(**around, **shown)
         return Page(text.encode(errors="replace"), status, _HTML)
 
     def _now(self, view: View, _: Query) -> Mapping[str, Any]:

@@ -267,12 +267,16 @@ class DaemonApp:
 
     def __enter__(self) -> Self:
         self._start_servers()
-        ports = {server.name: server.port for server in self._report.servers}
-        self.log.say("starting", dry_run=self._engine.only_looks, shadow=self._engine.shadows, ports=ports)
+        self.log.say("starting", dry_run=self._engine.only_looks, shadow=self._engine.shadows, ports=self.ports)
         self._cluster.caches.start()
         if self._cluster.kube_events is not None:
             self._cluster.kube_events.start()
         return self
+
+    @property
+    def ports(self) -> Mapping[str, int]:
+        """Return the ports of the web servers, by the setting that holds the address of each."""
+        return {server.name: server.port for server in self._report.servers}
 
     def _start_servers(self) -> None:
         try:

@@ -66,12 +66,14 @@ class DaemonOptions:
     """The options of this run on the command line, beside the settings.
 
     ``shadow``: compare with another autoscaler that manages this cluster. It writes nothing, as with ``dry_run``.
+    ``console``: serve the private pages and nothing else, to look at a cluster. It writes nothing either.
     ``once``: run one loop. ``seed`` makes the random expander repeatable; None: a new seed each time. ``wall``: the
     machine's clock.
     """
 
     dry_run: bool = False
     shadow: bool = False
+    console: bool = False
     once: bool = False
     seed: int | None = None
     wall: Clock = field(default_factory=SystemClock)
@@ -79,7 +81,12 @@ class DaemonOptions:
     @property
     def only_looks(self) -> bool:
         """Return whether this process writes nothing anywhere."""
-        return self.dry_run or self.shadow
+        return self.dry_run or self.shadow or self.console
+
+    @property
+    def note(self) -> str:
+        """Return a sentence for the page if this process writes nothing anywhere; empty otherwise."""
+        return "This process only plans: it writes nothing." if self.only_looks else ""
 
 
 class _Seeds(NamedTuple):
@@ -104,7 +111,7 @@ def build_daemon(source: SettingsSource, settings: Settings, options: DaemonOpti
     providers = _connect_providers(process, cluster, settings, options, seeds.providers)
     planning = DryRunPlanning() if options.only_looks else None
     shadow_seed = seeds.shadow if options.shadow else None
-    report = _build_report(process, cluster, settings, providers, running, shadow_seed=shadow_seed)
+    report = _build_report(process, cluster, options, providers, running, shadow_seed)
     kind = DryCluster if options.only_looks else KubeCluster
     ports = Ports(
         cluster=kind(cluster.guarded, cluster.caches, max_age=settings.cluster.max_cache_age),
@@ -278,13 +285,12 @@ def _connect_providers(
 def _build_report(
     process: ProcessParts,
     cluster: ClusterParts,
-    settings: Settings,
+    options: DaemonOptions,
     providers: tuple[ProviderClient, ...],
     running: RunningWaits,
-    *,
     shadow_seed: int | None,
 ) -> ReportParts:
-    meter, events = CallMeter(providers), cluster.kube_events
+    meter, events, settings = CallMeter(providers), cluster.kube_events, process.reloader.settings
     counts = Sources(
         kube_requests=cluster.api.counts,
         lease=cluster.leader.counts,
@@ -302,17 +308,18 @@ def _build_report(
         objects=lambda kind: cluster.caches.of(kind).all() if cluster.caches.follows(kind) else (),
         settings=lambda: process.reloader.settings,
     )
-    debug_server = DebugServer(process.clock, cluster.leader.excuse, cluster.history, sources)
+    debug_server = DebugServer(process.clock, cluster.leader.excuse, cluster.history, sources, options.note)
     name = settings.cluster.status_config_map_name
     shadow = None if shadow_seed is None else ShadowReporter(cluster.caches, name, process.log, metrics, shadow_seed)
     private = {**debug_server.pages(), **(shadow.pages() if shadow is not None else {})}
+    public = None if options.console else public_pages(metrics, health, cluster.caches)
     return ReportParts(
         meter=meter,
         metrics=metrics,
         health=health,
         debug_server=debug_server,
         shadow=shadow,
-        servers=make_servers(settings, public_pages(metrics, health, cluster.caches), private),
+        servers=make_servers(settings, public, private),
     )
 
 
@@ -330,14 +337,14 @@ def lease_options(settings: Settings, is_first: Callable[[], bool]) -> LeaseOpti
     )
 
 
-def make_servers(settings: Settings, public: Pages, private: Pages) -> tuple[WebServer, ...]:
-    """Return the servers of the public pages and, where an address is set, of the private ones.
+def make_servers(settings: Settings, public: Pages | None, private: Pages) -> tuple[WebServer, ...]:
+    """Return the servers of the public pages, if there are any, and, where an address is set, of the private ones.
 
     Every client that reaches the pod may read the public pages. Raise ConfigError for an invalid address.
     """
     serving = settings.serving
     address = serving.address or usual_address(os.environ)
-    servers: tuple[WebServer, ...] = (WebServer("address", address, public),)
+    servers: tuple[WebServer, ...] = (WebServer("address", address, public),) if public is not None else ()
     if serving.debug_address:
         servers += (WebServer("debug_address", serving.debug_address, private),)
     return servers

@@ -63,7 +63,7 @@ class DebugServer:
     """Render pages from the last loop. Implements LoopSource.
 
     Pages are rendered in the web server's threads, one at a time and never while a loop runs, since both use the same caches
-    of pods. ``excuse`` returns why there was no loop yet.
+    of pods. ``excuse`` returns why there was no loop yet. ``note`` is a sentence at the top of each view.
     """
 
     def __init__(
@@ -72,8 +72,10 @@ class DebugServer:
         excuse: Callable[[], str] = lambda: NO_LOOP,
         history: History | None = None,
         sources: BundleSources | None = None,
+        note: str = "",
     ) -> None:
         self._clock = clock
+        self._note = note
         self._sources = sources or BundleSources()
         self._excuse = excuse
         self._turn = threading.Lock()
@@ -85,7 +87,7 @@ class DebugServer:
 
     def pages(self) -> Pages:
         """Return the pages for programs and for the commands, and the console's for people."""
-        console = Console(self, self.history)
+        console = Console(self, self.history, self._note)
         return {
             **console.pages(),
             "/snapshotz": self._snapshot,
