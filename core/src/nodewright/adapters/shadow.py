@@ -32,7 +32,7 @@ PATIENCE_SECONDS = 60.0
 
 
 class ComparisonVerdict(StrEnum):
-    """How nodewright's plan compares with the other autoscaler's action. ``NOT_YET``: nodewright would do it too, later."""
+    """The result of comparing nodewright's plan with the other autoscaler's action. ``NOT_YET``: nodewright would do it too, later."""
 
     SAME = "same"
     OTHER_SIZE = "otherSize"

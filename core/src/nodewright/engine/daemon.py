@@ -21,7 +21,7 @@ _LONGER = 2.0
 
 
 class BatchWindow(NamedTuple):
-    """How long a loop that pending pods start waits for more pods, in seconds.
+    """The time that a loop which pending pods start waits for more pods, in seconds.
 
     It waits until no pod arrived for ``idle`` seconds, and at most for ``longest`` seconds after the first; up to twice
     as long if earlier loops requested machines often.

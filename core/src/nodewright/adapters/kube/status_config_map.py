@@ -25,7 +25,7 @@ _CHANGED = "lastTransitionTime"
 
 @dataclass
 class Transitions:
-    """When each status last changed, in epoch seconds."""
+    """The time at which each status last changed, in epoch seconds."""
 
     _since: dict[tuple[str, ...], tuple[str, float]] = field(default_factory=dict)
 

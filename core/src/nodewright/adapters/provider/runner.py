@@ -70,7 +70,7 @@ class _PluginsToStderr:
         return self._stdout if sys.stderr is self else sys.stderr
 
 
-class _Awaited:
+class _AwaitedCalls:
     """Counts the calls of all runners that are awaited. The first one replaces ``sys.stdout``."""
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class _Awaited:
             self.calls -= 1
 
 
-_awaited = _Awaited()
+_awaited = _AwaitedCalls()
 # The threads that make providers' calls, also those whose call was abandoned.
 _workers: WeakSet[threading.Thread] = WeakSet()
 

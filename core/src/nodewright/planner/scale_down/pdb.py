@@ -18,7 +18,7 @@ Label = tuple[str, str]
 
 
 class PdbAllowance(NamedTuple):
-    """Whether pods may be evicted one after the other, whether all at once, and a pod whose budget is too small."""
+    """Tells whether pods may be evicted one after the other or all at once, and names a pod whose budget is too small."""
 
     can_remove: bool
     in_parallel: bool

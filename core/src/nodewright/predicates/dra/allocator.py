@@ -90,7 +90,7 @@ class RefusalCode(StrEnum):
 
 
 class Refusal(NamedTuple):
-    """Why devices cannot be allocated. ``is_error``: kube-scheduler gives up the whole attempt, even if other nodes fit."""
+    """The reason why devices cannot be allocated. ``is_error``: kube-scheduler gives up the whole attempt, even if other nodes fit."""
 
     code: RefusalCode
     text: str
