@@ -60,6 +60,7 @@ def test_people_get_a_table_with_the_groups_that_change(nodewright: Nodewright) 
         (("--add", str(EXAMPLES / "groups.yaml")), "holds no Deployment, StatefulSet, ReplicaSet, Job or Pod"),
         (("--remove-node", "general-d"), "--remove-node: the dump has no node general-d; did you mean general-"),
         (("--group", "name=x"), "--group x: cpu and memory must describe a node"),
+        (("--group", "name=x,cpu=-1,memory=1Gi"), "--group: group 'x': cpu: '-1' is negative"),
         (("--group", "xl"), "--group xl: is not of the form"),
         (("--group", "name=large,cpu=1,memory=1Gi"), "--group: there are two groups large"),
         (("--group", "labels=a,labels.b=c"), "--group labels=a,labels.b=c: labels needs a name: labels.NAME=VALUE"),

@@ -76,9 +76,8 @@ def write_cluster(objects: Mapping[str, Iterable[Object]], group_of_node: Mappin
     for kind in KINDS.values():
         version = f"{kind.api_group}/{kind.version}" if kind.api_group else kind.version
         for held in objects.get(kind.name, ()):
-            if isinstance(held, Node) and held.name in group_of_node:
-                labels = {**held.metadata.labels, _GROUP_LABEL: str(group_of_node[held.name])}
-                held = replace(held, metadata=replace(held.metadata, labels=labels))  # noqa: PLW2901 - with its group
+            if isinstance(held, Node):
+                held = with_group(held, group_of_node)  # noqa: PLW2901 - with its group
             document: dict[str, Any] = _stripped(msgspec.to_builtins(held, enc_hook=_text))
             document = {"kind": kind.kind or kind.name, "apiVersion": version, **document}
             yield between + msgspec.json.format(msgspec.json.encode(document), indent=0)
@@ -86,10 +85,22 @@ def write_cluster(objects: Mapping[str, Iterable[Object]], group_of_node: Mappin
     yield b"\n]}\n"
 
 
+def with_group(node: Node, group_of_node: Mapping[str, object]) -> Node:
+    """Return the node with a label that names its group, if it has one."""
+    if node.name not in group_of_node:
+        return node
+    labels = {**node.metadata.labels, _GROUP_LABEL: str(group_of_node[node.name])}
+    return replace(node, metadata=replace(node.metadata, labels=labels))
+
+
+def describe_groups(groups: Iterable[GroupState]) -> tuple[GroupEntry, ...]:
+    """Describe the node groups by their next node and the label of their nodes; groups without a template are left out."""
+    return tuple(_describe(group) for group in groups if group.seen.template is not None)
+
+
 def write_groups(groups: Iterable[GroupState]) -> bytes:
-    """Return the node groups, each with a description of its next node; groups without a template are left out."""
-    described = [_describe(group) for group in groups if group.seen.template is not None]
-    return _write({"groups": msgspec.to_builtins(described)})
+    """Return the node groups as ``describe_groups`` describes them."""
+    return _write({"groups": msgspec.to_builtins(describe_groups(groups))})
 
 
 def write_about(at: float, loop: str, why_not: str) -> bytes:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Console
 
@@ -103,19 +103,34 @@ def print_difference(console: Console, now: DryRun, then: DryRun) -> None:
     """Print how the plan for the changed cluster differs from the plan for the present cluster."""
     columns = ("now", "with the change", "difference")
     table = make_table("Difference to now", "after the plan", *columns, right=columns)
+    for row in find_difference(now, then):
+        table.add_row(*map(safe, row))
+    console.print(table)
+
+
+class DifferenceRow(NamedTuple):
+    """One figure of two plans, and how the second differs, as people read it."""
+
+    what: str
+    now: str
+    then: str
+    change: str
+
+
+def find_difference(now: DryRun, then: DryRun) -> Iterator[DifferenceRow]:
+    """Yield each figure of the plans for the present and for the changed cluster, and each group whose size differs."""
     before, after = _sum_up(now), _sum_up(then)
     for what in after:
         digits = 3 if "usd" in what else 0
         pair = before[what], after[what]
         change = f"{pair[1] - pair[0]:+,.{digits}f}" if pair[0] is not None and pair[1] is not None else "?"
-        shown = (f"{amount:,.{digits}f}" if amount is not None else "?" for amount in pair)
-        table.add_row(safe(what.replace("_", " ").replace("usd", "USD")), *map(safe, shown), safe(change))
+        shown = [f"{amount:,.{digits}f}" if amount is not None else "?" for amount in pair]
+        yield DifferenceRow(what.replace("_", " ").replace("usd", "USD"), shown[0], shown[1], change)
     sizes = _sizes_after(now), _sizes_after(then)
     for ref, size in sizes[1].items():
         old = sizes[0].get(ref, 0)
         if size != old:
-            table.add_row(safe(f"nodes of {ref}"), safe(f"{old:,}"), safe(f"{size:,}"), safe(f"{size - old:+,}"))
-    console.print(table)
+            yield DifferenceRow(f"nodes of {ref}", f"{old:,}", f"{size:,}", f"{size - old:+,}")
 
 
 def difference_json(now: DryRun, then: DryRun) -> dict[str, Any]:

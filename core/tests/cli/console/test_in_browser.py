@@ -13,7 +13,15 @@ from nodewright.cli.daemon.debug_server import DebugServer
 from nodewright.testkit import FakeClock
 from nodewright.testkit.world import NOW
 
-PATHS = ("/", "/groups", "/pods", "/nodes", "/events", "/object?kind=pod&name=default/train-0")
+PATHS = (
+    "/",
+    "/groups",
+    "/pods",
+    "/nodes",
+    "/events",
+    "/what-if?add=name%3Dx%2Ccpu%3D9%2Cmemory%3D9Gi",
+    "/object?kind=pod&name=default/train-0",
+)
 
 pytestmark = pytest.mark.slow
 

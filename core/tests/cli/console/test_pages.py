@@ -34,7 +34,7 @@ class Looking(DebugServer):
 
 
 def make_console(find: Looker, history: History | None = None) -> Console:
-    return Console(Looking(find), history or History(FakeClock(NOW)))
+    return Console(Looking(find), history or History(FakeClock(NOW)), FakeClock(NOW))
 
 
 def read(console: Console, path: str, **query: str) -> str:

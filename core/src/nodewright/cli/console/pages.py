@@ -2,7 +2,7 @@
 
 import io
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import cache
 from importlib.resources import files
@@ -16,11 +16,14 @@ from nodewright.adapters.web import Page, Pages, Query
 from nodewright.cli.console.history import History, PastEvent
 from nodewright.cli.console.last_loop import LastLoop
 from nodewright.cli.console.views import View
+from nodewright.cli.console.what_if import WhatIfs, read_question
 from nodewright.cli.explanation import KINDS, Explanation
 from nodewright.cli.explanation_view import print_explanation
 from nodewright.cli.screen import count, make_console
+from nodewright.model.clock import Clock
 from nodewright.model.duration import format_moment
 from nodewright.model.errors import ConfigError
+from nodewright.model.meta import Object
 from nodewright.model.printable import printable
 
 T = TypeVar("T")
@@ -41,7 +44,14 @@ _STATIC = {
 }
 _STATIC_SECONDS = 3600
 _HTML, _JSON = "text/html; charset=utf-8", "application/json"
-_VIEWS = {"/": "Now", "/groups": "Groups", "/pods": "Waiting pods", "/nodes": "Nodes", "/events": "Events"}
+_VIEWS = {
+    "/": "Now",
+    "/groups": "Groups",
+    "/pods": "Waiting pods",
+    "/nodes": "Nodes",
+    "/events": "Events",
+    "/what-if": "What if",
+}
 
 
 class LoopSource(Protocol):
@@ -53,6 +63,9 @@ class LoopSource(Protocol):
     def view_of(self, last: LastLoop) -> View:
         """Return the view of the loop that ``look`` gives now."""
 
+    def objects(self, kind: str) -> Iterable[Object]:
+        """Return the objects of a kind, as last read."""
+
     def find_explanation(self, last: LastLoop | str, kind: str, name: str) -> Explanation | str:
         """Explain an object, or return why the loop explains nothing. Raise ConfigError for a name that does not exist."""
 
@@ -60,8 +73,9 @@ class LoopSource(Protocol):
 class Console:
     """Render the views, in any thread."""
 
-    def __init__(self, source: LoopSource, history: History, note: str = "") -> None:
+    def __init__(self, source: LoopSource, history: History, clock: Clock, note: str = "") -> None:
         self._source = source
+        self._what_ifs = WhatIfs(source.objects, clock.now)
         self._note = note
         self._history = history
         self._lock = threading.Lock()
@@ -76,6 +90,7 @@ class Console:
             "/pods": self._page("/pods", "pods.html", self._pods),
             "/nodes": self._page("/nodes", "nodes.html", self._nodes),
             "/events": lambda query: self._render("/events", "events.html", query, self._events(query)),
+            "/what-if": self._what_if,
             "/object": self._object,
             "/series.json": self._series,
             **static,
@@ -149,6 +164,21 @@ class Console:
         found = [one for one in self._history.events() if wanted in _searched(one)]
         rows, pager = _cut(found, query)
         return {"events": rows, "pager": pager}
+
+    def _what_if(self, query: Query) -> Page:
+        """Show the form, and the answer if something is asked."""
+        shown: dict[str, Any] = {"answer": None, "why_not": "", "as_of": 0.0}
+        try:
+            what = read_question(query)
+            if what is None:
+                return self._render("/what-if", "what_if.html", query, shown)
+            with self._source.look(_LONG) as last:
+                if isinstance(last, str):
+                    return self._render("/what-if", "what_if.html", query, shown | {"why_not": last}, 503)
+                shown |= {"answer": self._what_ifs.answer(last, what), "as_of": last.report.started}
+        except ConfigError as error:
+            return self._render("/what-if", "what_if.html", query, shown | {"why_not": str(error)}, 400)
+        return self._render("/what-if", "what_if.html", query, shown)
 
     def _object(self, query: Query) -> Page:
         """Explain one object, as ``nodewright explain`` does."""

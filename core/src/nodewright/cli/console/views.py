@@ -201,9 +201,7 @@ class View:
     @cached_property
     def waiting(self) -> tuple[WaitingRow, ...]:
         """Return the pending pods; those that are not helped come first."""
-        order = [PodOutcome.UNHELPED, PodOutcome.HALTED, *(one for one in PodOutcome)]
-        rows = sorted(fold_verdicts(self._verdicts), key=lambda alike: (order.index(alike[0].outcome), -len(alike)))
-        return tuple(_waiting_row(alike) for alike in rows)
+        return _sort_waiting(self._verdicts)
 
     @cached_property
     def node_keys(self) -> tuple[NodePlace, ...]:
@@ -291,6 +289,17 @@ class View:
             for one in status.outdated or ()
         ]
         return found
+
+
+def find_waiting(dry_run: DryRun) -> tuple[WaitingRow, ...]:
+    """Return the pending pods of a plan; those that are not helped come first."""
+    return _sort_waiting(find_verdicts(dry_run))
+
+
+def _sort_waiting(verdicts: Sequence[PodVerdict]) -> tuple[WaitingRow, ...]:
+    order = [PodOutcome.UNHELPED, PodOutcome.HALTED, *(one for one in PodOutcome)]
+    rows = sorted(fold_verdicts(verdicts), key=lambda alike: (order.index(alike[0].outcome), -len(alike)))
+    return tuple(_waiting_row(alike) for alike in rows)
 
 
 def _group_state(status: GroupStatus, state: GroupState | None) -> tuple[str, str]:

@@ -87,7 +87,7 @@ class DebugServer:
 
     def pages(self) -> Pages:
         """Return the pages for programs and for the commands, and the console's for people."""
-        console = Console(self, self.history, self._note)
+        console = Console(self, self.history, self._clock, self._note)
         return {
             **console.pages(),
             "/snapshotz": self._snapshot,
@@ -139,6 +139,9 @@ class DebugServer:
         text = io.StringIO()
         print_explanation(make_console(text, _width(query)), found)
         return Page(text.getvalue().encode())
+
+    def objects(self, kind: str) -> Iterable[Object]:
+        return self._sources.objects(kind)
 
     def find_explanation(self, last: LastLoop | str, kind: str, name: str) -> Explanation | str:
         """Explain an object, or return why the loop explains nothing. Raise ConfigError for a name that does not exist."""

@@ -48,7 +48,7 @@ def read_dump(source: bytes, name: str) -> ClusterObjects:
     objects = decode_objects(source, name)
     if not objects.nodes and not objects.pods:
         raise ConfigError(f"{name}: holds no node and no pod; {_HOW}")
-    return replace(objects, nodes=tuple(_identified(node) for node in objects.nodes))
+    return replace(objects, nodes=tuple(identify(node) for node in objects.nodes))
 
 
 def newest_moment(objects: ClusterObjects) -> float:
@@ -123,7 +123,8 @@ def _lists_controllers(objects: ClusterObjects) -> bool:
     return any((objects.replica_sets, objects.replication_controllers, objects.stateful_sets, objects.jobs))
 
 
-def _identified(node: Node) -> Node:
+def identify(node: Node) -> Node:
+    """Return the node with a providerID: its own, or one made from its name."""
     if node.spec.provider_id:
         return node
     return replace(node, spec=replace(node.spec, provider_id=f"dump:///{node.name}"))

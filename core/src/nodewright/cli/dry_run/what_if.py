@@ -1,14 +1,14 @@
-"""Changes of a dump for what-if questions: more pods, fewer nodes, one more group."""
+"""Changes of a dump for what-if questions: more or fewer pods, fewer nodes, one more group."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from nodewright.cli.dry_run.dump_groups import GroupEntry, GroupsFile
+from nodewright.cli.dry_run.dump_groups import GroupEntry, GroupsFile, check_entries
 from nodewright.model.decode import decode_objects
 from nodewright.model.errors import ConfigError
 from nodewright.model.objects import ClusterObjects
@@ -18,20 +18,32 @@ from nodewright.model.yaml_text import load_yaml
 from nodewright.spec.options import decode_options
 
 _MOST_REPLICAS = 20_000
+_TEMPLATE_HASH = "pod-template-hash"
 _UNSCHEDULABLE = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
+
+
+class Scaling(NamedTuple):
+    """A workload, as NAMESPACE/NAME, and how many pods it is to have."""
+
+    workload: str
+    replicas: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class WhatIf:
-    """The flags: manifests whose pods are added, how many of each, nodes to remove, groups to add."""
+    """The flags: manifests whose pods are added, how many of each, nodes to remove, groups to add.
+
+    ``scaling`` has no flag: only the page asks for it.
+    """
 
     added: tuple[str, ...] = ()
     replicas: int | None = None
     removed_nodes: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
+    scaling: Scaling | None = None
 
     def __bool__(self) -> bool:
-        return bool(self.added or self.removed_nodes or self.groups)
+        return bool(self.added or self.removed_nodes or self.groups or self.scaling)
 
     def check(self) -> None:
         """Raise ConfigError for flags that cannot be used together."""
@@ -52,17 +64,55 @@ class WhatIf:
         pods += [_pending(pod) for pod in objects.pods if pod.host in gone and not _goes_with_node(pod)]
         for number, path in enumerate(self.added):
             pods += _read_pods(path, self.replicas, number)
+        if self.scaling is not None:
+            pods = _scale(pods, self.scaling)
         return replace(objects, nodes=tuple(node for node in objects.nodes if node.name not in gone), pods=tuple(pods))
 
     def more_groups(self, names: Sequence[str]) -> tuple[GroupEntry, ...]:
         """Return the added groups; raise ConfigError. ``names`` are those of the groups that exist."""
         found = tuple(map(_read_group, self.groups))
+        for entry in found:
+            check_entries((entry,), "--group")
         for number, entry in enumerate(found):
             if entry.name in names or entry.name in [other.name for other in found[:number]]:
                 raise ConfigError(f"--group: there are two groups {printable(entry.name)}")
             if entry.cpu is None or entry.memory is None:
                 raise ConfigError(f"--group {printable(entry.name)}: cpu and memory must describe a node")
         return found
+
+
+def _scale(pods: Sequence[Pod], scaling: Scaling) -> list[Pod]:
+    """Return the pods with copies of the workload's first pod, or without its last ones; pending ones go first."""
+    own = sorted((pod for pod in pods if _is_of(pod, scaling.workload)), key=lambda pod: not pod.host)
+    if not own:
+        names = {name for pod in pods for name in _workloads_of(pod)}
+        raise ConfigError(
+            f"no pod here is of a workload {printable(scaling.workload)}{suggest(scaling.workload, names)}"
+        )
+    gone = {id(pod) for pod in own[: max(0, len(own) - scaling.replicas)]}
+    kept = [pod for pod in pods if id(pod) not in gone]
+    return kept + [_copy(own[-1], number) for number in range(scaling.replicas - len(own))]
+
+
+def _is_of(pod: Pod, workload: str) -> bool:
+    return not pod.is_terminal and workload in _workloads_of(pod)
+
+
+def _workloads_of(pod: Pod) -> Iterator[str]:
+    """Yield the controller of a pod, and the Deployment of a ReplicaSet, as NAMESPACE/NAME. DaemonSets are left out."""
+    owner, namespace = pod.metadata.controller, pod.metadata.namespace
+    if owner is None or pod.is_daemonset_pod or pod.is_mirror:
+        return
+    yield f"{namespace}/{owner.name}"
+    ending = f"-{pod.metadata.labels.get(_TEMPLATE_HASH, '')}"
+    if owner.kind == "ReplicaSet" and len(ending) > 1 and owner.name.endswith(ending):
+        yield f"{namespace}/{owner.name.removesuffix(ending)}"
+
+
+def _copy(pod: Pod, number: int) -> Pod:
+    """Return one more pod like this one, as its controller would create it."""
+    name = f"{pod.metadata.name}-what-if-{number}"
+    return _pending(replace(pod, metadata=replace(pod.metadata, name=name, uid=f"what-if-{name}")))
 
 
 def _goes_with_node(pod: Pod) -> bool:
