@@ -141,7 +141,7 @@ def test_a_large_cluster_is_left_to_the_command() -> None:
     world = build_world("small")
     world.pending += [replace(world.pending[0], metadata=ObjectMeta(name=f"p{n}")) for n in range(20_000)]
     server = make_server(build_world("small"))
-    server.objects = lambda kind: world.pending if kind == "Pod" else ()  # type: ignore[assignment,method-assign]
+    server.objects = lambda kind: world.pending if kind == "Pod" else ()  # type: ignore[method-assign]
     page = ask(server, add=XL)
     assert page.status == 400
     assert b"ask nodewright bundle for a file, and nodewright plan what if" in page.body
