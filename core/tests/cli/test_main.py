@@ -120,6 +120,10 @@ def test_help_imports_only_what_it_needs() -> None:
         "console",
         "simulate",
         "demo",
+        "sweep",
+        "doctor",
+        "shadow",
+        "config",
     )
     program = (
         "import contextlib, io, sys\nfrom nodewright.cli.main import run\n"
