@@ -19,7 +19,9 @@ from nodewright.model.pod import Pod
 from nodewright.spec.hooks import ProviderContext
 from nodewright_simulator.api_server import EDIT, Refusal
 from nodewright_simulator.controllers import DeploymentController, named
-from nodewright_simulator.openb import Trace, group_options, load_openb, load_packaged_cut
+from nodewright_simulator.mapped import load_mapped
+from nodewright_simulator.openb import group_options, load_openb, load_packaged_cut
+from nodewright_simulator.recorded import Arrival, Replay, load_trace
 from nodewright_simulator.scenario import (
     Crash,
     FullDisk,
@@ -116,23 +118,33 @@ def build_simulation(scenario: Scenario, options: BuildOptions | None = None) ->
     return simulation
 
 
-def _load_trace(scenario: Scenario, options: BuildOptions) -> Trace | None:
-    spec = scenario.trace
+def _load_trace(scenario: Scenario, options: BuildOptions) -> Replay | None:
+    spec, folder = scenario.trace, options.folder or Path()
     if spec is None:
         return None
-    trace = load_packaged_cut() if spec.folder is None else load_openb((options.folder or Path()) / spec.folder)
+    arrivals, lifetimes = spec.compression * spec.rush, spec.compression
+    if spec.file is not None:
+        mapping = folder / spec.mapping if spec.mapping is not None else None
+        found = load_trace(folder / spec.file) if mapping is None else load_mapped(folder / spec.file, mapping)
+        return found.replay(arrivals=arrivals, lifetimes=lifetimes, all_at_once=spec.all_at_once)
+    trace = load_packaged_cut() if spec.folder is None else load_openb(folder / spec.folder)
     if spec.all_at_once:
         trace = trace.all_at_once()
-    return trace.compressed(arrivals=spec.compression * spec.rush, lifetimes=spec.compression)
+    trace = trace.compressed(arrivals=arrivals, lifetimes=lifetimes)
+    pods = zip(trace.pods, trace_pods(trace.pods), strict=True)
+    return Replay(
+        groups=group_options(trace.shapes),
+        arrivals=tuple(Arrival(pod, traced.created, traced.lifetime) for traced, pod in pods),
+    )
 
 
-def _with_groups(raw: Mapping[str, Any], trace: Trace | None) -> Mapping[str, Any]:
-    if trace is None or "groups" in raw or "file" in raw:
+def _with_groups(raw: Mapping[str, Any], trace: Replay | None) -> Mapping[str, Any]:
+    if trace is None or not trace.groups or "groups" in raw or "file" in raw:
         return raw
-    return {**raw, "groups": group_options(trace.shapes)}
+    return {**raw, "groups": trace.groups}
 
 
-def _populate(simulation: Simulation, scenario: Scenario, trace: Trace | None) -> None:
+def _populate(simulation: Simulation, scenario: Scenario, trace: Replay | None) -> None:
     simulation.cluster.daemon_sets = tuple(daemon_set(spec) for spec in scenario.daemon_sets)
     simulation.kubelets.startup_taint_seconds = scenario.startup_taints_last
     workloads = (*scenario.deployments, *scenario.jobs, *scenario.daemon_sets)
@@ -265,9 +277,10 @@ def _add_jobs(simulation: Simulation, spec: JobsSpec, random: Random) -> None:
         at += random.expovariate(1 / spec.every) if spec.random_arrivals and spec.every else spec.every
 
 
-def _add_trace(simulation: Simulation, trace: Trace) -> None:
-    for traced, pod in zip(trace.pods, trace_pods(trace.pods), strict=True):
-        _run_job(simulation, pod, traced.lifetime, traced.created, resumes=True)
+def _add_trace(simulation: Simulation, trace: Replay) -> None:
+    simulation.cluster.daemon_sets = (*simulation.cluster.daemon_sets, *trace.daemon_sets)
+    for pod, created, lifetime in trace.arrivals:
+        _run_job(simulation, pod, lifetime, created, resumes=True)
 
 
 def _run_job(simulation: Simulation, pod: Pod, lifetime: float, at: float, *, resumes: bool = False) -> None:

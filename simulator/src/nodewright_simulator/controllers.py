@@ -1,5 +1,6 @@
 """Controllers that keep pods alive: Deployments, Jobs and DaemonSets of a simulated cluster."""
 
+import math
 from datetime import UTC, datetime
 
 from msgspec.structs import replace
@@ -112,11 +113,12 @@ class Jobs:
     def run(self, pod: Pod, lifetime: float, at: float, *, resumes: bool = False) -> None:
         """Create ``pod`` now; it ends ``lifetime`` seconds after it starts.
 
-        A pod that ``resumes`` runs only the rest of that time when it starts again, like a service with a fixed end.
+        With an infinite ``lifetime`` it does not end. A pod that ``resumes`` runs only the rest of that time when it starts again, like a service with a fixed end.
         """
 
         def end_later(started: SimulatedPod, moment: float) -> None:
-            self._agenda.at(moment + lifetime, lambda due: self._cluster.end(started, due))
+            if math.isfinite(lifetime):
+                self._agenda.at(moment + lifetime, lambda due: self._cluster.end(started, due))
 
         def run_again(lost: SimulatedPod, moment: float) -> None:
             done = moment - lost.started if resumes and lost.started is not None else 0.0

@@ -22,6 +22,7 @@ from nodewright.model.errors import ConfigError
 from nodewright.model.printable import printable
 from nodewright_simulator.scenario import Scenario, TimeSpan, TraceSpec
 
+RECORDED_SUFFIX = ".parquet"
 GPU_RESOURCE = "nvidia.com/gpu"
 
 _MAX_BYTES = 512 * 2**20
@@ -81,9 +82,11 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
         return Trace(shapes=self.shapes, pods=tuple(pod._replace(created=0.0) for pod in self.pods))
 
 
-def is_trace(folder: Path) -> bool:
-    """Return whether the folder holds the two tables."""
-    return all(_find(folder, table) is not None for table in ("nodes.csv", "pods.csv"))
+def is_trace(place: Path) -> bool:
+    """Return whether it is a folder that holds the two tables, or a Parquet file as of nodewright record."""
+    return place.suffix == RECORDED_SUFFIX or all(
+        _find(place, table) is not None for table in ("nodes.csv", "pods.csv")
+    )
 
 
 def load_openb(folder: Path) -> Trace:
@@ -218,13 +221,14 @@ def demo_scenario() -> Scenario:
     )
 
 
-def trace_scenario(folder: str, *, compression: float = 1.0, all_at_once: bool = False) -> Scenario:
-    """Return a scenario that replays a whole trace until its last pod has ended."""
+def trace_scenario(place: str, *, compression: float = 1.0, all_at_once: bool = False) -> Scenario:
+    """Return a scenario that replays a whole trace (see ``is_trace``) until nothing is left to happen."""
+    folder, file = (None, place) if place.endswith(RECORDED_SUFFIX) else (place, None)
     return Scenario(
-        name=f"trace {folder}",
+        name=f"trace {place}",
         duration=TimeSpan(3650 * _DAY),
         stops_idle=True,
         settings={"expander": "least-waste"},
         providers={"fake": {}},
-        trace=TraceSpec(folder=folder, compression=compression, all_at_once=all_at_once),
+        trace=TraceSpec(folder=folder, file=file, compression=compression, all_at_once=all_at_once),
     )

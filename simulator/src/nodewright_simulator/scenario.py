@@ -154,8 +154,13 @@ class TraceSpec(Strict, frozen=True, kw_only=True):
     """A recorded workload. Unless the provider has groups of its own, every node shape of the trace becomes one."""
 
     folder: Annotated[
-        str | None, Help("A folder with the tables of the openb trace. Without it: the part that is packaged.")
+        str | None, Help("A folder with the tables of the openb trace. Without it and file: the part that is packaged.")
     ] = None
+    file: Annotated[
+        str | None,
+        Help("A Parquet file of nodewright record, or with mapping a CSV or Parquet file of another source."),
+    ] = None
+    mapping: Annotated[str | None, Help("A YAML file that says what the columns of file mean (docs/traces.md).")] = None
     compression: Annotated[float, Meta(gt=0, le=1_000_000), Help("All times are divided by this.")] = 1.0
     rush: Annotated[float, Meta(gt=0, le=1_000_000), Help("Times of arrival are divided by this besides.")] = 1.0
     all_at_once: Annotated[bool, Help("Every pod comes at the start.")] = False

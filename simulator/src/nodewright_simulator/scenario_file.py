@@ -22,6 +22,7 @@ from nodewright_simulator.scenario import (
     Scenario,
     SpareSpec,
     TimeSpan,
+    TraceSpec,
     Workload,
     amounts_of,
 )
@@ -66,6 +67,8 @@ def check_scenario(scenario: Scenario, source: str) -> Scenario:
     _check_capacity(scenario, deployments, source)
     if scenario.engine_pod is not None:
         _check_amounts(scenario.engine_pod, f"{source}: engine_pod")
+    if scenario.trace is not None:
+        _check_trace(scenario.trace, f"{source}: trace")
     for budget in scenario.disruption_budgets:
         _check_budget(budget, names, f"{source}: disruption_budgets: {budget.name}")
     return scenario
@@ -87,6 +90,13 @@ def _check_spare(spare: SpareSpec, deployments: Sequence[str], where: str) -> No
     elif spare.deployment not in deployments:
         unknown = printable(spare.deployment or "")
         raise ConfigError(f"{where}: no deployment is called {unknown}{suggest(unknown, deployments)}")
+
+
+def _check_trace(spec: TraceSpec, where: str) -> None:
+    if spec.folder is not None and spec.file is not None:
+        raise ConfigError(f"{where}: folder and file: give one of them, not both")
+    if spec.mapping is not None and spec.file is None:
+        raise ConfigError(f"{where}: mapping: needs file")
 
 
 def _check_budget(budget: BudgetSpec, workloads: Sequence[str], where: str) -> None:

@@ -33,6 +33,7 @@ COMMANDS = {
     "savings": "Show which nodes could go because their pods cost less elsewhere.",
     "run": "Run the daemon: scale the node groups of a live cluster.",
     "simulate": "Run a scenario or a trace on virtual time.",
+    "record": "Record a cluster as a trace, which simulate runs again.",
     "sweep": "Simulate many settings, scenarios and seeds, and compare them.",
     "config": "Check a settings file, and show what it sets.",
     "status": "Show scale-ups in progress, backoffs, deletions and pauses.",
@@ -53,7 +54,7 @@ COMMANDS = {
 _BESIDE_ANOTHER = {"resume": ("pause", "resume")}
 
 # The extra whose distribution offers the command as an entry point.
-COMMANDS_OF_EXTRAS = {"demo": "simulator", "simulate": "simulator", "sweep": "simulator"}
+COMMANDS_OF_EXTRAS = {"demo": "simulator", "record": "sweep", "simulate": "simulator", "sweep": "simulator"}
 COMMAND_ENTRY_POINTS = "nodewright.commands"
 
 

@@ -164,9 +164,11 @@ def simulate(scenario: Scenario, options: BuildOptions) -> SimulationResult:
 
 
 def _load(source: Path, flags: SimulateFlags) -> Scenario:
-    if source.is_dir():
+    if source.is_dir() or is_trace(source):
         if not is_trace(source):
-            raise ConfigError(f"{source}: a trace is a folder with nodes.csv and pods.csv")
+            raise ConfigError(
+                f"{source}: a trace is a folder with nodes.csv and pods.csv, or a file of nodewright record"
+            )
         return trace_scenario(str(source), compression=flags.compress or 1.0, all_at_once=flags.all_at_once)
     if flags.compress is not None or flags.all_at_once:
         flag = "--compress" if flags.compress is not None else "--all-at-once"

@@ -17,7 +17,7 @@ from nodewright.model.settings_base import Help
 from nodewright.model.yaml_text import load_yaml
 from nodewright.spec.options import decode_options
 from nodewright_simulator.inputs import digest_files, hash_inputs
-from nodewright_simulator.openb import is_trace, trace_scenario
+from nodewright_simulator.openb import RECORDED_SUFFIX, is_trace, trace_scenario
 from nodewright_simulator.scenario import Scenario, Strict, TimeSpan
 from nodewright_simulator.scenario_file import decode_span, load_scenario, read_flat_settings
 
@@ -147,7 +147,7 @@ def _load_scenarios(sweep: Sweep, path: Path) -> dict[str, Scenario]:
 
 def _load_scenario(entry: SweepScenario, path: Path) -> Scenario:
     place = path.parent / entry.path
-    if place.is_dir():
+    if place.is_dir() or place.suffix == RECORDED_SUFFIX:
         if not is_trace(place):
             raise ConfigError(f"{path}: scenarios: {entry.path}: a trace is a folder with nodes.csv and pods.csv")
         compression, at_once = entry.compression, entry.all_at_once
@@ -156,9 +156,11 @@ def _load_scenario(entry: SweepScenario, path: Path) -> Scenario:
         if entry.compression != 1.0 or entry.all_at_once:
             raise ConfigError(f"{path}: scenarios: {entry.path}: compression and all_at_once are for traces")
         scenario = load_scenario(place)
-        if scenario.trace is not None and scenario.trace.folder is not None:
-            folder = str(Path(scenario.trace.folder).resolve())  # as in simulate, from the current folder
-            scenario = replace(scenario, trace=replace(scenario.trace, folder=folder))
+        if scenario.trace is not None:  # as in simulate, from the current folder
+            trace = scenario.trace
+            given = {key: getattr(trace, key) for key in ("folder", "file", "mapping")}
+            places = {key: str(Path(path).resolve()) for key, path in given.items() if path is not None}
+            scenario = replace(scenario, trace=replace(trace, **places))
     if entry.ends_at is not None:
         scenario = replace(scenario, duration=TimeSpan(min(scenario.duration, entry.ends_at)))
     return scenario

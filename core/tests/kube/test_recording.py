@@ -1,0 +1,72 @@
+"""``nodewright record`` beside a live API server: what it sees, and that it writes nothing."""
+
+import json
+from typing import Any
+
+from core.tests.kube.conftest import NOW, ApiServer
+
+from nodewright.adapters.clocks import VirtualClock
+from nodewright.model.decode import decode_objects
+from nodewright_simulator.cli.record import watch
+from nodewright_simulator.recorded import RecordedTrace
+from nodewright_simulator.recording import Anonymiser, Recording
+
+PODS = "/api/v1/pods"
+LONG = 1_000_000.0  # virtual seconds: the watch of another thread must have told by then
+
+
+def node() -> dict[str, Any]:
+    return {"metadata": {}, "status": {"allocatable": {"cpu": "4", "memory": "16Gi", "pods": "110"}}}
+
+
+def pod(cpu: str) -> dict[str, Any]:
+    return {"metadata": {}, "spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]}}
+
+
+def make_trace(recording: Recording) -> RecordedTrace:
+    return recording.make_trace(Anonymiser(None))
+
+
+def test_pods_that_come_and_go_are_recorded_until_a_signal_comes(server: ApiServer) -> None:
+    clock = VirtualClock(NOW)
+    server.put("/api/v1/nodes/one", node())
+    server.put(f"{PODS}/a", pod("1500m"))
+    done: list[str] = []
+
+    def tell(recording: Recording) -> None:
+        ends = {held.name: held.ended for held in make_trace(recording).pods}
+        if not done:
+            assert ends == {"a": None}
+            server.put(f"{PODS}/b", pod("2"))
+            done.append("put b")
+        elif done == ["put b"] and "b" in ends:
+            server.drop(f"{PODS}/a")
+            done.append("drop a")
+        elif len(done) == 2 and ends["a"] is not None:
+            raise KeyboardInterrupt
+
+    recording = watch(server, clock, clock.now, NOW + LONG, tell)
+    assert clock.now() < NOW + LONG
+    a, b = make_trace(recording).pods
+    assert (a.cpu_milli, b.cpu_milli, b.ended) == (1500, 2000, None)
+    assert a.ended is not None
+    assert [group["max_size"] for group in make_trace(recording).header.groups] == [1]
+    assert server.writes == []
+
+
+def test_a_pod_between_two_looks_is_recorded() -> None:
+    """It came after a list and was gone before the next: only the watch told of it."""
+    recording = Recording()
+    recording.see((), (), NOW)
+    short = decode_objects(
+        json.dumps({"kind": "Pod", "apiVersion": "v1", **pod("1"), "metadata": {"name": "short"}}).encode(), "short"
+    ).pods[0]
+    recording.see((), (), NOW + 1, passed=(short,))
+    assert [(held.cpu_milli, held.ended) for held in make_trace(recording).pods] == [(1000, 1.0)]
+
+
+def test_the_recording_ends_after_its_time(server: ApiServer) -> None:
+    clock = VirtualClock(NOW)
+    server.put("/api/v1/nodes/one", node())
+    recording = watch(server, clock, clock.now, NOW + 30.5)
+    assert (recording.start, recording.end) == (NOW, NOW + 30.5)

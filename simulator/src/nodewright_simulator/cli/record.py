@@ -1,0 +1,192 @@
+"""``nodewright record``: a cluster over some time, or dumps of it, as a trace for ``simulate``."""
+
+import signal
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nodewright.cli.screen import count, make_console, output_option, safe, write_json
+
+if TYPE_CHECKING:
+    from nodewright.model.node import Node
+    from nodewright.model.pod import Pod
+    from nodewright_simulator.recording import Recording
+
+
+@click.command("record")
+@click.argument("dumps", metavar="[DUMP|FOLDER]…", nargs=-1)
+@click.option("--to", metavar="FILE.parquet", default="trace.parquet", show_default=True, help="Where the trace goes.")
+@click.option("--for", "duration", metavar="DURATION", help="Record the live cluster so long. Default: until Ctrl-C.")
+@click.option(
+    "--kubeconfig", metavar="FILE", default="", envvar="NODEWRIGHT_KUBECONFIG", help="Names the live cluster."
+)
+@click.option("--group-by", metavar="LABEL", help="One node group for each value of this node label.")
+@click.option(
+    "--group-max",
+    type=click.IntRange(0),
+    metavar="N",
+    help="How far each group may grow. Default: the most nodes that it had at a time.",
+)
+@click.option("--no-anonymise", is_flag=True, help="Keep the names of the cluster. Default: they are hashed.")
+@output_option
+def command(dumps: tuple[str, ...], to: str, duration: str | None, kubeconfig: str, output: str, **given: Any) -> None:
+    """Record the pods and node groups of a cluster as a trace in one Parquet file, which nodewright simulate runs again.
+
+    Without DUMP the live cluster is watched: the one that --kubeconfig names, that of this pod, or kubectl's. It reads nodes
+    and pods, and writes nothing there. With dumps, or folders of them (as nodewright plan takes), what changed from one to
+    the next is the trace. Names are replaced by hashes with a salt that is thrown away.
+
+    Exit codes: 0 recorded; 2 bad input, or the cluster cannot be read.
+    """
+    from secrets import token_bytes
+
+    from nodewright.model.duration import parse_duration
+    from nodewright.model.errors import ConfigError
+    from nodewright_simulator.recorded import RecordedTrace, check_pyarrow, save_trace
+    from nodewright_simulator.recording import Anonymiser
+
+    if dumps and duration is not None:
+        raise ConfigError("--for: is for a live cluster, not for dumps")
+    try:
+        seconds = parse_duration(duration) if duration is not None else None
+    except ValueError as error:
+        raise ConfigError(f"--for: {error}") from None
+    check_pyarrow()
+    recording = read_dumps([Path(dump) for dump in dumps]) if dumps else record_live(kubeconfig, seconds)
+    hides = Anonymiser(None if given["no_anonymise"] else token_bytes(16))
+    trace: RecordedTrace = recording.make_trace(hides, given["group_by"], given["group_max"])
+    save_trace(trace, Path(to))
+    header = trace.header
+    if output == "json":
+        document = {"schema": 1, "file": str(Path(to).resolve()), "pods": len(trace.pods), "seconds": header.seconds}
+        groups = [{"name": group["name"], "max_size": group["max_size"]} for group in header.groups]
+        write_json(document | {"anonymous": header.anonymous, "groups": groups, "left_out": header.left_out})
+        return
+    console = make_console()
+    console.print(
+        safe(
+            f"{count(len(trace.pods), 'pod')} in {header.seconds:,.0f} s, {count(len(header.groups), 'node group')}, "
+            f"{count(len(header.daemon_sets), 'DaemonSet')}: {to}"
+        ),
+        soft_wrap=True,
+    )
+    for what, pods in header.left_out.items():
+        console.print(safe(f"left out: {what} of {count(pods, 'pod')}"), soft_wrap=True)
+
+
+def read_dumps(places: Sequence[Path]) -> "Recording":
+    """Return the recording of dumps in order of the newest moment that each holds; raise ConfigError."""
+    from nodewright.cli.dry_run.dump import newest_moment, read_dump
+    from nodewright.model.errors import ConfigError
+    from nodewright_simulator.recording import Recording
+
+    paths = [path for place in places for path in (sorted(place.iterdir()) if place.is_dir() else [place])]
+    dumps = []
+    for path in paths:
+        if path.is_dir() or path.name.startswith("."):
+            continue
+        try:
+            objects = read_dump(path.read_bytes(), str(path))
+        except OSError as error:
+            raise ConfigError(f"{path}: {error.strerror}") from None
+        dumps.append((newest_moment(objects), objects))
+    if not dumps:
+        raise ConfigError(f"{places[0]}: holds no dump")
+    recording = Recording()
+    for at, objects in sorted(dumps, key=lambda dump: dump[0]):
+        recording.see(objects.nodes, objects.pods, at)
+    return recording
+
+
+_SYNC_SECONDS = 60.0
+_EVERY = 1.0
+
+
+def record_live(kubeconfig: str, seconds: float | None) -> "Recording":
+    """Return the recording of the live cluster; raise ConfigError, or KubeApiError if it cannot be read."""
+    from nodewright.adapters.clocks import BootClock, SystemClock
+    from nodewright.adapters.kube.connection import connect
+    from nodewright.adapters.server_time import ServerTime
+
+    boot = BootClock()
+    wall = ServerTime(SystemClock(), boot.now)
+    api = connect(kubeconfig=kubeconfig, time=wall)
+    interrupted = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        return watch(api, boot, wall.now, boot.now() + seconds if seconds is not None else None, _show)
+    finally:
+        signal.signal(signal.SIGTERM, interrupted)
+
+
+def watch(
+    api: Any,
+    clock: Any,
+    now: Callable[[], float],
+    deadline: float | None,
+    tell: Callable[["Recording"], None] = lambda _: None,
+) -> "Recording":
+    """Record until ``deadline`` of ``clock`` or a KeyboardInterrupt; raise KubeApiError if nothing can be listed.
+
+    ``now`` is the time of the API server. ``tell`` is called after each look at the cluster.
+    """
+    from nodewright.adapters.kube.reflector import ObjectCache, Reflector
+    from nodewright.adapters.kube.resources import Resource
+    from nodewright_simulator.recording import Recording
+
+    passed: deque[Pod] = deque()
+    pods: ObjectCache[Pod] = ObjectCache(lambda _, pod: passed.append(pod))
+    nodes: ObjectCache[Node] = ObjectCache()
+    reflectors: list[Reflector[Any]] = [
+        Reflector(api, Resource("Pod"), pods, clock, Random()),
+        Reflector(api, Resource("Node"), nodes, clock, Random()),
+    ]
+    threads = [threading.Thread(target=one.run, name=f"watch-{one.resource.kind}", daemon=True) for one in reflectors]
+    recording = Recording()
+
+    def look() -> None:
+        came = _drain(passed)  # before the list: what is not in that then is gone
+        recording.see(nodes.all(), pods.all(), now(), came)
+        tell(recording)
+
+    for thread in threads:
+        thread.start()
+    try:
+        _wait_listed(reflectors)
+        look()
+        while deadline is None or clock.now() < deadline:
+            clock.sleep(_EVERY if deadline is None else min(_EVERY, max(0.0, deadline - clock.now())))
+            look()
+    except KeyboardInterrupt:
+        if recording.start is None:
+            raise
+    finally:
+        for one in reflectors:
+            one.stop()
+    for one in reflectors:
+        if one.cache.problem:
+            click.echo(f"kind {one.resource.kind}: not current at the end: {one.cache.problem}", err=True)
+    return recording
+
+
+def _show(recording: "Recording") -> None:
+    if sys.stderr.isatty():
+        seconds = recording.end - (recording.start or 0.0)
+        click.echo(f"\r{recording.pods:,} pods in {seconds:,.0f} s; Ctrl-C ends the recording ", nl=False, err=True)
+
+
+def _wait_listed(reflectors: Iterable[Any]) -> None:
+    from nodewright.model.errors import KubeApiError
+
+    for one in reflectors:
+        if not one.cache.wait_synced(_SYNC_SECONDS):
+            raise KubeApiError(f"the cluster cannot be read: {one.cache.problem or 'no answer yet'}", retryable=True)
+
+
+def _drain(queue: deque[Any]) -> Iterable[Any]:
+    return [queue.popleft() for _ in range(len(queue))]

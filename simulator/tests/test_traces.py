@@ -1,0 +1,285 @@
+"""Traces in files: recorded from dumps and from a live cluster, read back and run; tables with a mapping."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from nodewright.model.decode import decode_objects
+from nodewright.model.errors import ConfigError
+from nodewright_simulator.api import simulate
+from nodewright_simulator.cli.record import read_dumps
+from nodewright_simulator.lives import list_pods
+from nodewright_simulator.mapped import load_mapped
+from nodewright_simulator.recorded import load_trace, save_trace
+from nodewright_simulator.recording import Anonymiser, Recording
+
+START = 1_800_000_000
+SECRETS = (
+    "payments",
+    "acme",
+    "ledger",
+    "vault",
+    "gold",
+    "blue-dc",
+    "uid-of",
+    "pool-x",
+    "fpga",
+    "node-secret",
+    "own-type",
+)
+
+
+def stamp(seconds: float) -> str:
+    return datetime.fromtimestamp(START + seconds, UTC).isoformat().replace("+00:00", "Z")
+
+
+def node(name: str, *, zone: str = "blue-dc-1") -> dict[str, Any]:
+    labels = {
+        "acme.example/tier": "gold",
+        "acme.example/pool": "pool-x",
+        "kubernetes.io/hostname": name,
+        "topology.kubernetes.io/zone": zone,
+        "node.kubernetes.io/instance-type": "own-type.4",
+    }
+    return {
+        "kind": "Node",
+        "apiVersion": "v1",
+        "metadata": {"name": name, "uid": f"uid-of-{name}", "labels": labels, "creationTimestamp": stamp(-900)},
+        "spec": {"taints": [{"key": "acme.example/only", "value": "vault", "effect": "NoSchedule"}]},
+        "status": {
+            "allocatable": {"cpu": "4", "memory": "16Gi", "pods": "110", "acme.example/fpga": "2"},
+            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": stamp(-800)}],
+        },
+    }
+
+
+def pod(name: str, at: float, *, cpu: str = "1500m", kind: str = "ReplicaSet", **more: Any) -> dict[str, Any]:
+    spec = {
+        "nodeName": "node-secret-1",
+        "nodeSelector": {"acme.example/tier": "gold"},
+        "tolerations": [{"key": "acme.example/only", "operator": "Equal", "value": "vault"}],
+        "containers": [
+            {"name": "ledger", "resources": {"requests": {"cpu": cpu, "memory": "2Gi", "acme.example/fpga": "1"}}}
+        ],
+        **more,
+    }
+    owner = {
+        "kind": kind,
+        "name": f"ledger-{kind.lower()}",
+        "uid": "uid-of-ledger",
+        "apiVersion": "apps/v1",
+        "controller": True,
+    }
+    scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": stamp(at + 5)}
+    return {
+        "kind": "Pod",
+        "apiVersion": "v1",
+        "metadata": {
+            "name": name,
+            "namespace": "payments",
+            "uid": f"uid-of-{name}",
+            "creationTimestamp": stamp(at),
+            "labels": {"app": "ledger"},
+            "ownerReferences": [owner],
+        },
+        "spec": spec,
+        "status": {"phase": "Running", "conditions": [scheduled]},
+    }
+
+
+def spread_and_apart() -> dict[str, Any]:
+    selector = {"matchLabels": {"app": "ledger"}}
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": selector}
+    zones = {"topologyKey": "topology.kubernetes.io/zone", "maxSkew": 2, "labelSelector": selector}
+    return {
+        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}},
+        "topologySpreadConstraints": [zones],
+    }
+
+
+def dump(path: Path, *items: dict[str, Any]) -> Path:
+    path.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": list(items)}))
+    return path
+
+
+@pytest.fixture
+def dumps(tmp_path: Path) -> Path:
+    """Three moments: a pod ends between the first two, one comes, one of a DaemonSet is there, one node comes."""
+    folder = tmp_path / "dumps"
+    folder.mkdir()
+    daemon = pod("ledger-agent", -600, cpu="100m", kind="DaemonSet")
+    first = [node("node-secret-1"), daemon, pod("ledger-a", -300), pod("ledger-b", 0)]
+    later = [node("node-secret-1"), daemon, pod("ledger-b", 0), pod("ledger-c", 600, cpu="3", **spread_and_apart())]
+    dump(folder / "z-first.json", *first)
+    dump(folder / "a-later.json", *later)
+    dump(folder / "last.json", *later, node("node-secret-2"), pod("ledger-d", 1200))
+    return folder
+
+
+def test_dumps_become_a_trace_of_arrivals_and_ends(dumps: Path) -> None:
+    trace = read_dumps([dumps]).make_trace(Anonymiser(None))
+    assert [(p.name, p.created, p.ended) for p in trace.pods] == [
+        ("ledger-a", 0.0, 600.0),  # the first dump is of 5 s: ledger-b was scheduled then
+        ("ledger-b", 0.0, None),
+        ("ledger-c", 595.0, None),
+        ("ledger-d", 1195.0, None),
+    ]
+    assert {(p.owner, p.owner_kind) for p in trace.pods} == {("ledger-replicaset", "ReplicaSet")}
+    assert trace.pods[2].cpu_milli == 3000
+    assert trace.pods[2].memory_bytes == 2 * 2**30
+    assert trace.pods[2].resources == {"acme.example/fpga": 1}
+    plain, apart = trace.header.classes
+    assert (plain.node_selector, plain.apart, plain.spread) == ({"acme.example/tier": "gold"}, False, ())
+    assert (apart.apart, apart.spread[0].max_skew) == (True, 2)
+    [group] = trace.header.groups
+    assert (group["size"], group["max_size"], group["labels"]) == (1, 2, {"acme.example/tier": "gold"})
+    [daemon] = trace.header.daemon_sets
+    assert daemon.pod.cpu == "100m"
+    assert trace.header.seconds == 1200.0
+
+
+def test_round_trip_runs_the_same_pods_with_the_same_sizes(dumps: Path, tmp_path: Path) -> None:
+    for hides in (Anonymiser(None), Anonymiser(b"salt")):
+        path = tmp_path / "own.parquet"
+        trace = read_dumps([dumps]).make_trace(hides, group_max=9)
+        save_trace(trace, path)
+        assert load_trace(path) == trace
+        assert [held.name for held in tmp_path.iterdir() if held.name != "dumps"] == ["own.parquet"]
+        result = simulate({"name": "own", "duration": "1h", "providers": {"fake": {}}, "trace": {"file": str(path)}})
+        pods = [held for held in list_pods(result.details) if held.owner == "Job"]
+        assert len(pods) == 4
+        assert sorted(held.end for held in pods) == ["", "", "", "ended"]
+        assert all(held.started is not None for held in pods)
+        assert result.details.final.pending == 0
+        daemons = [held for held in list_pods(result.details) if held.owner == "DaemonSet"]
+        assert len(daemons) >= 2
+        replayed = trace.replay().arrivals
+        sizes = [arrival.pod.spec.containers[0].resources.requests for arrival in replayed]
+        assert [size["cpu"].milli for size in sizes] == [1500, 1500, 3000, 1500]
+        assert {size["memory"].value for size in sizes} == {2 * 2**30}
+
+
+def test_anonymised_file_holds_no_name_of_the_cluster(dumps: Path, tmp_path: Path) -> None:
+    files = []
+    for number, salt in enumerate((b"one", b"two", None)):
+        path = tmp_path / f"{number}.parquet"
+        save_trace(read_dumps([dumps]).make_trace(Anonymiser(salt)), path)
+        table = parquet.read_table(path)
+        files.append(f"{table.to_pydict()} {table.schema.metadata} {path.read_bytes()!r}".lower())
+    assert [secret for secret in SECRETS if secret in files[0]] == []
+    kept = set(SECRETS) - {"uid-of", "node-secret", "pool-x"}  # no trace needs these
+    assert [secret for secret in kept if secret not in files[2]] == []
+    owners = [parquet.read_table(tmp_path / f"{number}.parquet").column("owner")[0].as_py() for number in (0, 1)]
+    assert owners[0] != owners[1]
+
+
+def test_what_a_trace_cannot_hold_is_counted(tmp_path: Path) -> None:
+    claim: dict[str, Any] = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "ledger"}}]}
+    terms = [{"matchExpressions": [{"key": "x", "operator": "In", "values": ["a", "b"]}]}]
+    choice: dict[str, Any] = {
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    }
+    path = dump(tmp_path / "dump.json", node("n"), pod("a", 0, **claim), pod("b", 0, **choice))
+    found = read_dumps([path]).make_trace(Anonymiser(b"s")).header.left_out
+    assert found == {"node affinity with several choices": 1, "persistent volumes": 1}
+
+
+def test_a_pod_that_is_missing_once_and_seen_again_did_not_end() -> None:
+    objects = decode_objects(json.dumps({"kind": "List", "items": [node("n"), pod("a", 0)]}).encode(), "x")
+    recording = Recording()
+    recording.see(objects.nodes, objects.pods, START + 1.0)
+    recording.see(objects.nodes, (), START + 2.0)
+    recording.see(objects.nodes, objects.pods, START + 3.0)
+    assert [held.ended for held in recording.make_trace(Anonymiser(None)).pods] == [None]
+    recording.see(objects.nodes, (), START + 4.0)
+    assert [held.ended for held in recording.make_trace(Anonymiser(None)).pods] == [3.0]
+
+
+MAPPING = """
+columns: {created: begin, ended: end, cpu: plan_cpu, memory: plan_mem, owner: job, count: instances, gpus: gpu}
+cpu_unit: 0.01
+memory_unit: 1Gi
+only: {status: Terminated}
+groups: [{name: big, cpu: 96, memory: 384Gi, max_size: 5, resources: {nvidia.com/gpu: 8}}]
+"""
+TABLE = {
+    "job": ["j1", "j1", "j2", "j3"],
+    "instances": [3, 1, 1, 1],
+    "status": ["Terminated", "Terminated", "Failed", "Terminated"],
+    "begin": [10, 20, 30, 40],
+    "end": [100, None, 300, 400],
+    "plan_cpu": [50.0, 100.0, 100.0, None],
+    "plan_mem": [0.5, 1.0, 2.0, 1.0],
+    "gpu": [0, 2, 0, 0],
+}
+
+
+def write_table(folder: Path, suffix: str) -> Path:
+    path = folder / f"table{suffix}"
+    if suffix == ".parquet":
+        parquet.write_table(pa.table(TABLE), path)
+        return path
+    rows = [",".join("" if value is None else str(value) for value in row) for row in zip(*TABLE.values(), strict=True)]
+    path.write_text("\n".join([",".join(TABLE), *rows, ""]))
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_tables_of_others_are_read_with_a_mapping(tmp_path: Path, suffix: str) -> None:
+    mapping, table = tmp_path / "mapping.yaml", write_table(tmp_path, suffix)
+    mapping.write_text(MAPPING)
+    trace = load_mapped(table, mapping)
+    assert [(p.name, p.cpu_milli, p.memory_bytes >> 20, p.created, p.ended) for p in trace.pods] == [
+        ("row-1-0", 500, 512, 10.0, 100.0),
+        ("row-1-1", 500, 512, 10.0, 100.0),
+        ("row-1-2", 500, 512, 10.0, 100.0),
+        ("row-2", 1000, 1024, 20.0, None),
+    ]
+    assert trace.header.left_out == {"rows without a time or a size": 1}
+    spec = {"file": str(table), "mapping": str(mapping)}
+    result = simulate({"name": "own", "duration": "1h", "providers": {"fake": {}}, "trace": spec})
+    assert [held.end for held in list_pods(result.details)] == ["ended", "ended", "ended", ""]
+
+
+@pytest.mark.parametrize(
+    ("mapping", "said"),
+    [
+        (MAPPING.replace("plan_cpu", "plan_cpus"), "mapping.yaml: columns.cpu: {table} has no column plan_cpus"),
+        (MAPPING.replace("status:", "state:"), "mapping.yaml: only.state: {table} has no column state"),
+        (MAPPING.replace("cpu_unit", "cpu_units"), "mapping.yaml: unknown key cpu_units"),
+        (MAPPING.replace("1Gi", "much"), "mapping.yaml: memory_unit"),
+        (MAPPING.replace("created: begin, ", ""), "mapping.yaml: columns.created: is missing"),
+        (MAPPING.replace("ended: end", "ended: end, lifetime: end"), "mapping.yaml: columns: ended and lifetime"),
+        (MAPPING.replace("plan_mem", "job"), "{table}: row 1: job is 'j1', not a number (memory)"),
+        ("- a\n", "mapping.yaml: a mapping file is one mapping"),
+    ],
+)
+def test_a_bad_mapping_is_one_sentence_that_names_file_and_key(tmp_path: Path, mapping: str, said: str) -> None:
+    path, table = tmp_path / "mapping.yaml", write_table(tmp_path, ".csv")
+    path.write_text(mapping)
+    with pytest.raises(ConfigError) as refused:
+        load_mapped(table, path)
+    assert said.format(table=table) in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_files_that_are_no_trace_are_refused(tmp_path: Path) -> None:
+    other = write_table(tmp_path, ".parquet")
+    with pytest.raises(ConfigError, match=r"table.parquet: is no trace of nodewright record"):
+        load_trace(other)
+    broken = tmp_path / "broken.parquet"
+    broken.write_bytes(Random(1).randbytes(100))
+    with pytest.raises(ConfigError, match=r"broken.parquet: cannot be read as Parquet"):
+        load_trace(broken)
+    for trace, said in (
+        ({"file": "x.parquet", "folder": "x"}, "trace: folder and file"),
+        ({"mapping": "x.yaml"}, "trace: mapping: needs file"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            simulate({"name": "x", "duration": "1h", "providers": {"fake": {}}, "trace": trace})
