@@ -128,7 +128,7 @@ def test_help_imports_only_what_it_needs() -> None:
     program = (
         "import contextlib, io, sys\nfrom nodewright.cli.main import run\n"
         f"with contextlib.redirect_stdout(io.StringIO()):\n    [run([name, '--help']) for name in {asked}]\n"
-        "print(*{'numpy', 'kubernetes', 'urllib3', 'nodewright.planner'}.intersection(sys.modules))"
+        "print(*{'numpy', 'kubernetes', 'urllib3', 'tenacity', 'nodewright.planner'}.intersection(sys.modules))"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ended.stdout.split() == []

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from nodewright.adapters.provider.recording import RECORD_VARIABLE
 from nodewright.cli.settings.checks import check_together, find_idle
 from nodewright.cli.settings.known_flags import (
     CONFIG_VARIABLE,
@@ -140,6 +139,8 @@ def _read_flags(flags: Flags) -> Layer:
 
 
 def _read_env(env: Mapping[str, str]) -> Layer:
+    from nodewright.adapters.provider.recording import RECORD_VARIABLE  # noqa: PLC0415 - help must not wait for it
+
     variables = {PREFIX + flag.upper().replace("-", "_"): flag for flag in KNOWN}
     layer: Layer = {}
     for variable, text in env.items():
