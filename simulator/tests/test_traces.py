@@ -283,3 +283,38 @@ def test_files_that_are_no_trace_are_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(ConfigError, match=said):
             simulate({"name": "x", "duration": "1h", "providers": {"fake": {}}, "trace": trace})
+
+
+EXAMPLES = Path(__file__).parents[2] / "docs/examples/traces"
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "expected"),
+    [
+        (
+            "azure-packing-2020",
+            {"vmId": 7, "tenantId": 3, "starttime": -1.5, "endtime": 0.5, "core": 0.25, "memory": 0.125},
+            [(16_000, 64, 43_200.0)],
+        ),
+        (
+            "google-2019",
+            {"collection_id": 1, "submitted": 5_000_000, "scheduled": "", "ended": "", "cpus": 0.5, "memory": 0.25},
+            [(48_000, 192, None)],
+        ),
+        ("alibaba-2018", "M1,2,j_1,1,Terminated,100,160,50.0,25", [(500, 128, 160.0)] * 2),
+    ],
+)
+def test_the_mapping_files_of_published_traces_read_rows_of_their_schema(
+    tmp_path: Path, name: str, row: Any, expected: list[tuple[int, int, float | None]]
+) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text(f"{row}\n" if isinstance(row, str) else f"{','.join(row)}\n{','.join(map(str, row.values()))}\n")
+    found = load_mapped(table, EXAMPLES / f"{name}.yaml")
+    assert [(p.cpu_milli, round(p.memory_bytes / 2**30, 6), p.ended) for p in found.pods] == expected
+    scenario = {
+        "name": name,
+        "duration": "1h",
+        "providers": {"fake": {}},
+        "trace": {"file": str(table), "mapping": str(EXAMPLES / f"{name}.yaml")},
+    }
+    assert simulate(scenario).details.final.pending == 0

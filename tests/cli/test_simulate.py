@@ -155,6 +155,21 @@ def test_markup_in_names_is_text(command: Command, tmp_path: Path) -> None:
     assert "&lt;script&gt;alert(1)" in page
 
 
+def test_record_then_simulate_with_prices(command: Command, tmp_path: Path) -> None:
+    prices, trace = tmp_path / "prices.yaml", tmp_path / "own.parquet"
+    prices.write_text("prices: [{type: standard-4, per_hour: 2.0}]")
+    dump = ROOT / "docs/examples/plan/dump.json"
+    recorded = command("record", dump, "--to", trace, "--no-anonymise", "--output", "json")
+    assert (recorded.returncode, recorded.stderr) == (0, "")
+    assert json.loads(recorded.stdout)["pods"] == 13
+    document = json.loads(command("simulate", trace, "--prices", prices, "--output", "json").stdout)
+    assert document["cost_usd"] > 0
+    assert document["price_sources"] == [str(prices)]
+    assert_refused(command("record", dump, "--for", "1h"), "--for: is for a live cluster")
+    assert_refused(command("record", tmp_path / "none.json"), "none.json: No such file")
+    assert_refused(command("simulate", trace, "--prices", tmp_path / "none.yaml"), "none.yaml")
+
+
 def test_the_demo_writes_its_report_here(command: Command, tmp_path: Path) -> None:
     ended = command("demo")
     assert (ended.returncode, ended.stderr) == (0, "")

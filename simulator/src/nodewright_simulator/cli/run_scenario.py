@@ -111,6 +111,9 @@ def run_scenario(source: str, report: str | None, every_tick: bool, output: str,
     if compared and report is None:
         raise ConfigError("--compare: needs --report, which shows both runs")
     status, questions = given.pop("status"), [_read_question(text) for text in given.pop("explain")]
+    prices = given.pop("prices")
+    if prices is not None:
+        given["given"] = (*given["given"], f"prices={json.dumps(prices)}")
     flags = SimulateFlags(**given)
     scenario = _change(_load(Path(source), flags), flags)
     if report is not None:

@@ -25,6 +25,11 @@ from nodewright.cli.screen import output_option
     metavar="FLAG=VALUE",
     help="Run once more with this setting; the report shows both runs side by side.",
 )
+@click.option(
+    "--prices",
+    metavar="FILE",
+    help="What machines cost, by machine type or group (docs/prices.md); the same as --set prices=FILE.",
+)
 @click.option("--every-tick", is_flag=True, help="Run every loop, even those that cannot change anything.")
 @click.option("--at", metavar="DURATION", help="End the run at this time of the scenario.")
 @click.option(
