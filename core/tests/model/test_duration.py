@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodewright.model.duration import format_duration, parse_duration
+from nodewright.model.duration import format_duration, format_moment, parse_duration, virtual_moments
 
 
 @pytest.mark.parametrize(
@@ -63,3 +63,9 @@ def test_durations_for_people(seconds: float, text: str) -> None:
 def test_whole_milliseconds_read_back(milliseconds: int) -> None:
     seconds = milliseconds / 1000
     assert parse_duration(format_duration(seconds)) == seconds
+
+
+def test_virtual_time_counts_from_the_start() -> None:
+    with virtual_moments():
+        assert format_moment(720.4) == "12m after the start"
+    assert format_moment(720.4) == "1970-01-01T00:12:00Z"

@@ -1,6 +1,9 @@
 """Durations in Go's format (``10m``, ``1h30m``, ``1.5s``). nodewright holds them in seconds."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from fractions import Fraction
 
@@ -60,6 +63,22 @@ def _format_short(nanoseconds: int) -> str:
     return f"{nanoseconds}ns"
 
 
+# Whether virtual time is shown: a simulation begins at 0, which would read as a time of 1970.
+_IS_VIRTUAL: ContextVar[bool] = ContextVar("is_virtual", default=False)
+
+
+@contextmanager
+def virtual_moments() -> Iterator[None]:
+    """Make ``format_moment`` count from the start of a simulation, for what is shown in this thread meanwhile."""
+    token = _IS_VIRTUAL.set(True)
+    try:
+        yield
+    finally:
+        _IS_VIRTUAL.reset(token)
+
+
 def format_moment(epoch_seconds: float) -> str:
     """Return the time (seconds since the epoch) as RFC 3339 text in UTC, to the second."""
+    if _IS_VIRTUAL.get():
+        return f"{format_duration(round(epoch_seconds))} after the start"
     return datetime.fromtimestamp(epoch_seconds, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -21,7 +21,7 @@ from nodewright.cli.screen import count, make_console, safe, write_json
 from nodewright.cli.settings.load import load_settings
 from nodewright.cli.status_view import as_json as status_json
 from nodewright.cli.status_view import print_status
-from nodewright.model.duration import parse_duration
+from nodewright.model.duration import parse_duration, virtual_moments
 from nodewright.model.errors import ConfigError, InvariantError
 from nodewright.model.yaml_text import load_yaml
 from nodewright_simulator.build import BuildOptions, build_simulation
@@ -127,17 +127,19 @@ def run_scenario(source: str, report: str | None, every_tick: bool, output: str,
     if report is not None:
         page = write_comparison(*sides) if compared else write_report(result, scenario)
         written = save_report(page, Path(report))
-    answers = _answer(result, scenario, questions)
     if output == "json":
+        answers = _answer(result, scenario, questions)
         document = as_json(result, str(written) if written else None)
         document |= {"status": status_json(result.status)} if status else {}
         write_json(document | ({"explanations": [explanation_json(found) for found in answers]} if answers else {}))
     else:
-        _print(result, scenario.description, written)
-        if status:
-            print_status(make_console(), result.status)
-        for found in answers:
-            print_explanation(make_console(), found)
+        with virtual_moments():
+            answers = _answer(result, scenario, questions)
+            _print(result, scenario.description, written)
+            if status:
+                print_status(make_console(), result.status)
+            for found in answers:
+                print_explanation(make_console(), found)
     check_violations(sides)
 
 
