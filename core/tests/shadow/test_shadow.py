@@ -110,6 +110,44 @@ def test_what_they_do_not_do_is_told_once_after_a_minute() -> None:
     assert "wanted here for 60 s" in told.reason
 
 
+def test_a_wish_that_lasts_or_soon_returns_is_told_once() -> None:
+    """Also where they grow another group meanwhile, several times. After an hour without it, it is a new one."""
+    site = Site({"a": 0, "b": 0})
+    site.loop()
+    site.wait(1)
+    ours = next(found for found in plans(site))
+    other = "b" if ours == "a" else "a"
+    found = []
+    for _ in range(3):
+        site.grow(other, 1)
+        found += [*site.loop(), *(one for _ in range(8) for one in site.loop())]
+        site.wait(0)
+        found += site.loop()
+        site.wait(1)
+    told = [one for one in found if one.verdict is ComparisonVerdict.ONLY_OURS]
+    assert [(one.subject, one.machines) for one in told] == [(f"cloud/{ours}", 1)]
+    assert len([one for one in found if one.verdict is ComparisonVerdict.ONLY_THEIRS]) == 3
+    site.wait(0)
+    site.loop()
+    site.loop(3601.0)
+    site.wait(1)
+    again = [one for _ in range(8) for one in site.loop()]
+    assert [one.verdict for one in again] == [ComparisonVerdict.ONLY_OURS]
+
+
+def test_a_cause_is_the_same_whatever_the_numbers_and_names() -> None:
+    causes = set()
+    for by in (5, 7):
+        site = Site({"a": 0})
+        site.loop()
+        site.wait(by - 2)
+        site.grow("a", by)
+        [found] = site.loop()
+        assert (found.machines, found.verdict) == (-2, ComparisonVerdict.OTHER_SIZE)
+        causes.add((found.reason, found.cause))
+    assert causes == {(f"{pods} pods are pending", "another size for the pending pods") for pods in (3, 5)}
+
+
 def test_a_removal_that_comes_before_ours() -> None:
     site = Site({"a": 2})
     site.loop()
@@ -126,7 +164,7 @@ def test_a_removal_of_a_node_that_we_would_keep() -> None:
     site.loop()
     site.taint("a-0")
     [found] = site.loop()
-    assert found.verdict is ComparisonVerdict.ONLY_THEIRS
+    assert (found.verdict, found.cause) == (ComparisonVerdict.ONLY_THEIRS, "NotUnderutilized")
     assert found.reason
 
 

@@ -42,8 +42,8 @@ class Beside:
         return document
 
 
-def compare(verdict: ComparisonVerdict, reason: str = "", cost: float | None = None) -> Comparison:
-    return Comparison(at=NOW, what="growth", subject="a", verdict=verdict, reason=reason, cost=cost)
+def compare(verdict: ComparisonVerdict, reason: str = "", cost: float | None = None, cause: str = "") -> Comparison:
+    return Comparison(at=NOW, what="growth", subject="a", verdict=verdict, reason=reason, cost=cost, cause=cause)
 
 
 def test_causes_that_differ_in_numbers_are_one() -> None:
@@ -51,8 +51,8 @@ def test_causes_that_differ_in_numbers_are_one() -> None:
     beside.loop(
         NOW,
         compare(ComparisonVerdict.SAME),
-        compare(ComparisonVerdict.OTHER_SIZE, "3 pods are pending", 0.5),
-        compare(ComparisonVerdict.OTHER_SIZE, "41 pods are pending", 1.0),
+        compare(ComparisonVerdict.OTHER_SIZE, "3 pods are pending", 0.5, "another size"),
+        compare(ComparisonVerdict.OTHER_SIZE, "41 pods are pending", 1.0, "another size"),
         compare(ComparisonVerdict.ONLY_OURS, "they chose another group"),
     )
     found = shadow.summarize(beside.page())
@@ -60,7 +60,8 @@ def test_causes_that_differ_in_numbers_are_one() -> None:
     assert found["causes"][0] == {
         "what": "growth",
         "verdict": "otherSize",
-        "cause": "N pods are pending",
+        "cause": "another size",
+        "example": "3 pods are pending",
         "count": 2,
         "cost_per_hour": 1.5,
     }
@@ -82,7 +83,11 @@ def test_it_says_when_no_cluster_autoscaler_is_seen() -> None:
 
 def test_the_report_for_people(monkeypatch: pytest.MonkeyPatch) -> None:
     beside = Beside(None)
-    beside.loop(NOW, compare(ComparisonVerdict.SAME), compare(ComparisonVerdict.ONLY_THEIRS, "no pod needs it", -2.0))
+    beside.loop(
+        NOW,
+        compare(ComparisonVerdict.SAME),
+        compare(ComparisonVerdict.ONLY_THEIRS, "no pod needs it", -2.0, "unneeded"),
+    )
     content = beside.reporter.pages()["/shadowz"]({}).body
     monkeypatch.setattr(shadow, "fetch_page", lambda *_: content)
     shown = CliRunner().invoke(cli, ["shadow", "report"])
@@ -92,5 +97,6 @@ def test_the_report_for_people(monkeypatch: pytest.MonkeyPatch) -> None:
         "cost -2.00 USD an hour",
         "No cluster-autoscaler is seen",
         "only the other one",
+        "unneeded, such as: no pod needs it",
     ):
         assert text in shown.stdout

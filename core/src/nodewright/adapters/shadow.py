@@ -29,6 +29,8 @@ from nodewright.planner import make_plan
 
 # The other autoscaler loops about every 10 s: what it has not done after this many seconds it will not do.
 PATIENCE_SECONDS = 60.0
+# A wish that is gone for no longer than this many seconds is the same one when it returns.
+_SAME_WISH_SECONDS = 3600.0
 
 
 class ComparisonVerdict(StrEnum):
@@ -44,7 +46,8 @@ class ComparisonVerdict(StrEnum):
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """``subject`` is a group or a node; ``theirs`` and ``ours`` say what each autoscaler does; ``at`` in epoch seconds.
 
-    ``cost``: how much more ours costs, in USD an hour; None: no price is known.
+    ``cause`` is the reason without numbers and names, by which comparisons are counted. ``machines``: how many more machines
+    ours has. ``cost``: how much more ours costs, in USD an hour; None: no price is known.
     """
 
     at: float
@@ -54,6 +57,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     theirs: str = ""
     ours: str = ""
     reason: str = ""
+    cause: str = ""
+    machines: int = 0
     cost: float | None = None
 
 
@@ -74,7 +79,8 @@ class Shadow:
         self._seed = seed
         self._last: _Loop | None = None
         self._wanted_since: dict[tuple[str, str], float] = {}
-        self._told: set[tuple[str, str]] = set()
+        # When each growth and removal that was told was last wanted here (epoch seconds).
+        self._told: dict[tuple[str, str], float] = {}
 
     def compare(self, report: LoopReport, plan: Plan | None, settings: Settings) -> tuple[Comparison, ...]:
         """Return the comparisons of this loop; none for the first loop and for a loop that could not observe."""
@@ -85,9 +91,12 @@ class Shadow:
         if before is None:
             return ()
         found = [*self._growth(before, loop, settings), *self._removals(before, loop)]
-        for done in found:
-            self._told.add((done.what, done.subject))
+        found = [one for one in found if one.verdict is not ComparisonVerdict.ONLY_OURS or not self._is_told(one)]
+        self._told |= {(done.what, done.subject): loop.state.now for done in found}
         return tuple(_with_cost(one, loop.state) for one in (*found, *self._only_ours(loop)))
+
+    def _is_told(self, wish: Comparison) -> bool:
+        return (wish.what, wish.subject) in self._told
 
     def _growth(self, before: _Loop, loop: _Loop, settings: Settings) -> list[Comparison]:
         theirs = {
@@ -124,20 +133,28 @@ class Shadow:
 
     def _only_ours(self, loop: _Loop) -> list[Comparison]:
         now = loop.state.now
-        wanted = {("growth", str(ref)): f"+{amount}" for ref, amount in _growth_of(loop.plan).items()}
-        wanted |= {("removal", one.node): one.reason.value for one in loop.plan.scale_down.removals}
+        wanted = {("growth", str(ref)): (f"+{amount}", amount) for ref, amount in _growth_of(loop.plan).items()}
+        wanted |= {("removal", one.node): (one.reason.value, -1) for one in loop.plan.scale_down.removals}
         self._wanted_since = {key: self._wanted_since.get(key, now) for key in wanted}
-        self._told &= {*wanted}
+        last = {key: now if key in wanted else at for key, at in self._told.items()}
+        self._told = {key: at for key, at in last.items() if now - at <= _SAME_WISH_SECONDS}
         found = []
         for (what, subject), since in self._wanted_since.items():
             if (what, subject) in self._told or now - since < PATIENCE_SECONDS:
                 continue
-            self._told.add((what, subject))
-            ours = wanted[what, subject]
+            self._told[what, subject] = now
+            ours, machines = wanted[what, subject]
             reason = f"wanted here for {PATIENCE_SECONDS:g} s, and not done there"
             found.append(
                 Comparison(
-                    at=now, what=what, subject=subject, verdict=ComparisonVerdict.ONLY_OURS, ours=ours, reason=reason
+                    at=now,
+                    what=what,
+                    subject=subject,
+                    verdict=ComparisonVerdict.ONLY_OURS,
+                    ours=ours,
+                    reason=reason,
+                    cause="wanted here, and not done there",
+                    machines=machines,
                 )
             )
         return found
@@ -145,13 +162,15 @@ class Shadow:
 
 def _compare_growth(at: float, ref: GroupRef, theirs: int, ours: int, loop: _Loop, again: Plan) -> Comparison:
     if theirs == ours:
-        verdict, reason = ComparisonVerdict.SAME, ""
+        verdict, reason, cause = ComparisonVerdict.SAME, "", ""
     elif theirs and ours:
         verdict, reason = ComparisonVerdict.OTHER_SIZE, f"{len(loop.state.observation.pending)} pods are pending"
+        cause = "another size for the pending pods"
     elif theirs:
-        verdict, reason = ComparisonVerdict.ONLY_THEIRS, _why_not_grown(ref, again)
+        verdict, (reason, cause) = ComparisonVerdict.ONLY_THEIRS, _why_not_grown(ref, again)
     else:
         verdict, reason = ComparisonVerdict.ONLY_OURS, "they chose another group"
+        cause = reason
     return Comparison(
         at=at,
         what="growth",
@@ -160,17 +179,21 @@ def _compare_growth(at: float, ref: GroupRef, theirs: int, ours: int, loop: _Loo
         theirs=f"+{theirs}" if theirs else "",
         ours=f"+{ours}" if ours else "",
         reason=reason,
+        cause=cause,
+        machines=ours - theirs,
     )
 
 
-def _why_not_grown(ref: GroupRef, plan: Plan) -> str:
+def _why_not_grown(ref: GroupRef, plan: Plan) -> tuple[str, str]:
+    """Return the reason for which the plan does not grow the group, and its cause."""
     if plan.halted:
-        return plan.halted
+        return plan.halted, "nothing grows here"
     skipped = plan.scale_up.skipped.get(ref)
     if skipped is not None:
-        return str(skipped)
+        return str(skipped), skipped.code.value
     others = ", ".join(f"{other} +{amount}" for other, amount in sorted(_growth_of(plan).items()))
-    return f"another group was chosen here: {others}" if others else "no pending pod needs a node here"
+    cause = "another group was chosen here" if others else "no pending pod needs a node here"
+    return f"{cause}: {others}" if others else cause, cause
 
 
 def _compare_removal(at: float, node: str, before: _Loop) -> Comparison:
@@ -180,14 +203,21 @@ def _compare_removal(at: float, node: str, before: _Loop) -> Comparison:
             at=at, what="removal", subject=node, verdict=ComparisonVerdict.SAME, theirs="removes", ours="removes"
         )
     if node in down.unneeded:
-        said = f"not needed here either, for {at - down.unneeded[node]:.0f} s"
-        return Comparison(
-            at=at, what="removal", subject=node, verdict=ComparisonVerdict.NOT_YET, theirs="removes", reason=said
-        )
-    why = down.unremovable.get(node) or down.passed_over.get(node)
-    said = str(why) if why is not None else "the node is needed here, or belongs to no group"
+        cause = "not needed here either"
+        said, verdict = f"{cause}, for {at - down.unneeded[node]:.0f} s", ComparisonVerdict.NOT_YET
+    else:
+        why = down.unremovable.get(node) or down.passed_over.get(node)
+        cause = why.code.value if why is not None else "the node is needed here, or belongs to no group"
+        said, verdict = str(why) if why is not None else cause, ComparisonVerdict.ONLY_THEIRS
     return Comparison(
-        at=at, what="removal", subject=node, verdict=ComparisonVerdict.ONLY_THEIRS, theirs="removes", reason=said
+        at=at,
+        what="removal",
+        subject=node,
+        verdict=verdict,
+        theirs="removes",
+        reason=said,
+        cause=cause,
+        machines=int(verdict is ComparisonVerdict.ONLY_THEIRS),
     )
 
 
@@ -195,13 +225,11 @@ def _with_cost(one: Comparison, state: ClusterState) -> Comparison:
     """Return the comparison with its cost: of the machines of growth, or of a node that only one of the two removes."""
     if one.what == "growth":
         group = next((group for ref, group in state.groups.items() if str(ref) == one.subject), None)
-        machines = int(one.ours or 0) - int(one.theirs or 0)
     else:
         ref = state.group_of_node.get(one.subject)
         group = state.groups.get(ref) if ref is not None else None
-        machines = {ComparisonVerdict.ONLY_THEIRS: 1, ComparisonVerdict.ONLY_OURS: -1}.get(one.verdict, 0)
     price = group.seen.hourly_price if group is not None else None
-    return one if price is None else msgspec.structs.replace(one, cost=machines * price)
+    return one if price is None else msgspec.structs.replace(one, cost=one.machines * price)
 
 
 def _growth_of(plan: Plan) -> dict[GroupRef, int]:

@@ -56,9 +56,14 @@ def report(debug_address: str, output: str) -> None:
         for one in summary["causes"]:
             cost = "" if one["cost_per_hour"] is None else f"{one['cost_per_hour']:+.2f}"
             table.add_row(
-                one["what"], _WORDS.get(one["verdict"], one["verdict"]), str(one["count"]), cost, safe(one["cause"])
+                one["what"], _WORDS.get(one["verdict"], one["verdict"]), str(one["count"]), cost, safe(_tell_cause(one))
             )
         console.print(table)
+
+
+def _tell_cause(one: dict[str, Any]) -> str:
+    cause, example = str(one["cause"]), str(one["example"])
+    return cause if not example or example == cause else f"{cause}, such as: {example}"
 
 
 def summarize(found: dict[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """The daemon beside another autoscaler: report differences in the log, in metrics and at /shadowz."""
 
-import re
 import threading
 from collections import Counter, deque
 
@@ -44,8 +43,8 @@ class ShadowReporter:
         self._lock = threading.Lock()
         self._found: deque[Comparison] = deque(maxlen=_KEPT)
         self._counts: Counter[str] = Counter()
-        # By what, verdict and cause: how often, and USD an hour (None: no price is known).
-        self._causes: dict[tuple[str, str, str], tuple[int, float | None]] = {}
+        # By what, verdict and cause: how often, USD an hour (None: no price is known), and the first reason as an example.
+        self._causes: dict[tuple[str, str, str], tuple[int, float | None, str]] = {}
         self._since = self._now = 0.0
         self._loops = 0
         # What the other autoscaler last wrote, and when that was first seen (epoch seconds).
@@ -84,13 +83,12 @@ class ShadowReporter:
         return f"No cluster-autoscaler is seen: the ConfigMap {self._status_name} has not changed for {since}."
 
     def _report(self, one: Comparison) -> None:
-        cause = re.sub(r"\d+(\.\d+)?", "N", one.reason)
         with self._lock:
-            key = (one.what, one.verdict.value, cause)
+            key = (one.what, one.verdict.value, one.cause)
             if key not in self._causes and len(self._causes) >= _KEPT:
                 key = (one.what, one.verdict.value, "other causes")
-            times, cost = self._causes.get(key, (0, None))
-            self._causes[key] = times + 1, cost if one.cost is None else (cost or 0.0) + one.cost
+            times, cost, example = self._causes.get(key, (0, None, one.reason))
+            self._causes[key] = times + 1, cost if one.cost is None else (cost or 0.0) + one.cost, example
             self._found.append(one)
             self._counts[f"{one.what} {one.verdict.value}"] += 1
         self._metrics.compared(one.what, one.verdict.value)
@@ -110,8 +108,15 @@ class ShadowReporter:
         with self._lock:
             found = [{**msgspec.to_builtins(one), "at": format_moment(one.at)} for one in self._found]
             causes = [
-                {"what": what, "verdict": verdict, "cause": cause, "count": times, "cost_per_hour": cost}
-                for (what, verdict, cause), (times, cost) in self._causes.items()
+                {
+                    "what": what,
+                    "verdict": verdict,
+                    "cause": cause,
+                    "example": example,
+                    "count": times,
+                    "cost_per_hour": cost,
+                }
+                for (what, verdict, cause), (times, cost, example) in self._causes.items()
             ]
             document = {
                 "schema": 1,
