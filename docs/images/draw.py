@@ -13,7 +13,8 @@ from nodewright_simulator.openb import demo_scenario
 WIDTH = 96
 
 
-def main() -> None:
+def draw() -> str:
+    """Return the picture: what the demo prints now."""
     scenario = demo_scenario()
     result = simulate(scenario, BuildOptions())
     screen = Screen(
@@ -23,7 +24,7 @@ def main() -> None:
     print_demo(screen, scenario, result)
     screen.print(safe("Report, to open in a browser: out/demo.html"))
     svg = screen.export_svg(title="nodewright demo", unique_id="demo")
-    Path(__file__).with_name("demo.svg").write_text(_without_web_fonts(svg), encoding="utf-8")
+    return _without_web_fonts(svg)
 
 
 def _without_web_fonts(svg: str) -> str:
@@ -32,4 +33,5 @@ def _without_web_fonts(svg: str) -> str:
     return "\n".join(line.rstrip() for line in plain.splitlines()) + "\n"
 
 
-main()
+if __name__ == "__main__":
+    Path(__file__).with_name("demo.svg").write_text(draw(), encoding="utf-8")

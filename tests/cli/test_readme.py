@@ -120,6 +120,32 @@ def test_the_picture_is_whole_and_fetches_nothing() -> None:
     assert "url(" not in picture.replace("url(#", "")
 
 
+def cells(page: Path, row: str) -> list[str]:
+    """The cells of the last row of a table that begins with these words, without the first one."""
+    *_, line = [line for line in page.read_text().splitlines() if line.startswith(f"| {row}")]
+    return [cell.strip() for cell in line.strip("|").split("|")][1:]
+
+
+def test_the_figures_of_the_readme_are_those_of_the_pages_that_are_measured() -> None:
+    """docs/reference/figures.md says what made those."""
+    karpenter, least_cost, *others = cells(ROOT / "docs/cost.md", "all |")
+    plain, *_ = cells(ROOT / "docs/cost.md", "plain-kwok |")
+    span = f"{min(others)} to {max(others)}"
+    said = cells(README, "price of 75 sets of pods")
+    assert said == [
+        f"{span} by expander",
+        f"{karpenter}; {plain} where prices are linear",
+        f"{least_cost} (`least-cost`)",
+    ]
+    failover = ROOT / "docs/failover.md"
+    prompt, auto, theirs = (
+        float(cells(failover, f"seed-1 | {mode} |")[2].removesuffix(" min")) for mode in ("prompt", "auto", "ca")
+    )
+    slow, _, ours = cells(README, "a stock-out that the cloud does not report")
+    assert slow == f"{theirs:.0f} min until all pods run"
+    assert ours == f"{auto:.0f} to {prompt:.0f} min, by setting"
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):

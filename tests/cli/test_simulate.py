@@ -1,7 +1,9 @@
 """``simulate`` and ``demo`` as installed: results, reports, wrong scenarios."""
 
+import html
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -171,7 +173,7 @@ def test_record_then_simulate_with_prices(command: Command, tmp_path: Path) -> N
 
 
 def test_the_demo_writes_its_report_here(command: Command, tmp_path: Path) -> None:
-    ended = command("demo")
+    ended = command("demo", env={"COLUMNS": "96"})  # the width of the picture
     assert (ended.returncode, ended.stderr) == (0, "")
     report = tmp_path / "home" / "out" / "demo.html"
     assert ended.stdout.endswith(f"Report, to open in a browser: {report}\n")
@@ -179,6 +181,18 @@ def test_the_demo_writes_its_report_here(command: Command, tmp_path: Path) -> No
     assert '<td class="name"></td>' not in report.read_text()  # every decision has a reason
     assert "failed" in ended.stdout
     assert "instead" in ended.stdout
+    # The README's picture shows this very output; make pictures draws it anew.
+    command_line, *shown, report_line = read_picture(ROOT / "docs/images/demo.svg")
+    assert (command_line, report_line) == ("$makedemo", "Report,toopeninabrowser:out/demo.html")
+    assert shown == ["".join(line.split()) for line in ended.stdout.splitlines()[:-1] if line.strip()]
+
+
+def read_picture(path: Path) -> list[str]:
+    """The lines of a picture of a terminal, from top to bottom, without spaces: rich leaves some out."""
+    lines: dict[float, str] = {}
+    for place, text in re.findall(r'<text [^>]* y="([0-9.]+)"[^>]*clip-path[^>]*>([^<]*)</text>', path.read_text()):
+        lines[float(place)] = lines.get(float(place), "") + html.unescape(text)
+    return ["".join(words.split()) for _, words in sorted(lines.items()) if words.strip()]
 
 
 @pytest.mark.slow
