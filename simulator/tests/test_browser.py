@@ -1,5 +1,6 @@
 """In a real browser every chart is drawn, nothing is fetched and nothing goes wrong."""
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -7,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from nodewright_simulator.comparison import Side, write_comparison
+from nodewright_simulator.openb import demo_scenario
 from nodewright_simulator.report import write_report
 from nodewright_simulator.result import SimulationResult
 
@@ -132,3 +135,35 @@ def test_a_table_is_sorted_and_filtered(run: SimulationResult, visit: Visit, tmp
     table.get_by_role("searchbox").fill("g3")
     assert table.locator("tbody tr:visible").count() == 3
     assert visit.complaints == []
+
+
+# make axe brings it; it is under MPL-2.0, and no part of this repository.
+AXE = Path(__file__).parents[2] / "out/axe/node_modules/axe-core/axe.min.js"
+# What is serious or critical, by rule, with the first elements.
+LOOK = """async () => (await axe.run(document, {resultTypes: ['violations']})).violations
+    .filter(found => ['serious', 'critical'].includes(found.impact))
+    .map(found => `${found.id}: ${found.nodes.slice(0, 3).map(node => node.html.slice(0, 120) + ' ' + node.failureSummary).join(' | ')}`)"""
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("kind", ["report", "comparison"])
+def test_axe_finds_nothing_serious(
+    run: SimulationResult, browser: Any, tmp_path: Path, kind: str, scheme: str, width: int
+) -> None:
+    if not AXE.exists():
+        if os.environ.get("AXE") == "require":
+            pytest.fail(f"{AXE} is missing: make axe")
+        pytest.skip("axe-core is not here: make axe brings it")
+    file = tmp_path / "page.html"
+    scenario = demo_scenario()
+    sides = (Side("one", run, scenario), Side("other", run, scenario))
+    file.write_text(write_report(run, scenario) if kind == "report" else write_comparison(*sides), encoding="utf-8")
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    page.goto(file.as_uri())
+    page.wait_for_function("() => plots.length > 2 && plots.every(plot => plot.status === 1)")
+    page.add_script_tag(path=str(AXE))
+    assert page.evaluate(LOOK) == []
+    page.evaluate("() => { const image = document.createElement('img'); document.querySelector('h1').after(image) }")
+    assert [found.partition(":")[0] for found in page.evaluate(LOOK)] == ["image-alt"]  # it does look
+    page.close()
