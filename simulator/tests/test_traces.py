@@ -201,6 +201,18 @@ def test_a_pod_that_is_missing_once_and_seen_again_did_not_end() -> None:
     assert [held.ended for held in recording.make_trace(Anonymiser(None)).pods] == [3.0]
 
 
+def test_a_group_may_grow_to_the_most_nodes_that_it_had_at_a_time() -> None:
+    items = [node(f"n{number}") for number in range(4)]
+    nodes = decode_objects(json.dumps({"kind": "List", "items": items}).encode(), "x").nodes
+    recording = Recording()
+    for at, there in enumerate([(0, 1), (1, 2), (2, 3, 0), (3,), (0, 3)]):
+        recording.see([nodes[number] for number in there], (), START + float(at))
+    [group] = recording.make_trace(Anonymiser(None)).header.groups
+    assert (group["size"], group["max_size"]) == (2, 3)
+    [group] = recording.make_trace(Anonymiser(None), group_max=1).header.groups
+    assert (group["size"], group["max_size"]) == (2, 2)
+
+
 MAPPING = """
 columns: {created: begin, ended: end, cpu: plan_cpu, memory: plan_mem, owner: job, count: instances, gpus: gpu}
 cpu_unit: 0.01

@@ -1,6 +1,7 @@
 """From what was seen of a cluster to a trace, with names hashed."""
 
 import hashlib
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -99,7 +100,8 @@ class Recording:
         self.end = 0.0
         self._pods: dict[str, _Seen] = {}
         self._nodes: dict[str, Node] = {}
-        self._together: dict[str, set[str]] = {}
+        # When each node came, and when it was gone (infinite: it is there); a name may come again.
+        self._stays: dict[str, list[list[float]]] = {}
 
     @property
     def pods(self) -> int:
@@ -122,7 +124,12 @@ class Recording:
         for node in nodes:
             self._nodes[node.name] = node
             names.add(node.name)
-        self._together[",".join(sorted(names))] = names
+            stays = self._stays.setdefault(node.name, [])
+            if not stays or stays[-1][1] < math.inf:
+                stays.append([at, math.inf])
+        for name, stays in self._stays.items():
+            if name not in names and stays[-1][1] == math.inf:
+                stays[-1][1] = at
 
     def _note(self, pod: Pod, at: float) -> None:
         seen = self._pods.get(_identity(pod))
@@ -149,9 +156,15 @@ class Recording:
     def seen_nodes(self) -> Iterable[Node]:
         return self._nodes.values()
 
-    def moments(self) -> Iterable[set[str]]:
-        """Return which nodes were there together, each set once."""
-        return self._together.values()
+    def count_nodes(self, names: Iterable[str]) -> tuple[int, int]:
+        """Return how many of these nodes were there at the start, and the most that were there at a time."""
+        stays = [stay for name in names for stay in self._stays.get(name, ())]
+        changes = sorted([(begin, 1) for begin, _ in stays] + [(end, -1) for _, end in stays])  # ends go first
+        there = most = 0
+        for _, change in changes:
+            there += change
+            most = max(most, there)
+        return sum(begin == self.start for begin, _ in stays), most
 
 
 def _identity(pod: Pod) -> str:
@@ -335,9 +348,7 @@ class _Writer:
         for node in self._recording.seen_nodes():
             members[self._kind_of(node)].append(node)
         for kind, nodes in sorted(members.items()):
-            names = {node.name for node in nodes}
-            sizes = [len(names & together) for together in self._recording.moments()]
-            yield self._group(kind, nodes, sizes[0], max(sizes))
+            yield self._group(kind, nodes, *self._recording.count_nodes(node.name for node in nodes))
 
     def _kind_of(self, node: Node) -> tuple[str, ...]:
         labels = node.metadata.labels
