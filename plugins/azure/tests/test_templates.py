@@ -23,6 +23,7 @@ def test_a_set_of_size_zero(cloud: AzureCloud, attach: Attach) -> None:
     assert template.labels["topology.kubernetes.io/zone"] == "eastus-1"
     assert (template.labels["example.com/team"], template.labels["kubernetes.azure.com/agentpool"]) == ("a", "web")
     assert [(one.key, one.value, one.effect) for one in template.taints] == [("dedicated", "ml", "NoSchedule")]
+    assert not [key for key in template.labels if key.startswith(_PREFIX)], "no node has them"
 
 
 def test_gpus_and_other_architectures(cloud: AzureCloud, attach: Attach) -> None:

@@ -111,6 +111,21 @@ def test_listings_that_lag_hide_nothing_from_a_withdrawal(cloud: AzureCloud, att
     assert len(cloud.machines(name)) == 4
 
 
+def test_a_listing_that_lags_brings_no_deleted_machine_back_for_a_while(cloud: AzureCloud, attach: Attach) -> None:
+    name = cloud.add_set(capacity=2)
+    stage = attach(f"0:10:{name}")
+    stage.clock.sleep(300)
+    cloud.lag(300)
+    victim = min(cloud.machines(name))
+    stage.client.delete_instances(name, [victim], 2)
+    stage.later(10, name)
+    states = {one.id: one.state for one in stage.client.instances(name)}
+    assert states[victim] == InstanceState.DELETING
+    stage.later(25, name)
+    states = {one.id: one.state for one in stage.client.instances(name)}
+    assert states[victim] == InstanceState.RUNNING, "it may be that Azure did not delete it"
+
+
 def test_a_listing_that_lags_does_not_undo_what_we_know(cloud: AzureCloud, attach: Attach) -> None:
     name = cloud.add_set(capacity=2)
     stage = attach(f"0:10:{name}", refresh_interval=0)

@@ -11,6 +11,7 @@ from nodewright.spec import (
     Clock,
     CloudBusy,
     ErrorClass,
+    InstanceState,
     NodeGroupNotFound,
     ProviderError,
     ProviderUnavailable,
@@ -30,6 +31,8 @@ _LAG_SECONDS = 120.0
 _EARLIEST = 0.5
 # As long as a group backs off after a first failure.
 _SHORT_SECONDS = 300.0
+# For so long after its deletion a machine that is listed as running is taken for a late listing.
+_GONE_SECONDS = 30.0
 _AGAIN_SECONDS = 20.0
 # How long no instance view is asked for after Azure denied one.
 _PROBE_SECONDS = 600.0
@@ -51,7 +54,8 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     """One set as known.
 
     ``older``: its earlier etags. ``quiet_since``: when it was first seen in its present state. ``short``: when a machine
-    was last seen that could not be created in a zone for lack of capacity, by zone.
+    was last seen that could not be created in a zone for lack of capacity, by zone. ``gone``: when we deleted machines, by
+    their ids.
     """
 
     scale_set: ScaleSet
@@ -62,6 +66,7 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     machine_list: MachineList = MachineList()
     ledger: Ledger = Ledger()
     short: Mapping[str, float] = {}
+    gone: Mapping[str, float] = {}
     trouble: ProviderError | None = None
 
 
@@ -143,6 +148,19 @@ class Fleet:
             raise _once_more(machine_list.trouble)
         return machine_list.units
 
+    def told_units(self, group_id: str) -> tuple[Unit, ...]:
+        """Return the machines as ``units`` does, but those that we deleted a moment ago as leaving: a listing may lag."""
+        units, now, gone = self.units(group_id), self._clock.now(), self.held(group_id).gone
+        late = {one for one, at in gone.items() if now < at + _GONE_SECONDS}
+        if not late:
+            return units
+        return tuple(
+            msgspec.structs.replace(unit, state=InstanceState.DELETING)
+            if unit.machine.id in late and unit.state is InstanceState.RUNNING
+            else unit
+            for unit in units
+        )
+
     def next_zone(self, group_id: str) -> str:
         """Return the zone in which the next machine is assumed to start; "": the set has none.
 
@@ -192,6 +210,10 @@ class Fleet:
             changed_at=self._clock.now(),
             quiet_since=self._clock.now(),
             machine_list=MachineList(units=units, is_known=held.machine_list.is_known),
+            gone={
+                **{one: at for one, at in held.gone.items() if self._clock.now() < at + _GONE_SECONDS},
+                **dict.fromkeys(gone, self._clock.now()),
+            },
             ledger=after,
         )
 

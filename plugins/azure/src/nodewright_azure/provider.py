@@ -82,7 +82,7 @@ class AzureProvider:
 
     @hookimpl
     def instances(self, group_id: str) -> Sequence[spec.Instance]:
-        return tuple(_instance(unit) for unit in self._fleet.units(group_id) if unit.failure is None)
+        return tuple(_instance(unit) for unit in self._fleet.told_units(group_id) if unit.failure is None)
 
     @hookimpl
     def template_node(self, group_id: str) -> spec.NodeTemplate:

@@ -22,6 +22,11 @@ def tags_of(tags: Mapping[str, str | None] | None) -> dict[str, str]:
     return {key: value or "" for key, value in (tags or {}).items()}
 
 
+def plain_tags(tags: Tags) -> dict[str, str]:
+    """Return the tags that say nothing of the template."""
+    return {key: value for key, value in tags.items() if not key.startswith(_PREFIX)}
+
+
 def labels_of(tags: Tags) -> dict[str, str]:
     """Return the labels in ``…label_<key>``."""
     named = ((_decode(after(_LABEL, key) or ""), value) for key, value in tags.items())

@@ -8,7 +8,7 @@ import msgspec
 from nodewright.spec import NodeTemplate, ProviderError, Quantity
 from nodewright.spec.group_options import read_taints
 from nodewright_azure.shapes import MachineProfile, OsDisk, ScaleSet, VmPool, pool_of
-from nodewright_azure.tags import labels_of, resources_of, tags_of, taints_of
+from nodewright_azure.tags import labels_of, plain_tags, resources_of, tags_of, taints_of
 
 GPU_LABEL = "accelerator"
 GPU_RESOURCE = "nvidia.com/gpu"
@@ -46,7 +46,7 @@ def make_template(scale_set: ScaleSet, machine: Machine, *, zone: str = "", pred
     disk = profile.storage_profile.os_disk if profile.storage_profile is not None else None
     windows = profile.os_profile is not None and profile.os_profile.windows_configuration is not None
     generic = _generic_labels(scale_set, machine, "windows" if windows else "linux", size)
-    labels = tags | generic | labels_of(tags)
+    labels = plain_tags(tags) | generic | labels_of(tags)
     if predict_labels:
         labels |= _predicted_labels(tags, disk, size)
     capacity = _capacity(machine, disk, size) | resources_of(tags)
