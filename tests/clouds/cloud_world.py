@@ -4,13 +4,35 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from mishaps import Mishaps
-from nodewright.testkit import FakeClock
-from nodewright.testkit.contract import CannotHappen, ContractWorld, Trouble
+from nodewright.adapters.clocks import VirtualClock
+from nodewright.adapters.provider import CallTimedOut, InlineRunner, connect_provider
+from nodewright.model.node import Node
+from nodewright.spec import Taint
+from nodewright.testkit import FakeClock, build_node
+from nodewright.testkit.contract import CannotHappen, Client, ContractWorld, Trouble
 
 START = 1_780_000_000.0
 # The core repeats no call more often in a check.
 _MOST_REFUSALS = 12
-NO_NODES = "the fake has no nodes: test_templates.py compares templates with nodes that were recorded"
+
+C = TypeVar("C", bound="Cloud")
+R = TypeVar("R")
+
+
+class Punctual(InlineRunner):
+    """Ends a call at its deadline although the time passed in the thread of a test server (``Mishaps.slow``)."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__(clock)
+        self._clock_of_servers = clock
+
+    def run(self, call: Callable[[], R], deadline_seconds: float) -> R:
+        deadline = self._clock_of_servers.now() + deadline_seconds
+        try:
+            return super().run(call, deadline_seconds)
+        finally:
+            if self._clock_of_servers.now() >= deadline:
+                raise CallTimedOut(f"no answer within {deadline_seconds:g} s")
 
 
 class Cloud(Protocol):
@@ -34,9 +56,6 @@ class Cloud(Protocol):
     def before_write(self, happening: Callable[[], object], /) -> None: ...
 
 
-C = TypeVar("C", bound=Cloud)
-
-
 class CloudWorld(ContractWorld, Generic[C]):
     """What is asked for comes when it is told to.
 
@@ -45,10 +64,18 @@ class CloudWorld(ContractWorld, Generic[C]):
 
     cloud: C
     clock: FakeClock
+    # After so many seconds without an answer the plugin's SDK gives up: the default of the plugin's option.
+    patience: ClassVar[float]
     reads: ClassVar[tuple[str, ...]]
     writes: ClassVar[tuple[str, ...]]
     refusals: ClassVar[Mapping[Trouble, tuple[Any, ...]]]
     failures: ClassVar[Mapping[Trouble, tuple[Any, ...]]]
+
+    def connect(self, vendor: str, plugin: object) -> Client:
+        return connect_provider(vendor, plugin, clock=self.clock, settings=None, runner=Punctual(self.clock))
+
+    def slow(self, seconds: float) -> None:
+        self.cloud.mishaps.slow(seconds, self.patience, self.clock)
 
     def machines(self, group_id: str) -> frozenset[str]:
         return self.cloud.machines(group_id)
@@ -85,6 +112,20 @@ class CloudWorld(ContractWorld, Generic[C]):
 
     def before_write(self, happening: Callable[[], object]) -> None:
         self.cloud.before_write(happening)
+
+    def build_node(self, machine: str, offered: Mapping[str, str], labels: Mapping[str, str], *taints: Taint) -> Node:
+        """Return the node of a running machine: what its kubelet offers, and its labels and taints."""
+        other = {resource: amount for resource, amount in offered.items() if resource not in ("cpu", "memory", "pods")}
+        return build_node(
+            machine.rpartition("/")[2],
+            offered["cpu"],
+            offered["memory"],
+            int(offered["pods"]),
+            provider_id=machine,
+            labels=labels,
+            taints=taints,
+            extended=other,
+        )
 
     def pass_time(self, seconds: float) -> None:
         self.clock.sleep(seconds)

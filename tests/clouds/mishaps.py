@@ -6,6 +6,9 @@ from email.utils import formatdate
 from enum import Enum, auto
 from typing import Generic, TypeVar
 
+from nodewright.adapters.clocks import DeadlinePassed
+from nodewright.model.clock import Clock
+
 A = TypeVar("A")
 
 
@@ -19,6 +22,7 @@ class Mishap(Enum):
 
     LOST = auto()  # the call takes effect, and its answer is lost
     STALLS = auto()  # the call is never answered
+    GIVEN_UP = auto()  # the caller hung up, tired of waiting: the call takes no effect
 
 
 class Mishaps(Generic[A]):
@@ -29,6 +33,7 @@ class Mishaps(Generic[A]):
         self._before: list[Callable[[], object]] = []
         # How many calls are spared before one alone meets what is planned; None: each call meets it.
         self._spared: int | None = None
+        self._dawdle: Callable[[], bool] | None = None
         self._lock = threading.Lock()
 
     def plan(self, operation: str, what: A | Mishap) -> None:
@@ -45,6 +50,18 @@ class Mishaps(Generic[A]):
         """Takes place when the next write of a size has arrived and was not looked at yet."""
         self._before.append(happening)
 
+    def slow(self, seconds: float, patience: float, clock: Clock) -> None:
+        """From now on each answer takes that long on the clock. After ``patience`` seconds the caller hangs up."""
+
+        def dawdle() -> bool:
+            try:
+                clock.sleep(min(seconds, patience))
+            except DeadlinePassed:  # the core's patience ended before the caller's: its runner tells it (Punctual)
+                return True
+            return seconds > patience
+
+        self._dawdle = dawdle
+
     def write_arrives(self) -> None:
         happenings, self._before = self._before, []
         for happening in happenings:
@@ -52,6 +69,8 @@ class Mishaps(Generic[A]):
 
     def take(self, operation: str) -> A | Mishap | None:
         """What happens to this call; None: nothing."""
+        if self._dawdle is not None and self._dawdle():
+            return Mishap.GIVEN_UP
         with self._lock:
             found = next((coming for coming in self._coming if coming[0] == operation), None)
             if found is None:
@@ -68,7 +87,7 @@ class Mishaps(Generic[A]):
     def forget(self) -> None:
         """Nothing of what was planned happens any more."""
         with self._lock:
-            self._coming, self._before, self._spared = [], [], None
+            self._coming, self._before, self._spared, self._dawdle = [], [], None, None
 
     def left(self) -> list[str]:
         """Operations of which no call has come so far."""

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -87,6 +88,14 @@ def test_a_region_that_does_not_answer_is_named() -> None:
     dead = {"autoscaling": "http://127.0.0.1:9"}
     with pytest.raises(ProviderUnavailable, match="DescribeAutoScalingGroups in mars-1: EndpointConnectionError"):
         _client({"region": "mars-1", "endpoints": dead, "connect_timeout": 1}).refresh()
+
+
+def test_a_call_that_is_never_answered_ends_at_its_time_limit() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        endpoints = {"autoscaling": f"http://127.0.0.1:{silent.getsockname()[1]}"}
+        options = {"region": "us-east-1", "endpoints": endpoints, "read_timeout": 0.2}
+        with pytest.raises(ProviderUnavailable, match="DescribeAutoScalingGroups in us-east-1: ReadTimeoutError"):
+            _client(options).refresh()
 
 
 def test_no_secret_shows(cloud: AwsCloud, caplog: pytest.LogCaptureFixture) -> None:

@@ -171,6 +171,14 @@ def test_an_endpoint_that_does_not_answer_is_named(attach: Attach) -> None:
         stage.client.refresh()
 
 
+def test_a_call_that_is_never_answered_ends_at_its_time_limit(cloud: AzureCloud, attach: Attach) -> None:
+    stage = attach(f"0:10:{cloud.add_set(capacity=1)}", refresh_interval=0, read_timeout=0.5)
+    for _ in range(4):
+        cloud.stall_once("list")
+    with pytest.raises(ProviderUnavailable, match=r"virtualMachineScaleSets\.list .*Timeout"):
+        stage.client.refresh()
+
+
 def test_no_secret_shows(cloud: AzureCloud, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     name = cloud.add_set(capacity=1)

@@ -285,6 +285,8 @@ class AwsCloud:
         mishap = self.mishaps.take(action)
         if isinstance(mishap, Answer):
             return mishap
+        if mishap is Mishap.GIVEN_UP:
+            raise LostAnswer
         before = self._listed_before(request) if self._lag and action in _SIZE_WRITES else None
         answer = self._act(request)
         if before is not None and answer.status == 200:

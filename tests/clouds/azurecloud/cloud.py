@@ -38,6 +38,7 @@ class AzureCloud:
         self.arm = Arm(SUBSCRIPTION, GROUP, (CLUSTER_GROUP, CLUSTER), now)
         self.mishaps: Mishaps[Answer] = Mishaps()
         self._lock = threading.RLock()
+        self._closing = threading.Event()
         self._tokens: set[str] = set()
         self.logins: list[dict[str, str]] = []
         self.accepts_logins = True
@@ -80,6 +81,7 @@ class AzureCloud:
 
     def close(self) -> None:
         """Ends the server; raises if any exchange did not fit the SDK's models."""
+        self._closing.set()
         self._server.close()
         assert self.arm.findings == [], self.arm.findings
 
@@ -238,6 +240,10 @@ class AzureCloud:
         """The operation is done, and the connection breaks before the answer."""
         self.mishaps.plan(operation, Mishap.LOST)
 
+    def stall_once(self, operation: str) -> None:
+        """The next such call is never answered."""
+        self.mishaps.plan(operation, Mishap.STALLS)
+
     def before_write(self, happening: Callable[[], object]) -> None:
         """Takes place when the next write of a size is here and was not looked at yet."""
         self.mishaps.before_write(happening)
@@ -263,6 +269,10 @@ class AzureCloud:
         mishap = self.mishaps.take(operation)
         if isinstance(mishap, Answer):
             return mishap
+        if mishap is Mishap.STALLS:
+            self._closing.wait()
+        if mishap in (Mishap.STALLS, Mishap.GIVEN_UP):
+            raise LostAnswer
         answer = self._act(request)
         if mishap is Mishap.LOST:
             raise LostAnswer

@@ -264,6 +264,8 @@ class GceCloud:
         if mishap is Mishap.STALLS:
             self._closing.wait()
             raise LostAnswer
+        if mishap is Mishap.GIVEN_UP:
+            raise LostAnswer
         if isinstance(mishap, Answer):
             return mishap
         with self._lock:

@@ -20,6 +20,7 @@ MACHINES: Mapping[str, tuple[int, int]] = {
     "e2-standard-2": (2, 8192),
     "n1-standard-1": (1, 3840),
     "n1-standard-4": (4, 15360),
+    "n2-highmem-4": (4, 32768),
     "n2-standard-8": (8, 32768),
 }
 _NAMES = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
