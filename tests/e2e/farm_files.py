@@ -24,7 +24,10 @@ CONTROLLERS = (
     "taint-eviction-controller",
     "pod-garbage-collector-controller",
     "garbage-collector-controller",
+    "podgroup-protection-controller",
 )
+# What Kubernetes 1.37 has and does not switch on by itself: gangs (PodGroups), and tolerations that compare numbers.
+_GATES = "--feature-gates=GenericWorkload=true,TaintTolerationComparisonOperators=true"
 _PROTOBUF = "application/vnd.kubernetes.protobuf"
 _OPEN_PATHS = "--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics"
 
@@ -62,6 +65,8 @@ def apiserver_flags(folder: Path, etcd: int, port: int, audited: Sequence[str]) 
         f"--cert-dir={folder / 'certs'}",
         f"--token-auth-file={folder / 'tokens.csv'}",
         f"--client-ca-file={folder / 'clients.crt'}",
+        _GATES,
+        "--runtime-config=scheduling.k8s.io/v1beta1=true",
         "--authorization-mode=RBAC",
         "--service-account-issuer=https://farm.invalid",
         f"--service-account-key-file={key}",
@@ -86,7 +91,7 @@ def scheduler_flags(folder: Path, kubeconfig: Path, port: int) -> list[str]:
     }
     path = folder / "scheduler.json"
     path.write_text(json.dumps(config))
-    return [f"--config={path}", *_serving(folder, port)]
+    return [f"--config={path}", _GATES, *_serving(folder, port)]
 
 
 def controller_flags(folder: Path, kubeconfig: Path, port: int) -> list[str]:
@@ -94,6 +99,7 @@ def controller_flags(folder: Path, kubeconfig: Path, port: int) -> list[str]:
         f"--kubeconfig={kubeconfig}",
         f"--controllers={','.join(CONTROLLERS)}",
         "--leader-elect=false",
+        _GATES,
         *_serving(folder, port),
         "--kube-api-qps=2000",
         "--kube-api-burst=4000",

@@ -25,9 +25,10 @@ from nodewright.model.pod import Pod
 from nodewright.predicates import feasible
 from nodewright.snapshot.snapshot import Snapshot
 
-PODS = "/api/v1/namespaces/default/pods"
+PODS, MERGE = "/api/v1/namespaces/default/pods", "application/merge-patch+json"
 ZONES, DISKS, APPS = ("a", "b", "c"), ("ssd", "hdd"), ("web", "db", "job")
 NODES, COUNT = 24, 500
+FEATURE = "RestartAllContainersOnContainerExits"
 
 
 def make_node(number: int, random: Random) -> dict[str, Any]:
@@ -36,6 +37,8 @@ def make_node(number: int, random: Random) -> dict[str, Any]:
     if random.random() < 0.3:
         amounts["example.com/fpga"] = "2"
     taints = [{"key": "dedicated", "value": "db", "effect": "NoSchedule"}] if random.random() < 0.3 else []
+    if random.random() < 0.3:
+        taints.append({"key": "loss", "value": random.choice(["0", "5", "50", "many"]), "effect": "NoSchedule"})
     labels = {"kubernetes.io/hostname": name, "disk": random.choice(DISKS), "size": str(number)}
     if random.random() < 0.9:
         labels["topology.kubernetes.io/zone"] = random.choice(ZONES)
@@ -43,24 +46,26 @@ def make_node(number: int, random: Random) -> dict[str, Any]:
     return {
         "metadata": {"name": name, "labels": labels},
         "spec": {"taints": taints, "unschedulable": random.random() < 0.1},
-        "status": {"capacity": amounts, "allocatable": amounts, "conditions": ready},
+        "status": {
+            "capacity": amounts,
+            "allocatable": amounts,
+            "conditions": ready,
+            "declaredFeatures": [FEATURE] if random.random() < 0.5 else [],
+        },
     }
 
 
 def make_pod(number: int, random: Random) -> dict[str, Any]:
-    requests = {"cpu": random.choice(["100m", "500m", "1", "3"]), "memory": random.choice(["64Mi", "2Gi"])}
-    container: dict[str, Any] = {"name": "c", "image": "none.invalid/c", "resources": {"requests": requests}}
-    if random.random() < 0.1:
-        container["resources"] = {
-            "requests": {**requests, "example.com/fpga": "1"},
-            "limits": {"example.com/fpga": "1"},
-        }
-    if random.random() < 0.1:
-        container["ports"] = [{"containerPort": 80, "hostPort": random.choice([8000, 8001])}]
+    container = make_container(random)
     app = random.choice(APPS)
     spec: dict[str, Any] = {"containers": [container], "affinity": {}}
+    if random.random() < 0.1:
+        spec["resources"] = {"requests": {"cpu": random.choice(["3", "6"]), "memory": "4Gi"}}
     if random.random() < 0.4:
         spec["tolerations"] = [random.choice([{"key": "dedicated", "operator": "Exists"}, {"operator": "Exists"}])]
+    if random.random() < 0.3:
+        limit = {"operator": random.choice(["Gt", "Lt"]), "value": random.choice(["0", "5", "20"])}
+        spec.setdefault("tolerations", []).append({"key": "loss", "effect": "NoSchedule", **limit})
     if random.random() < 0.2:
         spec["nodeSelector"] = {"disk": random.choice(DISKS)}
     if random.random() < 0.2:
@@ -71,6 +76,23 @@ def make_pod(number: int, random: Random) -> dict[str, Any]:
     if random.random() < 0.25:
         spec["topologySpreadConstraints"] = [make_spread(app, random)]
     return {"metadata": {"name": f"p{number}", "labels": {"app": app}}, "spec": spec}
+
+
+def make_container(random: Random) -> dict[str, Any]:
+    requests = {"cpu": random.choice(["100m", "500m", "1", "3"]), "memory": random.choice(["64Mi", "2Gi"])}
+    container: dict[str, Any] = {"name": "c", "image": "none.invalid/c", "resources": {"requests": requests}}
+    if random.random() < 0.1:
+        container["resources"] = {
+            "requests": {**requests, "example.com/fpga": "1"},
+            "limits": {"example.com/fpga": "1"},
+        }
+    if random.random() < 0.1:
+        container["ports"] = [{"containerPort": 80, "hostPort": random.choice([8000, 8001])}]
+    if random.random() < 0.1:
+        container["restartPolicy"] = "Never"
+        exits = {"operator": "In", "values": [42]}
+        container["restartPolicyRules"] = [{"action": "RestartAllContainers", "exitCodes": exits}]
+    return container
 
 
 def make_node_affinity(random: Random) -> dict[str, Any]:
@@ -125,12 +147,11 @@ def caches(clean: ControlPlane) -> Iterator[Caches]:
     held.stop()
 
 
-def decide(plane: ControlPlane, pod: dict[str, Any]) -> tuple[str, str]:
+def decide(plane: ControlPlane, name: str) -> tuple[str, str]:
     """The node that the scheduler chose, or its words when it found none."""
-    plane.request(PODS, method="POST", body=pod)
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
-        held = plane.request(f"{PODS}/{pod['metadata']['name']}")
+        held = plane.request(f"{PODS}/{name}")
         if held["spec"].get("nodeName"):
             return held["spec"]["nodeName"], ""
         for condition in held["status"].get("conditions", ()):
@@ -155,6 +176,35 @@ def is_bound(caches: Caches, key: str) -> bool:
     return held is not None and bool(held.spec.node_name)
 
 
+def resize(plane: ControlPlane, name: str, random: Random) -> str:
+    """Ask for another amount of cpu for a running pod; the kubelet keeps the old one, or refuses for good. No more than a node has."""
+    own = f"{PODS}/{name}"
+    wait_until(lambda: plane.request(own)["status"]["phase"] == "Running", "the pod running")
+    held = plane.request(own)
+    had = held["spec"]["containers"][0]["resources"]["requests"]
+    [status] = held["status"]["containerStatuses"]
+    told: dict[str, Any] = {
+        "containerStatuses": [{**status, "allocatedResources": had, "resources": {"requests": had}}]
+    }
+    if random.random() < 0.3:
+        refusal = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
+        told["conditions"] = [*held["status"]["conditions"], refusal]
+    plane.request(f"{own}/status", method="PATCH", body={"status": told}, content=MERGE)
+    cpu = random.choice(["50m", "1500m", "3500m"])
+    wanted = [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]
+    body = {"spec": {"containers": wanted}}
+    changed = plane.request(
+        f"{own}/resize", method="PATCH", body=body, content="application/strategic-merge-patch+json"
+    )
+    version: str = changed["metadata"]["resourceVersion"]
+    return version
+
+
+def has_version(caches: Caches, key: str, version: str) -> bool:
+    held = caches.of("Pod").get(key)
+    return held is not None and int(held.metadata.resource_version) >= int(version)
+
+
 def is_gone(caches: Caches, key: str) -> bool:
     return caches.of("Pod").get(key) is None
 
@@ -166,20 +216,25 @@ def test_no_disagreement(clean: ControlPlane, caches: Caches) -> None:
     cluster = KubeCluster(connect(kubeconfig=str(clean.kubeconfig())), caches, max_age=1e9)
     wait_until(lambda: count_ready(caches) == NODES, "ready nodes in the cache")
     resource: Resource[Pod] = Resource("Pod")
-    placed = 0
+    placed = resized = 0
     for number in range(COUNT):
         body = make_pod(number, random)
         snapshot = cluster.read(RealClock().now()).snapshot
-        node, why = decide(clean, body)
+        created = clean.request(PODS, method="POST", body=body)  # with the API server's defaults
+        node, why = decide(clean, f"p{number}")
         key = f"default/p{number}"
-        plain = {**body, "metadata": {**body["metadata"], "namespace": "default", "uid": key}}
-        ours = candidates(snapshot, resource.decode(json.dumps(plain).encode()))
+        ours = candidates(snapshot, resource.decode(json.dumps(created).encode()))
         if node:
             assert node in ours, (body, node)
             placed += 1
             wait_until(partial(is_bound, caches, key), "the pod in the cache")
+            if "resources" not in body["spec"] and random.random() < 0.2:
+                version = resize(clean, f"p{number}", random)
+                wait_until(partial(has_version, caches, key, version), "the other amount in the cache")
+                resized += 1
         else:
             assert not ours, (body, why)
             clean.request(f"{PODS}/p{number}", method="DELETE", body={"gracePeriodSeconds": 0})
             wait_until(partial(is_gone, caches, key), "its end in the cache")
     assert COUNT / 8 < placed < COUNT
+    assert resized

@@ -40,22 +40,29 @@ def storing(clean: ControlPlane) -> Iterator[ControlPlane]:
             own = f"{path}/{held['metadata']['name']}"
             clean.request(own, method="PATCH", body={"metadata": {"finalizers": None}}, content=MERGE)
         clean.request(path, method="DELETE")
+    for held in clean.request(f"{STORAGE}/volumeattachments")["items"]:
+        clean.request(f"{STORAGE}/volumeattachments/{held['metadata']['name']}", method="DELETE")
     for kind in ("storageclasses", "csinodes", "csidrivers"):
         clean.request(f"{STORAGE}/{kind}", method="DELETE")
     clean.request(CAPACITIES, method="DELETE")
 
 
-def add_driver(plane: ControlPlane, *, reports_space: bool) -> None:
-    spec = {"attachRequired": True, "storageCapacity": reports_space}
+def add_driver(plane: ControlPlane, *, reports_space: bool, is_needed: bool = False) -> None:
+    """``is_needed``: no pod with its volumes goes to a node without it."""
+    spec = {"attachRequired": True, "storageCapacity": reports_space, "preventPodSchedulingIfMissing": is_needed}
     plane.request(f"{STORAGE}/csidrivers", method="POST", body={"metadata": {"name": DRIVER}, "spec": spec})
 
 
-def add_csi_nodes(plane: ControlPlane, limit: int) -> None:
-    """The next nodes of both groups have the driver, with this limit."""
-    for name in (f"{group}-{number}" for group in ("small", "far") for number in range(8)):
-        driver = {"name": DRIVER, "nodeID": name, "topologyKeys": [], "allocatable": {"count": limit}}
-        body = {"metadata": {"name": name}, "spec": {"drivers": [driver]}}
-        plane.request(f"{STORAGE}/csinodes", method="POST", body=body)
+def add_csi_nodes(plane: ControlPlane, limit: int, *groups: str) -> None:
+    """The next nodes of these groups (none named: both) have the driver, with this limit."""
+    for name in (f"{group}-{number}" for group in groups or ("small", "far") for number in range(8)):
+        add_csi_node(plane, name, limit)
+
+
+def add_csi_node(plane: ControlPlane, name: str, limit: int) -> None:
+    driver = {"name": DRIVER, "nodeID": name, "topologyKeys": [], "allocatable": {"count": limit}}
+    body = {"metadata": {"name": name}, "spec": {"drivers": [driver]}}
+    plane.request(f"{STORAGE}/csinodes", method="POST", body=body)
 
 
 def add_claim(plane: ControlPlane, name: str, size: str = "5Gi") -> None:
@@ -97,6 +104,10 @@ def hosts(plane: ControlPlane) -> list[str]:
     return [pod["spec"].get("nodeName", "") for pod in plane.request(PODS)["items"]]
 
 
+def nodes(plane: ControlPlane) -> set[str]:
+    return {node["metadata"]["name"] for node in plane.request("/api/v1/nodes")["items"]}
+
+
 def count_bought(shared: SharedCloud) -> int:
     return sum(args[2] - args[1] for what, args in shared.calls if what == "increase")
 
@@ -119,6 +130,49 @@ def test_the_limit_of_a_driver_is_learned_from_the_first_node(
     wait_until(lambda: count_running(storing) > 0, "a running pod")
     there = [host for host in hosts(storing) if host]
     assert len(set(there)) == len(there)
+    assert count_bought(shared) == 3
+
+
+def test_volumes_that_are_still_attached_count(storing: ControlPlane, shared: SharedCloud, start: StartDaemon) -> None:
+    """The pod would have room on the first machine, to which two volumes of pods that are gone are attached."""
+    add_driver(storing, reports_space=False)
+    start()
+    deploy(storing, "first", 1)
+    wait_until(lambda: count_running(storing) == 1, "a running pod")
+    [first] = hosts(storing)
+    add_csi_node(storing, first, 2)
+    for name in ("old", "older"):
+        add_claim(storing, name)
+        bind(storing, name)
+        spec = {"attacher": DRIVER, "nodeName": first, "source": {"persistentVolumeName": f"volume-{name}"}}
+        body = {"metadata": {"name": f"attached-{name}"}, "spec": spec}
+        storing.request(f"{STORAGE}/volumeattachments", method="POST", body=body)
+    add_claim(storing, "fresh")
+    bind(storing, "fresh")
+    deploy(storing, "second", 1, volumes=volume_of("fresh"))
+    wait_until(lambda: len(nodes(storing)) == 2, "a second node")
+    [second] = nodes(storing) - {first}
+    add_csi_node(storing, second, 2)  # the driver comes after the node; the scheduler looks again then
+    wait_until(lambda: count_running(storing) == 2, "both pods running")
+    assert set(hosts(storing)) == {first, second}
+    assert count_bought(shared) == 2
+
+
+def test_a_pod_gets_a_node_that_has_its_driver(storing: ControlPlane, shared: SharedCloud, start: StartDaemon) -> None:
+    """Machines of one group come without the driver, as the first ones show; the scheduler takes no other."""
+    add_driver(storing, reports_space=False, is_needed=True)
+    add_csi_nodes(storing, 8, "far")
+    start()
+    for zone in ("a", "b"):
+        deploy(storing, f"in-{zone}", 1, "3", nodeSelector={"topology.kubernetes.io/zone": zone})
+    wait_until(lambda: count_running(storing) == 2, "two running pods")
+    shared.calls.clear()
+    for name in ("x", "y", "z"):
+        add_claim(storing, name)
+        bind(storing, name)
+        deploy(storing, name, 1, "3", volumes=volume_of(name))
+    wait_until(lambda: count_running(storing) == 5, "all pods running")
+    assert {args[0] for what, args in shared.calls if what == "increase"} == {"far"}
     assert count_bought(shared) == 3
 
 
