@@ -165,6 +165,14 @@ def test_round_trip_runs_the_same_pods_with_the_same_sizes(dumps: Path, tmp_path
         assert {size["memory"].value for size in sizes} == {2 * 2**30}
 
 
+def test_a_trace_whose_pods_do_not_end_is_over_when_nothing_is_left_to_happen(dumps: Path, tmp_path: Path) -> None:
+    path = tmp_path / "own.parquet"
+    save_trace(read_dumps([dumps]).make_trace(Anonymiser(None), group_max=9), path)
+    details = simulate(path).details
+    assert details.final.running >= 3
+    assert details.end - details.start < 3 * 3600
+
+
 def test_anonymised_file_holds_no_name_of_the_cluster(dumps: Path, tmp_path: Path) -> None:
     files = []
     for number, salt in enumerate((b"one", b"two", None)):
