@@ -13,6 +13,7 @@ from nodewright.adapters.clocks import VirtualClock
 from nodewright.adapters.kube.api import ApiError
 from nodewright.adapters.kube.caches import CacheOptions, Caches, Listeners
 from nodewright.adapters.kube.cluster import DryCluster, KubeCluster
+from nodewright.adapters.kube.reflector import ObjectCache
 from nodewright.adapters.kube.resources import Resource
 from nodewright.expander import CONFIG_MAP
 from nodewright.model.errors import KubeApiError
@@ -165,6 +166,45 @@ def test_pods_that_a_later_list_lacks_are_read_by_name_until_they_have_ended(
     reads = len(server.reads)
     site.cluster.find_unlisted("a")
     assert (len(server.reads) > reads) == runs
+
+
+class Relisted:
+    """A cache that is emptied by a new list right after each time that something is taken from it."""
+
+    def __init__(self, cache: ObjectCache[Any]) -> None:
+        self._cache = cache
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._cache, name)
+        if not name.startswith("take"):
+            return found
+
+        def take() -> object:
+            taken = found()
+            self._cache.replace(())
+            return taken
+
+        return take
+
+
+class RelistedPods(Caches):
+    def of(self, kind: str) -> Any:
+        return Relisted(super().of(kind)) if kind == "Pod" else super().of(kind)
+
+
+def test_a_list_between_two_reads_loses_no_pod(server: ApiServer) -> None:
+    server.put(f"{NODES}/a", {"metadata": {"name": "a"}})
+    server.put(f"{PODS}/p", pod("p", node="a", condition=False))
+    server.put("/api/v1/namespaces/default/pods/p", pod("p", node="a", condition=False))
+    caches = RelistedPods(server, VirtualClock(NOW), Random(1), CacheOptions(config_maps=(CONFIG_MAP,)))
+    cluster = KubeCluster(server, caches, max_age=180.0)
+    caches.start()
+    try:
+        assert caches.wait_synced(10)
+        assert [[p.name for p in cluster.read(NOW).snapshot.pods(0)] for _ in range(3)] == [["p"], [], []]
+        assert [found.name for found in cluster.find_unlisted("a")] == ["p"]
+    finally:
+        caches.stop()
 
 
 def test_only_news_of_pods_without_a_place_ring(site: Site) -> None:

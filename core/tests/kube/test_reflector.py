@@ -14,7 +14,7 @@ from nodewright.adapters.clocks import VirtualClock
 from nodewright.adapters.kube.api import ApiError
 from nodewright.adapters.kube.reflector import ObjectCache, Reflector
 from nodewright.adapters.kube.resources import PAGE, Resource
-from nodewright.model.meta import Object
+from nodewright.model.meta import Object, ObjectMeta
 
 NODES = "/api/v1/nodes"
 
@@ -151,9 +151,23 @@ def test_a_version_that_is_gone_is_listed_anew(server: ApiServer, follower: Foll
             server.say(NODES, "ERROR", {"kind": "Status", "code": 410, "message": "too old resource version"})
         follower.wait(lambda: follower.names() == ["a"])
         follower.wait(lambda: follower.reflector.lists == 2)
-    assert follower.cache.take_unlisted() == {"old"}
-    assert follower.cache.take_changes()["old"] is None
-    assert not follower.cache.take_unlisted()
+    changes, unlisted = follower.cache.take()
+    assert changes["old"] is None
+    assert unlisted == {"old"}
+    assert follower.cache.take() == ({}, frozenset())
+
+
+def test_what_a_list_lacked_and_a_watch_told_of_since_is_not_unlisted() -> None:
+    cache = ObjectCache[Object]()
+    back, gone = (Object(metadata=ObjectMeta(name=name)) for name in ("back", "gone"))
+    cache.replace([back, gone])
+    cache.replace([])
+    cache.put(back)
+    cache.put(gone)
+    cache.drop("gone")
+    changes, unlisted = cache.take()
+    assert changes == {"back": back, "gone": None}
+    assert not unlisted
 
 
 def test_pages_that_went_stale_are_read_at_once_as_one(server: ApiServer, follower: Follower) -> None:

@@ -249,9 +249,7 @@ class KubeCluster(KubeWrites):
             self._quotas = self._objects(_QUOTAS).capacity_quotas
         self._latest_pod_groups()
         self._live.apply_nodes(dict(self._dated_nodes(now)))
-        pods = self._caches.of("Pod")
-        unlisted = pods.take_unlisted()
-        self._live.apply_pods(pods.take_changes(), unlisted)
+        self._live.apply_pods(*self._caches.of("Pod").take())
 
     def _dated_nodes(self, now: float) -> Iterator[tuple[str, Node | None]]:
         """Yield the changed nodes by name, without times in the future; None for deleted nodes."""

@@ -56,9 +56,8 @@ class ObjectCache(Generic[T]):
             gone: dict[str, T | None] = dict.fromkeys(before.keys() - fresh.keys())
             changed = {key: held for key, held in fresh.items() if not is_same(before.get(key), held)}
             self._objects = fresh
-            self._changes |= gone
-            self._unlisted |= gone.keys()
-            self._changes |= changed
+            self._changes |= gone | changed
+            self._unlisted = (self._unlisted - fresh.keys()) | gone.keys()
         for key, held in changed.items():
             self._on_change(before.get(key), held)
         self._synced.set()
@@ -70,27 +69,29 @@ class ObjectCache(Generic[T]):
             if is_same(known, held):
                 return
             self._changes[held.key] = held
+            self._unlisted.discard(held.key)
         self._on_change(known, held)
 
     def drop(self, key: str) -> None:
         with self._lock:
             if self._objects.pop(key, None) is not None:
                 self._changes[key] = None
+                self._unlisted.discard(key)
 
     def take_changes(self) -> Mapping[str, T | None]:
         """Return by key the objects that came, changed or were deleted (None) since the last call."""
-        with self._lock:
-            taken, self._changes = self._changes, {}
-        return taken
+        return self.take()[0]
 
-    def take_unlisted(self) -> frozenset[str]:
-        """Return the keys of objects that a later list lacked since the last call: no watch told that they were deleted.
+    def take(self) -> tuple[Mapping[str, T | None], frozenset[str]]:
+        """Return the changes since the last call, and which of these keys a later list lacked.
 
-        Called before ``take_changes``: what was deleted in another way since then is not among them.
+        No watch told that those were deleted. Both are taken at one moment: the other thread may list everything again
+        at any time.
         """
         with self._lock:
-            taken, self._unlisted = self._unlisted, set()
-        return frozenset(taken)
+            taken, self._changes = self._changes, {}
+            unlisted, self._unlisted = self._unlisted, set()
+        return taken, frozenset(unlisted)
 
     def get(self, key: str) -> T | None:
         return self._objects.get(key)
