@@ -146,6 +146,40 @@ def test_pods_that_a_later_list_lacked_are_named_until_they_or_their_nodes_go() 
     assert live.unlisted_on("a") == live.unlisted_on("b") == ()
 
 
+def lack(live: LiveCluster, pods: Iterable[Pod], nodes: Iterable[str] = ()) -> None:
+    """New lists have neither these pods nor these nodes."""
+    names, keys = tuple(nodes), [pod.key for pod in pods]
+    live.apply_nodes(dict.fromkeys(names), names)
+    live.apply_pods(dict.fromkeys(keys), keys)
+
+
+@pytest.mark.parametrize("lacks_pods", ["before its node", "with its node", "after its node", "when its node is back"])
+def test_pods_are_still_named_when_a_node_that_a_list_lacked_is_back(lacks_pods: str) -> None:
+    live, pod, node = LiveCluster(), make_pod("p", node="a"), {"a": make_node("a")}
+    live.apply_nodes(node)
+    live.apply_pods({pod.key: pod})
+    lack(live, [pod] if lacks_pods == "before its node" else [])
+    lack(live, [pod] if lacks_pods == "with its node" else [], ["a"])
+    lack(live, [pod] if lacks_pods == "after its node" else [])
+    live.apply_nodes(node)
+    lack(live, [pod] if lacks_pods == "when its node is back" else [])
+    assert live.unlisted_on("a") == (pod,)
+    live.apply_nodes({"a": None})  # a watch tells of it
+    assert live.unlisted_on("a") == ()
+
+
+def test_as_many_pods_stay_named_as_there_ever_were_at_once_and_the_oldest_go() -> None:
+    """Lists that lack all pods of ever new nodes do not use ever more memory."""
+    live, size = LiveCluster(), 1500
+    for number in range(3):
+        pods = [make_pod(f"p{number}-{one}", node=f"n{number}") for one in range(size)]
+        live.apply_nodes({f"n{number}": make_node(f"n{number}")})
+        live.apply_pods({pod.key: pod for pod in pods})
+        lack(live, pods[:-1], [f"n{number}"])
+        live.apply_pods({pods[-1].key: None})
+    assert [len(live.unlisted_on(f"n{number}")) for number in range(3)] == [0, 1, size - 1]
+
+
 def test_pods_that_would_not_be_lost_with_their_node_are_not_named() -> None:
     live = LiveCluster()
     live.apply_nodes({"a": make_node("a")})

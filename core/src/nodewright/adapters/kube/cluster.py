@@ -32,6 +32,43 @@ from nodewright.snapshot.snapshot import Snapshot
 
 # Dead rows that a snapshot may hold before it is rebuilt.
 _SLACK_ROWS = 256
+# As many pods that lists lacked are remembered in any cluster, however small.
+_FEWEST_UNLISTED = 1000
+
+
+class _UnlistedPods:
+    """The pods that a later list lacked, as they were last seen. Beyond ``most`` of them, the oldest are forgotten."""
+
+    def __init__(self) -> None:
+        self.most = _FEWEST_UNLISTED
+        self._by_node: defaultdict[str, dict[str, Pod]] = defaultdict(dict)
+        # Node and key of each, the oldest first.
+        self._order: dict[tuple[str, str], None] = {}
+
+    def on(self, node: str) -> tuple[Pod, ...]:
+        return tuple(self._by_node.get(node, {}).values())
+
+    def add(self, pod: Pod) -> None:
+        self.discard(pod)
+        self._by_node[pod.spec.node_name][pod.key] = pod
+        self._order[pod.spec.node_name, pod.key] = None
+        while len(self._order) > self.most:
+            node, key = next(iter(self._order))
+            self._drop(node, key)
+
+    def discard(self, pod: Pod) -> None:
+        if (pod.spec.node_name, pod.key) in self._order:
+            self._drop(pod.spec.node_name, pod.key)
+
+    def drop_node(self, node: str) -> None:
+        for key in self._by_node.pop(node, {}):
+            del self._order[node, key]
+
+    def _drop(self, node: str, key: str) -> None:
+        del self._order[node, key]
+        del self._by_node[node][key]
+        if not self._by_node[node]:
+            del self._by_node[node]
 
 
 class LiveCluster:
@@ -47,8 +84,7 @@ class LiveCluster:
         # By key: when the pod was created, its key and the pod; sorted by the first two.
         self._pending: dict[str, tuple[float, str, Pod]] = {}
         self._by_host: defaultdict[str, dict[str, Pod]] = defaultdict(dict)
-        # By node and key: the pods that a later list lacked, as they were last seen.
-        self._unlisted: defaultdict[str, dict[str, Pod]] = defaultdict(dict)
+        self._unlisted = _UnlistedPods()
 
     def set_context(self, context: Context) -> None:
         self._snapshot.context = context
@@ -60,10 +96,13 @@ class LiveCluster:
         """Return the pods without a node, the oldest first."""
         return tuple([pod for _, _, pod in sorted(self._pending.values())])
 
-    def apply_nodes(self, changes: Mapping[str, Node | None]) -> None:
-        """Apply changes of nodes, by name; None: the node was deleted."""
-        for name in (name for name, node in changes.items() if node is None):
-            self._unlisted.pop(name, None)
+    def apply_nodes(self, changes: Mapping[str, Node | None], unlisted: Container[str] = frozenset()) -> None:
+        """Apply changes of nodes, by name; None: the node was deleted, or is ``unlisted``: a later list lacked it.
+
+        The pods of an unlisted node stay remembered: a list that is wrong once lacks nodes, too, and they come back.
+        """
+        for name in (name for name, node in changes.items() if node is None and name not in unlisted):
+            self._unlisted.drop_node(name)
         known = {name: node for name, node in changes.items() if name in self._snapshot}
         if 4 * len(known) > len(self._snapshot) and len(known) > _SLACK_ROWS:
             self._rebuild(changes)
@@ -77,21 +116,25 @@ class LiveCluster:
 
     def unlisted_on(self, node: str) -> tuple[Pod, ...]:
         """Return the pods that were last seen running on the node, and that a later list lacked."""
-        return tuple(self._unlisted.get(node, {}).values())
+        return self._unlisted.on(node)
 
     def forget_unlisted(self, pod: Pod) -> None:
         """Stop naming a pod that was found to have ended."""
-        self._unlisted.get(pod.spec.node_name, {}).pop(pod.key, None)
+        self._unlisted.discard(pod)
 
     def apply_pods(self, changes: Mapping[str, Pod | None], unlisted: Container[str] = frozenset()) -> None:
-        """Apply changes of pods, by ``namespace/name``; None: the pod was deleted, or is ``unlisted``: a later list lacked it."""
+        """Apply changes of pods, by ``namespace/name``; None: the pod was deleted, or is ``unlisted``: a later list lacked it.
+
+        Unlisted pods are remembered, whether or not their node is known: at most as many as there ever were pods at once.
+        """
+        self._unlisted.most = max(self._unlisted.most, len(self._pods))
         for key, pod in changes.items():
             known = self._pods.get(key)
             if known is None:
                 continue
             self._remove_pod(key)
-            if pod is None and key in unlisted and known.spec.node_name in self._snapshot and _would_be_lost(known):
-                self._unlisted[known.spec.node_name][key] = known
+            if pod is None and key in unlisted and known.spec.node_name and _would_be_lost(known):
+                self._unlisted.add(known)
         placed = defaultdict[str, dict[str, Pod]](dict)
         for key, pod in changes.items():
             if pod is None or pod.is_terminal:
@@ -248,12 +291,13 @@ class KubeCluster(KubeWrites):
         if self._changed(_QUOTAS):
             self._quotas = self._objects(_QUOTAS).capacity_quotas
         self._latest_pod_groups()
-        self._live.apply_nodes(dict(self._dated_nodes(now)))
+        nodes, unlisted = self._caches.of("Node").take()
+        self._live.apply_nodes(dict(self._dated(nodes, now)), unlisted)
         self._live.apply_pods(*self._caches.of("Pod").take())
 
-    def _dated_nodes(self, now: float) -> Iterator[tuple[str, Node | None]]:
-        """Yield the changed nodes by name, without times in the future; None for deleted nodes."""
-        for name, node in self._caches.of("Node").take_changes().items():
+    def _dated(self, changes: Mapping[str, Node | None], now: float) -> Iterator[tuple[str, Node | None]]:
+        """Yield changed nodes by name, without times in the future; None for deleted nodes."""
+        for name, node in changes.items():
             if node is None:
                 self._times.forget(name)
             yield name, self._times.clamp(node, now) if node is not None else None
