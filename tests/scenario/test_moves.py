@@ -362,3 +362,20 @@ def test_pods_go_back_one_after_the_other_where_a_budget_allows_no_more_and_not_
     told = return_story({**SPOT, "spot": True}, **{"disruption-config": str(path)})
     told.at(5400, lambda: path.write_text("disruption: []"))
     assert min(evictions(told)) > 5400
+
+
+def test_a_budget_for_another_reason_does_not_stop_pods_from_going_back(tmp_path: Path) -> None:
+    path = tmp_path / "disruption.yaml"
+    path.write_text("disruption: [{nodes: 0, reasons: [replaced]}]")
+    told = return_story({**SPOT, "spot": True}, **{"disruption-config": str(path)})
+    assert (told.machines("other"), told.machines("preferred")) == (0, 2)
+
+
+def test_pods_go_back_to_several_nodes_that_cost_together_exactly_as_much() -> None:
+    """Three times 0.1 is more than 0.3 in floating point."""
+    groups = (
+        {"name": "big", "price_per_hour": 0.3, "cpu": 3, "memory": "12Gi"},
+        {"name": "preferred", "price_per_hour": 0.1, "spot": True},
+    )
+    told = story(*groups, pods=3, minutes=120, settings={"expander": "price"}, stock_outs=SOLD_OUT)
+    assert (told.machines("big"), told.machines("preferred")) == (0, 3)

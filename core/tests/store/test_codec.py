@@ -252,3 +252,11 @@ def worst_memory(groups: int, machines: int) -> Memory:
             for ref in refs
         },
     )  # fmt: skip
+
+
+@given(memories())
+def test_the_version_before_knows_the_reason_of_each_saved_move(memory: Memory) -> None:
+    """It refuses the whole state otherwise, and there is no way back from this version."""
+    known = {"underused", "empty", "replaced", "interrupted", "expired", "drifted"}
+    saved = json.loads(encode_memory(memory))
+    assert {move["reason"] for move in saved.get("moves", {}).values()} <= known

@@ -67,6 +67,16 @@ def test_new_nodes_of_a_preferred_group_cost_no_more_than_the_old_ones_if_both_h
     assert rules(replace(back, added=(Addition(group=UNPRICED, nodes=16),))) == []
 
 
+def test_new_nodes_of_a_preferred_group_may_cost_exactly_as_much() -> None:
+    """Three times 0.1 is more than 0.3 in floating point."""
+    world = World()
+    world.add_group("large", 1, hourly_price=0.3)
+    world.add_group("small", 0, hourly_price=0.1)
+    back = replace(MOVE, reason=DisruptionReason.PREFERRED, added=(Addition(group=SMALL, nodes=3),))
+    growth = replace(GROWTH, target=3)
+    assert check_moves(world.state(Settings()).observation, (back,), (growth,), ()) == ()
+
+
 def test_a_node_is_in_one_move() -> None:
     under_way = replace(MOVE, id="n", stage=MoveStage.LAUNCHING)
     assert rules(MOVE, under_way) == ["node large-0 is in two moves"]

@@ -58,15 +58,17 @@ def propose_moves(
     is_busy = held.under_way or state.observation.removing or any(context.coming.values())
     if is_busy or state.now < _calm_until(held):
         return NewMoves(held)
-    settled = {name: pause.why for name, pause in held.pauses.items() if pause.until > state.now}
-    settled |= _held_by_budgets(state) | _held_by_pauses(context) | _held_by_delays(context)
+    seeks = settings.consolidation_policy in ("balanced", "when-cheaper")
+    paused = {name: pause.why for name, pause in held.pauses.items() if pause.until > state.now}
+    paused |= _held_by_pauses(context) | _held_by_delays(context)
+    settled = paused | _held_by_budgets(state, DisruptionReason.REPLACED)
+    staying = paused | _held_by_budgets(state, DisruptionReason.PREFERRED) if seeks else {}
     most_nodes = DisruptionLimits(state).most_together(DisruptionReason.REPLACED)
-    searched = _fingerprint(context, settled.keys(), most_nodes)
+    searched = _fingerprint(context, (settled.keys(), staying.keys()), most_nodes)
     if searched == held.vain and state.now < held.again_at:
         return NewMoves(held)
     going = dict.fromkeys(unneeded, "scale-down removes it")
-    seeks = settings.consolidation_policy in ("balanced", "when-cheaper")
-    back = find_return(context, settings.consolidate_after, settled | going, random) if seeks else None
+    back = find_return(context, settings.consolidate_after, staying | going, random) if seeks else None
     if back is not None:
         return begin_moves(replace(held, searched_at=state.now, vain=0, vain_times=0), [back], state)
     found = find_moves(context, settings, random, most_nodes=most_nodes, settled=settled, unneeded=unneeded)
@@ -102,10 +104,10 @@ def _calm_until(held: MoveMemory) -> float:
     return held.searched_at + min(LONGEST_REST, SEARCH_SECONDS * 2.0 ** max(0, min(held.vain_times, 8) - 1))
 
 
-def _fingerprint(context: PlanningContext, held: Collection[str], most_nodes: int | None) -> int:
+def _fingerprint(context: PlanningContext, held: Iterable[Iterable[str]], most_nodes: int | None) -> int:
     """Return a hash of the input of a search for moves. Annotations of pods and the results of filters are left out.
 
-    ``held``: nodes that stay for now. ``most_nodes``: how many nodes may go together.
+    ``held``: the nodes that stay for now, for each kind of move. ``most_nodes``: how many nodes may go together.
     """
     state, snapshot = context.state, context.snapshot
     growing = [
@@ -129,7 +131,7 @@ def _fingerprint(context: PlanningContext, held: Collection[str], most_nodes: in
             ready,
             repr(growing),
             tuple(budgets),
-            frozenset(held),
+            tuple(frozenset(names) for names in held),
             state.left_out,
             most_nodes,
             state.observation.priorities,
@@ -137,13 +139,13 @@ def _fingerprint(context: PlanningContext, held: Collection[str], most_nodes: in
     )
 
 
-def _held_by_budgets(state: ClusterState) -> dict[str, str]:
-    """Return why each node held by a disruption budget is not replaced now: nothing is bought for such nodes."""
+def _held_by_budgets(state: ClusterState, reason: DisruptionReason) -> dict[str, str]:
+    """Return why each node held by a disruption budget is not given up now for the reason: nothing is bought for such nodes."""
     if not state.observation.disruption.disruption:
         return {}
     limits = DisruptionLimits(state)
-    reasons = {name: limits.find_obstacle(name, DisruptionReason.REPLACED) for name in state.group_of_node}
-    return {name: reason.message for name, reason in reasons.items() if reason is not None}
+    obstacles = {name: limits.find_obstacle(name, reason) for name in state.group_of_node}
+    return {name: obstacle.message for name, obstacle in obstacles.items() if obstacle is not None}
 
 
 def _held_by_pauses(context: PlanningContext) -> dict[str, str]:

@@ -3,6 +3,7 @@
 With the expander ``priority`` groups of a higher priority are preferred; otherwise spot groups to those that are not spot.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
@@ -17,7 +18,6 @@ from nodewright.planner.consolidation.find_moves import Proposal
 from nodewright.planner.consolidation.sources import SourceRules
 from nodewright.planner.context import PlanningContext
 from nodewright.planner.renewal import RenewalSearch
-from nodewright.planner.scale_down.limits import DisruptionLimits
 from nodewright.planner.scale_down.node_removal import destination_rows
 from nodewright.planner.scale_up.options import skip_reason
 from nodewright.planner.scale_up.orchestrator import expanders_in_force
@@ -40,10 +40,7 @@ def find_return(
     if highest is None or all(rank >= highest for rank in ranks.values()):
         return None
     rules = SourceRules(context, consolidate_after, settled)
-    limits = DisruptionLimits(context.state)
     for name, ref in islice(_below(context, ranks, highest, rules), _MOST_EXAMINED):
-        if limits.find_obstacle(name, DisruptionReason.PREFERRED) is not None:
-            continue
         barred = {other: _NOT_PREFERRED for other in context.templates if ranks.get(other, -1) <= ranks[ref]}
         node = OutdatedNode(node=name, group=ref, reason=DisruptionReason.PREFERRED, why="a preferred group may grow")
         search = RenewalSearch(context, [node], random, barred=barred)
@@ -85,4 +82,7 @@ def _savings(context: PlanningContext, ref: GroupRef, new: Iterable[GroupRef]) -
     groups = context.state.groups
     before, after = groups[ref].seen.hourly_price, [groups[one].seen.hourly_price for one in new]
     known = [price for price in after if price is not None]
-    return before - sum(known) if before is not None and len(known) == len(after) else None
+    if before is None or len(known) < len(after):
+        return None
+    # Sums of floats: three nodes at 0.1 cost as much as one at 0.3.
+    return 0.0 if math.isclose(before, sum(known)) else before - sum(known)

@@ -5,6 +5,7 @@ checked once (``pods.py``). The plan names a node for each moved pod; the check 
 verify volumes, topology spread, pod affinity and claimed devices: only the planner knows these rules.
 """
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
@@ -458,7 +459,8 @@ def _broken_by_price(seen: Observation, move: Move) -> Iterator[str]:
     if before is None or any(price is None for price in prices.values()):
         return
     price = sum((prices[ref] or 0.0) * count for ref, count in _counts(move).items())
-    if price > before:
+    # Sums of floats: three nodes at 0.1 cost as much as one at 0.3.
+    if price > before and not math.isclose(price, before):
         yield f"the new nodes of move {move.id} cost ${price:.4f} an hour, and the old ones ${before:.4f}"
 
 

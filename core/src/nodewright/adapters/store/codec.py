@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace as changed
 
 from nodewright.clusterstate.memory import (
     ArrivalHistory,
@@ -36,6 +37,7 @@ from nodewright.clusterstate.memory import (
 )
 from nodewright.model.capability import Capability
 from nodewright.model.decode import decode_quantity
+from nodewright.model.disruption import DisruptionReason
 from nodewright.model.group import FailedInstance, GroupOptions, GroupRef, Instance, Machine, NodeGroup
 from nodewright.model.move import Move, MovePause
 from nodewright.model.node import Node
@@ -131,7 +133,11 @@ class SavedProvisioning(Record, frozen=True, kw_only=True):
 
 
 class Document(Record, frozen=True, kw_only=True):
-    """The whole saved state; windows in seconds, ``named`` by provider."""
+    """The whole saved state; windows in seconds, ``named`` by provider.
+
+    ``returns``: the keys of the moves whose reason is ``preferred``. They are saved as ``replaced``, since version 0.1.0 refuses a
+    state with a reason that it does not know.
+    """
 
     kind: str = ""
     schema: int = 0
@@ -141,6 +147,7 @@ class Document(Record, frozen=True, kw_only=True):
     scale_down: SavedScaleDown | None = None
     provisioning: SavedProvisioning | None = None
     moves: dict[str, Move] = {}
+    returns: tuple[str, ...] = ()
     move_pauses: dict[str, MovePause] = {}
     unhealthy: UnhealthyCluster | None = None
     named: dict[str, tuple[str, ...]] = {}
@@ -202,6 +209,8 @@ def encode_memory(memory: Memory) -> bytes:
         saved.append(SavedGroup(provider=ref.provider, id=ref.group_id, **sketch, **fields[ref]))
     scale_down = _scale_down(memory.scale_down)
     requests = _provisioning(memory.provisioning)
+    moves = dict(sorted(memory.moves.under_way.items()))
+    returns = tuple(name for name, move in moves.items() if move.reason == DisruptionReason.PREFERRED)
     document = Document(
         kind=KIND,
         schema=SCHEMA,
@@ -210,7 +219,8 @@ def encode_memory(memory: Memory) -> bytes:
         empty_deletion_window=memory.empty_deletion_window,
         scale_down=scale_down,
         provisioning=requests,
-        moves=dict(sorted(memory.moves.under_way.items())),
+        moves=moves | {name: changed(moves[name], reason=DisruptionReason.REPLACED) for name in returns},
+        returns=returns,
         move_pauses=dict(sorted(memory.moves.pauses.items())),
         unhealthy=memory.unhealthy,
         named=_named(memory.named),
@@ -237,7 +247,12 @@ def decode_memory(raw: bytes) -> Memory:
         memory = replace(memory, deletion_window=found.deletion_window)
     if found.empty_deletion_window is not None:
         memory = replace(memory, empty_deletion_window=found.empty_deletion_window)
-    moves = MoveMemory(under_way=found.moves, pauses=found.move_pauses)
+    returns = {
+        name: changed(move, reason=DisruptionReason.PREFERRED)
+        for name, move in found.moves.items()
+        if name in found.returns
+    }
+    moves = MoveMemory(under_way=found.moves | returns, pauses=found.move_pauses)
     named = frozenset(GroupRef(provider, name) for provider, names in found.named.items() for name in names)
     return replace(memory, provisioning=requests, moves=moves, unhealthy=found.unhealthy, named=named)
 
