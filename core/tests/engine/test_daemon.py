@@ -129,6 +129,15 @@ def test_a_batch_without_a_pause_lasts_longer_after_many_requests_but_at_most_tw
     assert next(at for what, at in told if what == "loop" and at) == ends
 
 
+def test_many_requests_at_once_make_no_batch_longer_that_comes_long_after_them() -> None:
+    def prepare(script: Script) -> None:
+        script.takes = 0.2
+        script.growth.extend([0] * 100)
+        script.rings.extend(61.0 + 0.5 * number for number in range(60))
+
+    assert loops(run(prepare, 73))[-3:] == [51.2, 66, 71.5]
+
+
 def test_many_requests_do_not_hold_up_pods_whose_arrival_pauses() -> None:
     def prepare(script: Script) -> None:
         script.takes = 0.2

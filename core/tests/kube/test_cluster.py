@@ -168,6 +168,22 @@ def test_pods_that_a_later_list_lacks_are_read_by_name_until_they_have_ended(
     assert (len(server.reads) > reads) == runs
 
 
+def test_pods_of_a_node_that_a_list_lacks_are_read_by_name_when_it_is_back(site: Site) -> None:
+    server = site.server
+    server.put(f"{NODES}/a", {"metadata": {"name": "a"}})
+    server.put(f"{PODS}/p", pod("p", node="a", condition=False))
+    server.put("/api/v1/namespaces/default/pods/p", pod("p", node="a", condition=False))
+    open_site(site).cluster.read(NOW)
+    nodes = site.caches.of("Node").all()
+    site.caches.of("Pod").replace(())
+    site.cluster.read(NOW)
+    site.caches.of("Node").replace(())
+    site.cluster.read(NOW)
+    site.caches.of("Node").replace(nodes)
+    site.cluster.read(NOW)
+    assert [found.name for found in site.cluster.find_unlisted("a")] == ["p"]
+
+
 class Relisted:
     """A cache that is emptied by a new list right after each time that something is taken from it."""
 

@@ -120,8 +120,9 @@ class Daemon:
         ends the batch. So does a loop that plans again for pods of the last loop. Without a batch window growth starts no
         loop.
         """
-        self._paced_until = max(self._paced_until, report.started) + _SECONDS_PER_WRITE * report.increases
         now, batch, latest = self._clock.now(), self._engine.batch_window(), report.wake_at
+        paced = max(self._paced_until, report.started) + _SECONDS_PER_WRITE * report.increases
+        self._paced_until = min(paced, now + _LONGER * batch.longest)  # a burst of requests delays no later batch
         until, open_batch, self._open_batch = min(until, latest), self._open_batch, None
         self._looks = [at for at in self._looks if at > report.started]
         if report.grew and batch.longest > 0:
