@@ -176,3 +176,76 @@ def test_names_switches_and_numbers_stay() -> None:
         "instance": "i-0123456789abcdef0",
     }
     assert Sanitizer().value(kept) == kept
+
+
+HIDDEN = "hunter2 xyz"
+URL = "http://bob:hunter2xyz@proxy:3128/a"
+LEAKS = {
+    "value before key": f"<Tag><Value>{HIDDEN}</Value><Key>db-password</Key></Tag>",
+    "another element between": f"<m><Key>db-password</Key><ResourceType>x</ResourceType><Value>{HIDDEN}</Value></m>",
+    "between, value first": f"<m><Value>{HIDDEN}</Value><ResourceType>x</ResourceType><Key>db-password</Key></m>",
+    "names with a namespace": f"<a:Tag><a:Value>{HIDDEN}</a:Value>\n<!-- so --><a:Key>db-password</a:Key></a:Tag>",
+    "names with a stem": f"<m><ParameterValue>{HIDDEN}</ParameterValue><ParameterKey>api-key</ParameterKey></m>",
+    "key of CDATA": f"<Tag><Value>{HIDDEN}</Value><Key><![CDATA[db-password]]></Key></Tag>",
+    "value of CDATA": f"<Tag><Key>db-password</Key><Value><![CDATA[{HIDDEN}]]></Value></Tag>",
+    "CDATA": f"<R><Password><![CDATA[{HIDDEN}]]></Password></R>",
+    "CDATA in two parts": "<R><Password>hunter2<!-- --><![CDATA[ xyz]]></Password></R>",
+    "deep in a secret": f"<R><UserData><Value>{HIDDEN}</Value></UserData></R>",
+    "a structure as value": f"<Tag><Value><String>{HIDDEN}</String></Value><Key>db-password</Key></Tag>",
+    "attributes": f"<add value='{HIDDEN}' key='db-password'/><Property Name=\"password\">{HIDDEN}</Property>",
+    "an attribute": f'<R><login password="{HIDDEN}"/><Password value="{HIDDEN}"/></R>',
+    "cut off": f"<R><Tag><Key>db-password</Key><Value>{HIDDEN}",
+    "not well-formed": f"<html><br><p><Tag><Value>{HIDDEN}</Value></b><Key>db-password</Key></Tag>",
+    "XML in XML": f"<R><Log>&lt;Tag&gt;&lt;Value&gt;{HIDDEN}&lt;/Value&gt;&lt;Key&gt;db-password&lt;/Key&gt;&lt;/Tag&gt;</Log></R>",
+    "JSON pair": json.dumps({"Value": HIDDEN, "ResourceType": "x", "Key": "db-password"}),
+    "JSON with a stem": json.dumps({"TagValue": HIDDEN, "TagKey": "db-password", "Name": "x"}),
+    "JSON values": json.dumps({"Values": [HIDDEN], "Name": "tag:db-password"}),
+    "JSON after a space": json.dumps({"log": f' {{"pwd": "{HIDDEN}"}}'}),
+    "JSON names": json.dumps({"pwd": HIDDEN, "passphrase": HIDDEN, "passwd": HIDDEN, "db_pass": HIDDEN}),
+    "form": "Tag.1.Value=hunter2+xyz&Tag.1.Key=db-password&Filter.1.Value.1=hunter2+xyz&Filter.1.Name=tag%3Aapi-key",
+    "quoted": f"it has password=\"{HIDDEN}\" and passwd: '{HIDDEN}'",
+    "quoted with an escape": 'password="a\\"hunter2 xyz" and so on',
+    "cut in quotes": f'{{"password": "{HIDDEN}',
+    "escaped JSON": f'{{"log": "{{\\"password\\": \\"{HIDDEN}\\"}}"',
+    "pwd": "error: pwd=hunter2xyz; DB_PWD: hunter2xyz",
+    "passphrase": "passphrase: hunter2xyz passwd=hunter2xyz",
+    "URL in text": f"cannot reach {URL}",
+    "URL in JSON": json.dumps({"proxy": URL, "all": [f"NO_PROXY=x HTTP_PROXY={URL}"]}),
+    "URL in broken JSON": '{"proxy": "http:\\/\\/bob:hunter2xyz@proxy:3128", ',
+    "URL in XML": f"<R><Proxy>{URL}</Proxy><a href='{URL}'/></R>",
+    "URL in a form": "proxy=http%3A%2F%2Fbob%3Ahunter2xyz%40proxy.example%3A3128",
+    "URL with signs in its password": "git+ssh://bob:p@hunter2xyz/a@proxy.example and postgres://hunter2xyz@db/x",
+}
+
+
+@pytest.mark.parametrize("place", LEAKS)
+def test_a_secret_is_found_in_any_order_and_notation(place: str) -> None:
+    said = Sanitizer().body(LEAKS[place])
+    assert "hunter2" not in said
+    assert " xyz" not in said
+    assert "redacted" in said or "URL" in place
+
+
+def test_a_url_keeps_its_place_without_its_user() -> None:
+    assert Sanitizer().value({"proxy": URL})["proxy"] == "http://proxy:3128/a"
+    for kept in ("https://h.example:8080/a@b", "https://h.example/@scope/x", "oci://h.example/x?at=me:1@2"):
+        assert Sanitizer().text(kept) == kept
+
+
+def test_xml_without_secrets_stays_as_it_is_and_says_the_same() -> None:
+    kept = (
+        '<?xml version="1.0"?>\n<!DOCTYPE a>\n<R xmlns="https://h.example/doc/2016/">\n <a b="1"/><Message>1 &lt; 2 &amp; "3"</Message>'
+        "<Tag><Value>blue</Value><Key>team</Key></Tag><!-- so --><httpTokens>required</httpTokens>\n</R>"
+    )
+    assert Sanitizer().body(kept) == kept
+    quote = '<R><Message>no token: "abc</Message><Next>1</Next></R>'
+    assert Sanitizer().body(quote) == '<R><Message>no token: "redacted-1</Message><Next>1</Next></R>'
+    assert Sanitizer().body("<<< 1 < 2") == "<<< 1 < 2"
+    assert Sanitizer().body("<R>1 <b>2</b> 3</R>") == "<R>1 <b>2</b> 3</R>"
+
+
+def test_a_secret_that_xml_gives_away_late_is_replaced_before_that_too() -> None:
+    said = Sanitizer().body(
+        "<R><Message>hunter2xyz</Message><Tag><Value>hunter2xyz</Value><Key>password</Key></Tag></R>"
+    )
+    assert said == "<R><Message>redacted-1</Message><Tag><Value>redacted-1</Value><Key>password</Key></Tag></R>"

@@ -1,12 +1,13 @@
 """Replaces secrets and accounts in recordings. Equal values get equal substitutes, so that a replay is consistent."""
 
-import html
 import json
 import re
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from nodewright.adapters.provider.markup import clean_markup, is_markup, paired_names
 
 # Headers that are kept. All others, such as Authorization and cookies, are not written.
 HEADERS = frozenset(
@@ -26,7 +27,7 @@ HEADERS = frozenset(
 _SECRET_NAME = re.compile(
     r"pass(word|wd|phrase)|pwd|secret|token|signature|credential|assertion|authori[sz]ation|cookie|bearer|kubeconfig"
     r"|certificate|(private|api|access|account|shared|ssh|public|subscription|encryption)[-_.]?key|keydata|ssh-keys"
-    r"|(user|custom)[-_.]?data|connection[-_.]?string|protectedsettings|commandtoexecute|(^|[-_.])(sig|sas|pin)$",
+    r"|(user|custom)[-_.]?data|connection[-_.]?string|protectedsettings|commandtoexecute|(^|[-_.])(sig|sas|pin|pass)$",
     re.IGNORECASE,
 )
 # Values of such a field that are not secret, because they are switches.
@@ -43,11 +44,18 @@ _SECRET_TEXTS = (
 )
 # The text after such a word is a secret, whatever its form.
 _AFTER_WORD = re.compile(r"(?<=Bearer )[\w+/=.~-]+|(?<=Basic )[\w+/=]+", re.IGNORECASE)
-# ``name=value`` in text, such as an address within a message.
+# ``name=value`` in text, such as an address within a message. A value in quotes may have spaces, and be in escaped JSON.
 _SECRET_PAIR = re.compile(
-    r"(?<![\w-])(?P<name>[\w.-]*(?:password|passwd|secret|token|signature|credential|sig"
+    r"(?<![\w-])(?P<name>[\w.-]*(?:password|passwd|passphrase|pwd|secret|token|signature|credential|sig"
     r"|(?:access|account|api|encryption|private|shared|subscription)[-_]?key))"
-    r"(?P<is>[\"']?\s*[=:]\s*[\"']?)(?P<value>[^\s&\"'<>,;]+)",
+    r"(?P<is>(?:\\*[\"'])?\s*[=:]\s*)"
+    r"(?:(?P<quote>\\*[\"'])(?P<quoted>(?:(?!(?P=quote))(?:\\.|.))*)|(?P<value>[^\s&\"'<>,;]+))",
+    re.IGNORECASE | re.DOTALL,
+)
+# The user of a URL: before the first slash; after a colon that no port follows, up to the last @.
+_USER = re.compile(
+    r"(?P<scheme>(?<![a-z0-9+.-])[a-z][a-z0-9+.-]*:(?:\\*/){2})"
+    r"(?:[^\s/?#\"'<>:@\[]*:(?!\d+(?:[/?#]|\\/))[^\s\"'<>]+|[^\s/?#\"'<>]+)@(?=[\w.\[-])",
     re.IGNORECASE,
 )
 # Long runs of letters and digits, such as keys in base64. Names have dashes between words.
@@ -71,8 +79,6 @@ _SIGNATURE = re.compile(r"[0-9a-f]{64}")
 # A field that says where a listing continues. Its value differs in each response, and occurs nowhere else.
 _PAGE_NAME = re.compile(r"(next|page|continuation|skip)[-_.]?token$", re.IGNORECASE)
 _SUBSTITUTE = re.compile(r"redacted-\d+|account-\d+|0{6}\d{6}|0{8}-0{4}-0{4}-0{4}-\d{12}", re.IGNORECASE)
-_ELEMENT = re.compile(r"<(?P<name>[\w.:-]+)(?P<rest>[^<>]*)>(?P<text>[^<>]*)</(?P=name)>")
-_PAIR = re.compile(r"<(?P<key>key|name)>(?P<name>[^<>]*)</(?P=key)>\s*<value>(?P<text>[^<>]*)</value>", re.IGNORECASE)
 _SHORTEST_SECRET = 6
 
 
@@ -118,27 +124,26 @@ class Sanitizer:
 
     def body(self, body: str) -> str:
         """Return a sanitised body in its own format: JSON, XML, a form post or text."""
+        body = body.removeprefix("\ufeff")
         start = body.lstrip()[:1]
         if start in ("{", "["):
             try:
                 return json.dumps(self.value(json.loads(body)))
             except ValueError:
                 return self.text(body)
-        if start == "<":
-            return self.text(self._elements(body))
+        if is_markup(body):
+            return self._known(clean_markup(body, _is_secret_name, self._clean, self.text))
         if re.match(r"[\w.%+\[\]-]+=[^\s]*$", body):
             return self._form(body)
         return self.text(body)
 
     def value(self, value: Any, name: str = "", *, is_secret: bool = False) -> Any:
         """Return a sanitised JSON value; ``name`` is the name of its field."""
-        is_secret = is_secret or bool(_SECRET_NAME.search(name))
+        is_secret = is_secret or _is_secret_name(name)
         if isinstance(value, dict):
-            pair = _pair_name(value)
+            fields = {str(key): one for key, one in value.items() if isinstance(one, str)}
             return {
-                self.text(str(key)): self.value(
-                    one, pair if pair and str(key).lower() == "value" else str(key), is_secret=is_secret
-                )
+                self.text(str(key)): self._paired(str(key), one, paired_names(fields, str(key)), is_secret=is_secret)
                 for key, one in value.items()
             }
         if isinstance(value, list | tuple | set | frozenset):
@@ -152,8 +157,8 @@ class Sanitizer:
     def text(self, text: str) -> str:
         """Return a text without learned secrets, and without texts that look like a secret or name an account."""
         with self._lock:
-            for secret in sorted((one for one in self._everywhere if one in text), key=len, reverse=True):
-                text = text.replace(secret, self._substitutes[secret])
+            text = self._known(text)
+            text = _USER.sub(lambda match: match["scheme"], text)
             text = _SECRET_PAIR.sub(self._pair, text)
             for pattern in _SECRET_TEXTS:
                 text = pattern.sub(lambda match: self._redact(match[0]), text)
@@ -165,10 +170,25 @@ class Sanitizer:
             for pattern in _ACCOUNTS:
                 for match in pattern.finditer(text):
                     self._account(match["id"])
+            return self._known(text)
+
+    def _known(self, text: str) -> str:
+        """Return a text without the secrets and accounts that were learned."""
+        with self._lock:
+            for secret in sorted((one for one in self._everywhere if one in text), key=len, reverse=True):
+                text = text.replace(secret, self._substitutes[secret])
             for account, instead in self._accounts.items():
                 if account in text:
                     text = re.sub(rf"(?<![\w-]){re.escape(account)}(?![\w-])", instead, text)
             return text
+
+    def _paired(self, name: str, value: Any, paired: Sequence[str], *, is_secret: bool) -> Any:
+        """Return a sanitised value of a field that other fields may name."""
+        secret = is_secret or any(_is_secret_name(one) for one in (name, *paired))
+        return self.value(value, next(iter(paired), name), is_secret=secret)
+
+    def _clean(self, name: str, text: str, is_secret: bool) -> str:
+        return self._field(name, text, is_secret=is_secret)
 
     def _field(self, name: str, text: str, *, is_secret: bool) -> str:
         if is_secret and not _SWITCH.fullmatch(text):
@@ -177,46 +197,29 @@ class Sanitizer:
         if text and _ACCOUNT_NAME.search(name) and re.fullmatch(r"[\w-]{3,}", text):
             with self._lock:
                 self._account(text)
-        if text[:1] in ("{", "[", "<"):
+        if text.lstrip()[:1] in ("{", "[", "<"):
             return self.body(text)
         return self.text(text)
 
     def _form(self, query: str) -> str:
         fields = parse_qsl(query, keep_blank_values=True)
-        names = {name.lower(): value for name, value in fields}
+        beside: dict[str, dict[str, str]] = {}
+        for name, value in fields:
+            stem, _, last = name.rpartition(".")
+            beside.setdefault(stem, {})[last] = value
         cleaned = []
         for name, value in fields:
-            stem, dot, last = name.rpartition(".")
-            paired = names.get(f"{stem}.key".lower(), "") if dot and last.lower() == "value" else ""
-            cleaned.append(
-                (
-                    self.text(name),
-                    self._field(paired or name, value, is_secret=bool(_SECRET_NAME.search(paired or name))),
-                )
-            )
+            stem, _, last = re.sub(r"(\.\d+)+$", "", name).rpartition(".")
+            paired = paired_names(beside.get(stem, {}), last)
+            cleaned.append((self.text(name), self._paired(name, value, paired, is_secret=False)))
         return urlencode(cleaned)
 
-    def _elements(self, body: str) -> str:
-        def clean(name: str, text: str) -> str:
-            plain = html.unescape(text)
-            return html.escape(self._field(name, plain, is_secret=bool(_SECRET_NAME.search(name))), quote=False)
-
-        def pair(match: re.Match[str]) -> str:
-            start, end = (at - match.start() for at in match.span("text"))
-            return match[0][:start] + clean(match["name"], match["text"]) + match[0][end:]
-
-        body = _PAIR.sub(pair, body)
-        return _ELEMENT.sub(
-            lambda found: f"<{found['name']}{found['rest']}>{clean(found['name'], found['text'])}</{found['name']}>",
-            body,
-        )
-
     def _pair(self, match: re.Match[str]) -> str:
-        value = match["value"]
+        value = match["quoted"] if match["value"] is None else match["value"]
         if _SWITCH.fullmatch(value) or _SUBSTITUTE.fullmatch(value):
             return match[0]
         redact = self._redact if _PAGE_NAME.search(match["name"]) else self._redact_everywhere
-        return f"{match['name']}{match['is']}{redact(value)}"
+        return f"{match['name']}{match['is']}{match['quote'] or ''}{redact(value)}"
 
     def _run(self, match: re.Match[str]) -> str:
         is_key = any(len(part) >= 20 and _is_mixed(part) for part in re.split("[-_]", match[0]))
@@ -259,16 +262,11 @@ def secrets_of(environ: Mapping[str, str]) -> list[str]:
     return [value for name, value in environ.items() if _SECRET_NAME.search(name) and not _SWITCH.fullmatch(value)]
 
 
+def _is_secret_name(name: str) -> bool:
+    return _SECRET_NAME.search(name) is not None
+
+
 def _is_mixed(text: str) -> bool:
     """Return whether a text has capital letters, small ones and digits."""
     kinds: tuple[Callable[[str], bool], ...] = (str.isupper, str.islower, str.isdigit)
     return all(any(kind(letter) for letter in text) for kind in kinds)
-
-
-def _pair_name(value: Mapping[Any, Any]) -> str:
-    """Return the name in an object such as ``{"key": name, "value": …}``; empty: it is no such pair."""
-    lowered = {str(key).lower(): one for key, one in value.items()}
-    if "value" not in lowered:
-        return ""
-    name = lowered.get("key", lowered.get("name", ""))
-    return name if isinstance(name, str) else ""
