@@ -79,7 +79,11 @@ def _states(play: GcePlay, role: str) -> list[str]:
     return [one["state"] for one in play.cloud.group(play.names[role]).resize_requests.values()]
 
 
-def test_a_request_that_waits_in_the_queue_is_granted_minutes_later(cloud: GceCloud, clock: FakeClock) -> None:
+@pytest.mark.parametrize("grows", [True, False])
+def test_a_request_that_waits_in_the_queue_is_granted_minutes_later(
+    cloud: GceCloud, clock: FakeClock, grows: bool
+) -> None:
+    cloud.state.grows_at_request = grows
     play = _requesting(cloud, clock)
     cheap = play.names[CHEAP]
     cloud.limit(cheap, 0)
@@ -88,11 +92,15 @@ def test_a_request_that_waits_in_the_queue_is_granted_minutes_later(cloud: GceCl
     play.at(600.0, lambda: cloud.limit(cheap, 3))
     play.at(700.0, lambda: seen.append(play.sizes()))
     play.run()
-    assert seen == [{CHEAP: 0, DEAR: 0}, {CHEAP: 3, DEAR: 0}]
+    assert seen == [{CHEAP: 3 if grows else 0, DEAR: 0}, {CHEAP: 3, DEAR: 0}]
     assert (_states(play, CHEAP), _states(play, DEAR)) == (["SUCCEEDED"], [])
 
 
-def test_a_request_whose_time_is_over_is_cancelled_and_asked_elsewhere(cloud: GceCloud, clock: FakeClock) -> None:
+@pytest.mark.parametrize("grows", [True, False])
+def test_a_request_whose_time_is_over_is_cancelled_and_asked_elsewhere(
+    cloud: GceCloud, clock: FakeClock, grows: bool
+) -> None:
+    cloud.state.grows_at_request = grows
     play = _requesting(cloud, clock)
     cloud.limit(play.names[CHEAP], 0)
     seen: list[list[str]] = []

@@ -241,6 +241,13 @@ def test_suspended_and_stopped_machines_count_to_the_size(cloud: GceCloud, attac
 # All or nothing
 
 
+@pytest.fixture(params=[True, False], ids=["the size grows at once", "the size grows when granted"])
+def grows(request: pytest.FixtureRequest, cloud: GceCloud) -> bool:
+    """Whether a group's size grows when a resize request is made: Google's documents leave room for both."""
+    cloud.state.grows_at_request = request.param
+    return bool(request.param)
+
+
 def test_an_atomic_increase_is_a_resize_request(cloud: GceCloud, attach: Attach) -> None:
     name = cloud.add_group(size=1)
     client = attach(f"0:10:{name}", **_HOUR).client
@@ -248,7 +255,9 @@ def test_an_atomic_increase_is_a_resize_request(cloud: GceCloud, attach: Attach)
     assert (cloud.calls[_RESIZE], cloud.calls[_CREATE], client.target_size(name)) == (1, 0, 4)
 
 
-def test_an_atomic_increase_without_room_waits_and_is_granted_later(cloud: GceCloud, attach: Attach) -> None:
+def test_an_atomic_increase_without_room_waits_and_is_granted_later(
+    cloud: GceCloud, attach: Attach, grows: bool
+) -> None:
     name = cloud.add_group(size=1)
     cloud.limit(name, 3)
     stage = attach(f"0:10:{name}", **_HOUR)
@@ -256,7 +265,7 @@ def test_an_atomic_increase_without_room_waits_and_is_granted_later(cloud: GceCl
     assert stage.client.atomic_increase_size(name, 1, 5) == 4
     assert stage.clock.now() - started < 5, "no call waits for a request in the queue"
     for _ in range(3):
-        assert (stage.client.target_size(name), cloud.group(name).target) == (5, 1)
+        assert (stage.client.target_size(name), cloud.group(name).target) == (5, 5 if grows else 1)
         assert len(stage.client.instances(name)) == 1
         stage.later(240, name)
     assert stage.client.failed_instances(name) == ()
@@ -271,6 +280,26 @@ def test_an_atomic_increase_without_room_waits_and_is_granted_later(cloud: GceCl
     assert cloud.calls[_READ_REQUEST] == asked, "what is over is not asked about"
 
 
+@pytest.mark.usefixtures("grows")
+def test_machines_that_are_requested_otherwise_are_not_those_of_a_waiting_request(
+    cloud: GceCloud, attach: Attach
+) -> None:
+    name = cloud.add_group(size=1)
+    cloud.limit(name, 1, None)
+    stage = attach(f"0:20:{name}", **_HOUR)
+    client = stage.client
+    assert client.increase_size(name, 1, 2) == 1
+    assert client.atomic_increase_size(name, 2, 6) == 4
+    assert client.increase_size(name, 6, 8) == 2
+    for _ in range(2):
+        assert (client.target_size(name), len(client.instances(name))) == (8, 4)
+        stage.later(10, name)
+    cloud.limit(name, 20, None)
+    stage.later(10, name)
+    assert (client.target_size(name), len(client.instances(name))) == (8, 8)
+
+
+@pytest.mark.usefixtures("grows")
 def test_a_request_that_is_granted_before_a_write_counts_once(cloud: GceCloud, attach: Attach) -> None:
     name = cloud.add_group(size=1)
     cloud.limit(name, 3)
@@ -281,6 +310,7 @@ def test_a_request_that_is_granted_before_a_write_counts_once(cloud: GceCloud, a
     assert client.target_size(name) == cloud.group(name).target == 6
 
 
+@pytest.mark.usefixtures("grows")
 @pytest.mark.parametrize("target", [1, 4])
 def test_capacity_that_is_taken_back_cancels_whole_requests_only(cloud: GceCloud, attach: Attach, target: int) -> None:
     name = cloud.add_group(size=1)
@@ -297,6 +327,7 @@ def test_capacity_that_is_taken_back_cancels_whole_requests_only(cloud: GceCloud
     assert cloud.group(name).target == (1 if withdrawn else 5)
 
 
+@pytest.mark.usefixtures("grows")
 def test_a_request_that_is_granted_at_the_last_moment_is_not_taken_back(cloud: GceCloud, attach: Attach) -> None:
     name = cloud.add_group(size=1)
     cloud.limit(name, 3)
@@ -307,6 +338,7 @@ def test_a_request_that_is_granted_at_the_last_moment_is_not_taken_back(cloud: G
     assert client.target_size(name) == cloud.group(name).target == 5
 
 
+@pytest.mark.usefixtures("grows")
 @pytest.mark.parametrize(
     ("state", "error", "code"),
     [
@@ -335,6 +367,7 @@ def test_a_request_that_ends_in_the_queue_is_a_failure_of_all_its_machines(
     assert stage.client.failed_instances(name) == ()
 
 
+@pytest.mark.usefixtures("grows")
 def test_a_request_that_fails_at_once_is_refused(cloud: GceCloud, attach: Attach) -> None:
     name = cloud.add_group(size=1)
     cloud.limit(name, 3)
@@ -346,18 +379,20 @@ def test_a_request_that_fails_at_once_is_refused(cloud: GceCloud, attach: Attach
     assert client.failed_instances(name) == ()
 
 
-def test_a_new_process_finds_the_requests_that_wait(cloud: GceCloud, attach: Attach) -> None:
+def test_a_new_process_finds_the_requests_that_wait(cloud: GceCloud, attach: Attach, grows: bool) -> None:
     name = cloud.add_group(size=1)
     cloud.limit(name, 3)
     attach(f"0:10:{name}", **_HOUR).client.atomic_increase_size(name, 1, 5)
     cloud.group(name).resize_requests["of-another"] = {"name": "of-another", "resizeBy": 9, "state": "ACCEPTED"}
     stage = attach(f"0:10:{name}", **_HOUR)
-    assert stage.client.target_size(name) == 5
-    assert stage.client.decrease_target_size(name, 5, 1) == 4
+    of_another = 9 if grows else 0  # they count in Compute Engine's own size, or not yet
+    assert stage.client.target_size(name) == 5 + of_another
+    assert stage.client.decrease_target_size(name, 5 + of_another, 1 + of_another) == 4
     again = attach(f"0:10:{name}", **_HOUR)
-    assert again.client.target_size(name) == 1
+    assert again.client.target_size(name) == 1 + of_another
 
 
+@pytest.mark.usefixtures("grows")
 def test_an_atomic_increase_whose_answer_is_lost_is_not_sent_as_another(cloud: GceCloud, attach: Attach) -> None:
     name = cloud.add_group(size=1)
     cloud.limit(name, 2)
@@ -368,6 +403,7 @@ def test_an_atomic_increase_whose_answer_is_lost_is_not_sent_as_another(cloud: G
     assert client.target_size(name) == 5
 
 
+@pytest.mark.usefixtures("grows")
 def test_a_request_whose_operation_takes_too_long_is_not_forgotten(cloud: GceCloud, attach: Attach) -> None:
     name = cloud.add_group(size=1)
     cloud.limit(name, 2)

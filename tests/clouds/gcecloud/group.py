@@ -64,7 +64,10 @@ class Slot:
 
 @dataclass
 class Mig:
-    """``room``: so many machines can be had, others fail with ``complaint``, or never come. ``held``: machines come only when they are told to."""
+    """``room``: so many machines can be had, others fail with ``complaint``, or never come. ``held``: machines come only when they are told to.
+
+    ``requested``: the slots of each resize request, by its name.
+    """
 
     ref: Name
     template: str
@@ -77,6 +80,7 @@ class Mig:
     resize_requests: dict[str, Raw] = field(default_factory=dict)
     takes_resize_requests: bool = True
     fails_requests: tuple[str, str] | None = None
+    requested: dict[str, tuple[str, ...]] = field(default_factory=dict)
     zones: tuple[str, ...] = ()
     errors: list[Raw] = field(default_factory=list)
 

@@ -52,6 +52,8 @@ class State:
     preemptions: list[Raw] = field(default_factory=list)
     operations: dict[str, Operation] = field(default_factory=dict)
     requests: dict[str, Operation] = field(default_factory=dict)
+    # Google's page "About resize requests in a MIG" has the size grow when a request is made; False: when it is granted.
+    grows_at_request: bool = True
     operation_seconds: float = 0.0
     deletion_seconds: float = 60.0
     honours_masks: bool = True
@@ -73,16 +75,30 @@ class State:
             }
 
     def _grant(self, mig: Mig, request: Raw) -> None:
-        """A request that was accepted waits until there is room for all of its machines; only then the size grows."""
+        """A request that was accepted waits until there is room for all of its machines."""
         there = sum(slot.is_there for slot in mig.slots.values())
-        if request["state"] == "ACCEPTED" and (mig.room is None or there + request["resizeBy"] <= mig.room):
+        name, count = request["name"], request["resizeBy"]
+        if request["state"] == "ACCEPTED" and (mig.room is None or there + count <= mig.room):
             request["state"] = "SUCCEEDED"
-            for _ in range(request["resizeBy"]):
-                self.add_slot(mig, f"{mig.base}-r{next(self.numbers)}")
+            for slot in self._requested(mig, name, count):
+                slot.is_there = not mig.held
         elif request["state"] == "ACCEPTED" and mig.fails_requests is not None:
             code, message = mig.fails_requests
             error = {"errors": [{"code": code, "message": message}]}
             request |= {"state": "FAILED", "status": {"error": error}}
+        elif request["state"] == "ACCEPTED" and self.grows_at_request:
+            self._requested(mig, name, count)
+        if request["state"] in ("FAILED", "CANCELLED"):
+            for one in mig.requested.pop(name, ()):
+                mig.slots.pop(one, None)
+
+    def _requested(self, mig: Mig, request: str, count: int) -> list[Slot]:
+        """The slots of a request that are still in the group; they are made if there are none yet."""
+        if request not in mig.requested:
+            names = tuple(f"{mig.base}-r{next(self.numbers)}" for _ in range(count))
+            mig.slots |= {name: Slot(name=name, number=next(self.numbers), zone=mig.next_zone) for name in names}
+            mig.requested[request] = names
+        return [mig.slots[name] for name in mig.requested[request] if name in mig.slots]
 
     def add_slot(self, mig: Mig, name: str) -> None:
         """A unit more; its machine is there at once unless it is held back or there is no room."""
@@ -281,6 +297,7 @@ class Operations:
 
         def effect() -> None:
             request["state"] = "CANCELLED"
+            self._state.settle()
 
         return self._start(asked, "cancel", effect)
 

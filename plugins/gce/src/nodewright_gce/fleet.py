@@ -33,11 +33,15 @@ _LACKING = ErrorClass.OUT_OF_RESOURCES
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
-    """A group and its machines, including failed creations. ``queued``: machines of resize requests that wait."""
+    """A group and its machines, including failed creations, without those for which a resize request waits.
+
+    ``waiting``: machines of such requests that Compute Engine lists already. ``queued``: the number of the others.
+    """
 
     ref: Ref
     manager: Manager
     machines: tuple[Machine, ...]
+    waiting: tuple[Machine, ...] = ()
     queued: int = 0
 
     @property
@@ -69,7 +73,7 @@ class Fleet:
         self._troubles: dict[Place, ProviderError] = {}
         self._refused: dict[str, tuple[Ref, ProviderError]] = {}
         self._missed: dict[Ref, Manager] = {}
-        self._queued: dict[str, int] = {}
+        self._queued: dict[str, tuple[int, frozenset[str]]] = {}
         self._short: dict[str, dict[Ref, float]] = {}
         self._read_at = float("-inf")
 
@@ -144,11 +148,15 @@ class Fleet:
         return zone_in_turn({zone: living.count(zone) for zone in zones}, now)
 
     def reread(self, group_id: str, *, machines: bool) -> Group:
-        """Read the group now and return it, with its machines if ``machines``; raise NodeGroupNotFound."""
+        """Read the group now and return it, with its machines if ``machines``; raise NodeGroupNotFound.
+
+        While resize requests wait, the machines are always read: only they tell whether the size counts the requests.
+        """
         known = self.group(group_id)
         try:
             manager = self._api.manager(known.ref, urgent=True)
-            there = read_managed(self._api.managed(known.ref, urgent=True)) if machines else known.machines
+            is_listed = machines or group_id in self._queued
+            there = read_managed(self._api.managed(known.ref, urgent=True)) if is_listed else known.machines
         except NodeGroupNotFound:
             self._groups.pop(group_id, None)
             raise
@@ -158,7 +166,7 @@ class Fleet:
     def note(self, group: Group) -> None:
         """Store the group as it is now, and since when machines of a regional group have failed for lack of capacity."""
         group_id, now = group.ref.group_id, self._clock.now()
-        self._groups[group_id] = msgspec.structs.replace(group, queued=self._queued.get(group_id, 0))
+        self._groups[group_id] = _split(group, *self._queued.get(group_id, (0, frozenset())))
         if not group.ref.place.is_regional:
             return
         lacking = {one.ref for one in group.failed if one.failure and one.failure.error_class is _LACKING}
@@ -166,9 +174,14 @@ class Fleet:
         late = {one: at for one, at in known.items() if now < at + _SHORT_SECONDS}
         self._short[group_id] = late | {one: known.get(one, now) for one in lacking}
 
-    def count_queued(self, group_id: str, machines: int) -> None:
-        """Count these machines in the group's target: resize requests for them wait."""
-        self._queued[group_id] = machines
+    def count_queued(self, group_id: str, machines: int, others: frozenset[str]) -> None:
+        """Count these machines in the group's target: resize requests for them wait.
+
+        ``others``: names of machines in creation that are not of these requests.
+        """
+        self._queued.pop(group_id, None)
+        if machines:
+            self._queued[group_id] = machines, others
         if group_id in self._groups:
             self.note(self._groups[group_id])
 
@@ -286,3 +299,18 @@ class Fleet:
             self.note(before[ref.group_id])
         else:
             self._refused[ref.group_id] = ref, not_yet(trouble)
+
+
+def _split(group: Group, count: int, others: frozenset[str]) -> Group:
+    """Return the group with ``count`` machines of resize requests that wait apart from the others.
+
+    The size counts them if Compute Engine lists machines in creation that nobody else asked for. Of these, those that
+    exist already are not hidden.
+    """
+    every = (*group.machines, *group.waiting)
+    able = [one for one in every if one.state is InstanceState.CREATING and one.ref.name not in others]
+    counted = sorted(able, key=lambda one: (one.is_there, one.failure is not None))[:count]
+    waiting = tuple(one for one in counted if not one.is_there)
+    hidden = {one.ref for one in waiting}
+    shown = tuple(one for one in every if one.ref not in hidden)
+    return msgspec.structs.replace(group, machines=shown, waiting=waiting, queued=count - len(counted))

@@ -1,7 +1,8 @@
 """Resize requests that wait in Compute Engine's queue, for hours if need be: they are read at each refresh.
 
-A group's size does not count their machines before they are granted, so its target is the size and what waits. A
-request that ends without a grant is one failure of all its machines until the core deletes it; one whose time is over
+Google's page on resize requests has a group's size grow when one is made, with managed instances that are CREATING; the
+API's description leaves open when. So the group's list decides: as many machines in creation as nobody else asked for
+are those of the requests, and what the list lacks is added to the size. A request that ends without a grant is one failure of all its machines until the core deletes it; one whose time is over
 for the core is cancelled. After a start each group is asked once for the requests of the process before.
 """
 
@@ -9,7 +10,15 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
-from nodewright.spec import Clock, ErrorClass, FailedInstance, FailureScope, OutOfCapacity, ProviderError
+from nodewright.spec import (
+    Clock,
+    ErrorClass,
+    FailedInstance,
+    FailureScope,
+    InstanceState,
+    OutOfCapacity,
+    ProviderError,
+)
 from nodewright.spec.cache import attempt
 from nodewright_gce.api import Api
 from nodewright_gce.errors import failed_operation
@@ -21,6 +30,7 @@ from nodewright_gce.states import classify
 PREFIX = "nodewright-"
 _GRANTED, _WAITS, _CANCELLED = "SUCCEEDED", "ACCEPTED", "CANCELLED"
 _OVER = ("FAILED", _CANCELLED)
+_ENDED = (_GRANTED, *_OVER)
 # A request whose answer was lost appears within this time, or never.
 _LOST_SECONDS = 120.0
 _MAX_MESSAGE = 500
@@ -79,6 +89,7 @@ class ResizeQueue:
         self._fleet = fleet
         self._clock = clock
         self._held: dict[str, dict[str, Waiting]] = {}
+        self._others: dict[str, frozenset[str]] = {}
         self._searched: set[str] = set()
 
     def refresh(self, able: Iterable[str]) -> None:
@@ -91,22 +102,31 @@ class ResizeQueue:
                 attempt(lambda group_id=group_id: self.poll(group_id))  # type: ignore[misc]  # mypy cannot type a lambda with a default
 
     def poll(self, group_id: str) -> None:
-        """Read what became of the group's requests; read the group again if one was granted."""
-        held, was_granted = {}, False
+        """Read what became of the group's requests; read the group again if one was granted or is over."""
+        held, has_ended = {}, False
         for name, one in self._held.get(group_id, {}).items():
             found = one if one.is_over else self._read(one)
-            if found is not None and found.state == _GRANTED:
-                was_granted = True
-            elif found is not None:
+            if found is not None and found.state != _GRANTED:
                 held[name] = found
+            has_ended = has_ended or (found is not None and found.state != one.state and found.state in _ENDED)
         self._keep(group_id, held)
-        if was_granted:
+        if has_ended:
             self._fleet.reread(group_id, machines=True)
 
     def add(self, ref: Ref, name: str, count: int) -> None:
         """Note a request before it is sent: its answer may be lost."""
+        group_id = ref.group_id
         made = Waiting(ref=ref, name=name, count=count, made_at=self._clock.now())
-        self._keep(ref.group_id, {**self._held.get(ref.group_id, {}), name: made})
+        if group_id not in self._held:
+            coming = [one for one in self._fleet.group(group_id).machines if one.state is InstanceState.CREATING]
+            self._others[group_id] = frozenset(one.ref.name for one in coming)
+        self._keep(group_id, {**self._held.get(group_id, {}), name: made})
+
+    def set_apart(self, group_id: str, names: Iterable[str]) -> None:
+        """Note names of machines that are requested otherwise while requests wait."""
+        if group_id in self._held:
+            self._others[group_id] = self._others.get(group_id, frozenset()).union(names)
+            self._keep(group_id, self._held[group_id])
 
     def note_accepted(self, group_id: str, name: str) -> ProviderError | None:
         """Note that Compute Engine took the request; return the reason if it ended at once."""
@@ -178,7 +198,8 @@ class ResizeQueue:
             self._held[group_id] = held
         else:
             self._held.pop(group_id, None)
-        self._fleet.count_queued(group_id, _machines(held.values()))
+            self._others.pop(group_id, None)
+        self._fleet.count_queued(group_id, _machines(held.values()), self._others.get(group_id, frozenset()))
 
 
 def _machines(requests: Iterable[Waiting]) -> int:
@@ -186,4 +207,4 @@ def _machines(requests: Iterable[Waiting]) -> int:
 
 
 def _may_be_granted(one: ResizeRequest) -> bool:
-    return one.name.startswith(PREFIX) and one.state not in ("", _GRANTED, *_OVER)
+    return one.name.startswith(PREFIX) and one.state not in ("", *_ENDED)

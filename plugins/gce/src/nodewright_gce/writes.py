@@ -67,6 +67,7 @@ class Writer:
         group = self.expect(listed.id, expected, machines=False)
         demand_room(listed, target)
         pending = self.open_write(group, expected, target)
+        self._queue.set_apart(listed.id, pending.names)
         made: list[str] = []
         for number, request_id in enumerate(pending.request_ids):
             names = pending.names[number * _AT_ONCE : (number + 1) * _AT_ONCE]
@@ -177,7 +178,7 @@ class Writer:
         """Return names like those of the manager, none of them in use."""
         base = group.manager.base_instance_name or group.ref.name
         base = base[: _MAX_NAME - _SUFFIX - 1]
-        used = {one.ref.name for one in group.machines}
+        used = {one.ref.name for one in (*group.machines, *group.waiting)}
         names: list[str] = []
         for _ in range(count):
             name = next(name for name in self._tries(base) if name not in used)
