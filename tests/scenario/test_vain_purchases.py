@@ -89,6 +89,20 @@ def test_not_more_than_three_in_a_day_where_five_groups_promise_too_much_and_eac
     assert all(map(story.asked, NAMES))
 
 
+def test_groups_that_could_be_created_count_as_groups_that_were_never_tried() -> None:
+    """Three groups and three machine types promise too much: in a day three machines are bought, of whichever."""
+    kinds = [
+        {"name": f"m{number}", "cpu": 2, "memory": "8Gi", "price_per_hour": 0.4 + 0.1 * number} for number in (1, 2, 3)
+    ]
+    settings = {**SOON, "scan-interval": "1m", "node-autoprovisioning-enabled": True}
+    small = [{**SMALL, "group": "*"}]
+    story = Story(*LYING[:2], settings=settings, small_machines=small, machine_types=kinds, minutes=2 * 24 * 60)
+    story.pods(1, at=5 * MINUTE, cpu="1900m")
+    asked = [(at, group) for at, _, group, *_ in story.writes("increase")]
+    assert all(sum(at <= other < at + DAY for other, _ in asked) <= 3 for at, _ in asked)
+    assert {group[:6] for _, group in asked} == {"a", "b", "nap-m1", "nap-m2", "nap-m3"}
+
+
 def test_a_group_that_has_a_node_which_takes_such_pods_is_asked_after_three_in_vain() -> None:
     groups = [*LYING[:4], {**A, "name": "sound", "price_per_hour": 0.9, "size": 1, "min_size": 1}]
     small = [{**SMALL, "group": name} for name in NAMES[:4]]

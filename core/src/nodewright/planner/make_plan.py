@@ -222,7 +222,7 @@ def _before_growth(state: ClusterState, settings: Settings, random: Random) -> _
     if not start.has_work:
         return start
     draft = _begin_growing(start, [read.limit for read in quotas if read.limit is not None], random)
-    for step in (_place_fitting_pods, _evaluate_purchases, _offer_new_groups):
+    for step in (_place_fitting_pods, _offer_new_groups, _evaluate_purchases):
         draft = step(draft)
     return draft
 
@@ -388,8 +388,18 @@ def _take(
     return take_fitting_classes(context.snapshot, classes, hints, bought, choose)
 
 
+def _offer_new_groups(draft: _Growing) -> _Growing:
+    """Add the groups that providers could create."""
+    of_gangs = (pod.spec for gang in draft.due if not gang.problem for pod in gang.waiting)
+    specs = chain((pod.spec for pod in draft.left), of_gangs, draft.requests.atomic_specs(), draft.buffers.specs)
+    return replace(draft, context=offer_groups(draft.context, specs, draft.random))
+
+
 def _evaluate_purchases(draft: _Growing) -> _Growing:
-    """Bar groups for pods that their new nodes did not take, and for pods of nodes that a cloud recommends to replace."""
+    """Bar groups for pods that their new nodes did not take, and for pods of nodes that a cloud recommends to replace.
+
+    Groups that providers could create are barred as well: they are offered before.
+    """
     context, memory = draft.context, draft.memory
     templates, policy = context.settings.templates, context.settings.policy
     of_gangs = chain.from_iterable(gang.waiting for gang in draft.due)
@@ -405,13 +415,6 @@ def _evaluate_purchases(draft: _Growing) -> _Growing:
         context=replace(context, barred=barred, purchases=purchases),
         left=left,
     )
-
-
-def _offer_new_groups(draft: _Growing) -> _Growing:
-    """Add the groups that providers could create."""
-    of_gangs = (pod.spec for gang in draft.due if not gang.problem for pod in gang.waiting)
-    specs = chain((pod.spec for pod in draft.left), of_gangs, draft.requests.atomic_specs(), draft.buffers.specs)
-    return replace(draft, context=offer_groups(draft.context, specs, draft.random))
 
 
 def _grow_groups(draft: _Growing) -> _Growing:
