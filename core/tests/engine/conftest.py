@@ -1,6 +1,6 @@
 """An engine whose ports and planning a test can replace."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from random import Random
 from typing import Any
 
@@ -170,6 +170,9 @@ class EngineHarness:
 
     def node_groups(self) -> list[NodeGroup]:
         return [build_group("a")]
+
+    def names_of(self, known: Container[str]) -> frozenset[str]:  # noqa: ARG002 - no flag names a group
+        return frozenset()
 
     def target_size(self, group_id: str) -> int:
         assert group_id == "a"

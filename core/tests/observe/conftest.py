@@ -1,6 +1,6 @@
 """A provider whose results a test can replace."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
 
 import pytest
@@ -30,6 +30,7 @@ class BentProvider:
         self.wanted: list[frozenset[str]] = []
         self.groups = [build_group("a"), build_group("b")]
         self.template = build_template(labels={"topology.kubernetes.io/zone": "z1"})
+        self.names: tuple[str, ...] = ()
         self.failed: tuple[FailedInstance, ...] | None = None
 
     def _meet(self, hook: str, group_id: str = "") -> None:
@@ -47,6 +48,9 @@ class BentProvider:
     def node_groups(self) -> list[NodeGroup]:
         self._meet("node_groups")
         return self.groups
+
+    def names_of(self, known: Container[str]) -> frozenset[str]:
+        return frozenset(one for one in self.names if one in known)
 
     def target_size(self, group_id: str) -> int:
         self._meet("target_size", group_id)

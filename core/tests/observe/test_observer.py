@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from nodewright.clusterstate.fold import fold
 from nodewright.clusterstate.memory import Memory, ScaleUpRequest
 from nodewright.model.action import Done, IncreaseSize
 from nodewright.model.errors import KubeApiError
@@ -127,6 +128,22 @@ def test_one_provider_fails_alone(provider: Any, make_provider: Callable[[str], 
     assert seen.groups[A].is_known
     assert seen.providers["other"].problem
     assert not seen.providers["bent"].problem
+
+
+def test_names_of_groups_that_were_ever_read_are_remembered(provider: Any) -> None:
+    """A cloud may list a group because the flag names it; one that cannot be read at a start is read later."""
+    provider.names = ("a", "b", "misspelt")
+    observer, memory = Observer(Cluster(), [provider], default_options(Settings())), Memory()
+    both = provider.groups
+    for hook, groups, known in (
+        ("refresh", both, set()),
+        ("target_size", both, {A}),
+        ("", both, {A, B}),
+        ("", [], {A, B}),
+    ):
+        provider.fails, provider.groups = {(hook, ""), (hook, "b")}, groups
+        memory = fold(memory, observer.observe(100.0, memory)[0], (), Settings()).memory
+        assert memory.named == known
 
 
 def test_what_a_provider_says_of_itself_may_fail(provider: Any) -> None:

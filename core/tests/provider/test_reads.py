@@ -11,10 +11,9 @@ from msgspec.structs import replace
 
 from nodewright.adapters.provider import InlineRunner, ProviderClient, checks, connect_provider
 from nodewright.adapters.provider.checks import failures, group_options, verdict
-from nodewright.cli.connect import check_named
+from nodewright.cli.connect import find_misspelt
 from nodewright.model.errors import (
     BadAnswer,
-    ConfigError,
     ContractViolation,
     NodeGroupNotFound,
     ProviderError,
@@ -294,19 +293,19 @@ def test_a_name_with_something_more_is_another_name(client: ProviderClient, miss
 def test_a_group_that_is_listed_for_the_flag_alone_does_not_exist(client: ProviderClient, scripted: Any) -> None:
     client.demand_limits(("0:9:g",))
     scripted.script["target_size"] = [failing(NodeGroupNotFound("no pool g in west-1"))]
-    with pytest.raises(ConfigError, match=r"^--nodes: provider scripted has no group g: no pool g in west-1$"):
-        check_named([client], frozenset())
+    assert [*find_misspelt([client], ())] == ["--nodes: provider scripted has no group g: no pool g in west-1"]
 
 
-def test_a_group_that_existed_at_an_earlier_start_may_be_gone(client: ProviderClient, scripted: Any) -> None:
-    client.demand_limits(("0:9:g", "0:8:lost"))
-    lost = GroupRef("scripted", "lost")
+def test_a_group_that_existed_once_may_be_gone(client: ProviderClient, scripted: Any) -> None:
+    client.demand_limits(("0:9:g", "0:8:Zone/Lost"))
+    g, lost = (GroupRef("scripted", one) for one in ("g", "zone/lost"))
     scripted.script["target_size"] = [failing(NodeGroupNotFound("no pool g"))]
-    g, stranger = GroupRef("scripted", "g"), GroupRef("scripted", "no longer named")
-    assert check_named([client], frozenset({g, lost, stranger})) == {g, lost}
-    assert check_named([client], frozenset({lost})) == {g, lost}
-    with pytest.raises(ConfigError, match=r"lists no group lost, nor another with its limits; it lists g$"):
-        check_named([client], frozenset({g}))
+    assert [*find_misspelt([client], {g, lost})] == []
+    for by_id in ("lost", "//cloud/zone/lost"):
+        assert [*find_misspelt([client], {GroupRef("scripted", by_id)})] == []
+    for other in (g, GroupRef("other", "zone/lost"), GroupRef("scripted", "ost"), GroupRef("scripted", "ozone/lost")):
+        [said] = find_misspelt([client], {other})
+        assert said.endswith("lists no group Zone/Lost, nor another with its limits; it lists g")
 
 
 @pytest.mark.parametrize("hook", ["refresh", "node_groups", "target_size"])
@@ -315,6 +314,15 @@ def test_of_a_cloud_that_cannot_be_read_at_a_start_nothing_is_said(
 ) -> None:
     client.demand_limits(("0:9:g",))
     scripted.script[hook] = [failing(ProviderUnavailable("down"))] * 99
-    assert check_named([client], frozenset()) == frozenset()
-    scripted.script.clear()
-    assert check_named([client], frozenset()) == {GroupRef("scripted", "g")}
+    assert [*find_misspelt([client], ())] == []
+
+
+def test_the_names_whose_groups_are_known(client: ProviderClient) -> None:
+    """A group that is listed for the flag alone may not exist; one with the limits of the flag may have another id."""
+    client.demand_limits(("0:9:g", "0:8:lost"))
+    client.node_groups()
+    assert client.names_of({"g"}) == {"g"}
+    assert client.names_of(()) == frozenset()
+    client.demand_limits(("0:9:alias",))
+    client.node_groups()
+    assert client.names_of(()) == {"alias"}

@@ -1,16 +1,18 @@
 """Builds the providers of the settings, and checks whether they have the groups of ``--nodes``."""
 
 import os
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
 from nodewright.adapters.provider import CallRunner, CallSettings, ProviderClient, installed_providers, load_provider
+from nodewright.adapters.provider.client import ends_alike
 from nodewright.adapters.provider.recording import RECORD_VARIABLE, SCHEMA, RecordedSession, Recorder
 from nodewright.cli.screen import name_some
 from nodewright.model.clock import Clock
-from nodewright.model.errors import ConfigError, NodeGroupNotFound, ProviderError
+from nodewright.model.errors import NodeGroupNotFound, ProviderError
 from nodewright.model.group import GroupRef
 from nodewright.model.printable import printable, suggest
 from nodewright.model.settings import ProviderSettings
@@ -81,17 +83,17 @@ def find_unlisted(providers: Iterable[ProviderClient]) -> Iterator[str]:
         yield from filter(None, _find_missing(provider).values())
 
 
-def check_named(providers: Iterable[ProviderClient], known: frozenset[GroupRef]) -> frozenset[GroupRef]:
-    """Return the groups of ``--nodes`` that exist at this start or, if they are ``known``, existed at an earlier one.
+def find_misspelt(providers: Iterable[ProviderClient], known: Iterable[GroupRef]) -> Iterator[str]:
+    """Read the providers, and yield a sentence for each name in ``--nodes`` that stands for no group, now or before.
 
-    Raise ConfigError for any other group: its name is misspelt. A known group may be gone: that must not keep the other
-    groups from being scaled. Providers that cannot be read now are not checked.
+    ``known`` are groups that existed, by name or id. One of them may be gone: that must not keep the other groups from being
+    scaled. Providers that cannot be read now are not checked.
     """
-    found: set[GroupRef] = set()
+    ids: dict[str, list[str]] = defaultdict(list)
+    for ref in known:
+        ids[ref.provider].append(ref.group_id.lower())
     for provider in providers:
-        named = {GroupRef(provider.name, name) for name in provider.named}
-        found |= named & known
-        if not named:
+        if not provider.named:
             continue
         try:
             provider.refresh()
@@ -100,10 +102,8 @@ def check_named(providers: Iterable[ProviderClient], known: frozenset[GroupRef])
         except ProviderError:
             continue
         for name, sentence in missing.items():
-            if sentence and GroupRef(provider.name, name) not in known:
-                raise ConfigError(sentence)
-        found |= {ref for ref in named if ref.group_id not in missing}
-    return frozenset(found)
+            if sentence and not any(ends_alike(name.lower(), one) for one in ids[provider.name]):
+                yield sentence
 
 
 def _find_missing(provider: ProviderClient) -> dict[str, str]:

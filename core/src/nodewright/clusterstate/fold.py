@@ -287,8 +287,13 @@ def _remember(
         learned=learned.templates,
         young_nodes=learned.young_nodes,
         template_evidence=learned.evidence,
-        named=memory.named,
+        named=memory.named | _named(found.seen),
     )
+
+
+def _named(seen: Observation) -> frozenset[GroupRef]:
+    """Return the groups of --nodes that their providers have now, by their names there."""
+    return frozenset(GroupRef(held.name, name) for held in seen.providers.values() for name in held.named)
 
 
 def _last_known(groups: Mapping[GroupRef, GroupSeen], memory: Memory) -> dict[GroupRef, GroupSeen]:

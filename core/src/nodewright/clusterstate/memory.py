@@ -500,7 +500,7 @@ class Memory:
     ``moves``: nodes that are replaced by others. ``templates``: traits of new nodes of each group, while drift is watched.
     ``learned``: how real nodes differ from templates. Not kept over a restart: ``young_nodes``, new nodes by name, and
     ``template_evidence``, the input of learned templates that are not computed again in each loop. ``named``: groups of --nodes,
-    by their names there, that were listed at a start.
+    by their names there, that were ever listed.
     """
 
     requests: Mapping[GroupRef, tuple[ScaleUpRequest, ...]] = field(default_factory=dict)

@@ -96,6 +96,8 @@ class ProviderWatch:
         self._facts = {group.id: self._facts_of(group) for group in groups}
         self._seen = self._describe()
         found = {seen.ref: seen for seen in (self._group(group, now) for group in groups)}
+        named = self._provider.names_of({ref.group_id for ref, seen in found.items() if seen.is_known})
+        self._seen = replace(self._seen, named=named)
         return self._seen, found | self._missing(last_known, found, now)
 
     def _missing(

@@ -133,7 +133,8 @@ class ProviderSeen:
     ``gpu_types`` are the values that ``gpu_label`` may have, also those that no node has now.
     ``provisioning_classes`` are the names of the classes of requests that it provisions itself. It creates groups from
     ``machine_types``; these groups have its ``capabilities``. ``interruptions`` are the notices about its machines;
-    if they cannot be read, ``notice_problem`` says why, and they are the last known ones.
+    if they cannot be read, ``notice_problem`` says why, and they are the last known ones. ``named`` are the names in --nodes
+    whose groups it had when it was last read.
     """
 
     name: str
@@ -149,6 +150,7 @@ class ProviderSeen:
     interruptions: tuple[Interruption, ...] = ()
     notice_problem: str = ""
     problem: str = ""
+    named: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)

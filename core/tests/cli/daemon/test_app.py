@@ -16,11 +16,16 @@ from core.tests.kube.conftest import ApiServer
 
 from nodewright.adapters.clocks import SystemClock
 from nodewright.adapters.kube.api import ApiError, Request
+from nodewright.adapters.kube.config_maps import ConfigMaps
+from nodewright.adapters.kube.store import ConfigMapStore
 from nodewright.cli.daemon.app import DaemonApp
 from nodewright.cli.daemon.build import DaemonOptions, build_daemon
 from nodewright.cli.settings.flags import SettingsSource
+from nodewright.clusterstate.memory import Memory
 from nodewright.model.duration import format_moment
 from nodewright.model.errors import ConfigError
+from nodewright.model.group import GroupRef, NodeGroup
+from nodewright.snapshot.observation import GroupSeen
 
 DAY = 86400.0
 PATIENCE = 60.0
@@ -311,6 +316,56 @@ def test_a_group_that_is_gone_stops_neither_the_engine_nor_its_next_start(addres
         pytest.raises(ConfigError, match="lists no group c, "),
     ):
         app.run()
+
+
+def test_a_dry_run_only_tells_of_a_misspelt_group(address: str, tmp_path: Path) -> None:
+    """It saves no state, so it cannot know of groups that were deleted."""
+    source = written(tmp_path, address, nodes=["0:3:a", "0:5:aa"], options=without("aa"))
+    options, log = DaemonOptions(wall=WallClock(), dry_run=True, once=True), Log()
+    with build_daemon(source, source.load().settings, options, log) as app:
+        assert app.run() is not None
+    [told] = [line for line in log.lines() if line["message"].startswith("--nodes: provider fake lists no group aa")]
+    assert told["level"] == "warning"
+
+
+def test_a_group_that_an_older_version_saved_stops_no_start(server: ApiServer, address: str, tmp_path: Path) -> None:
+    """That version saved no names, only the groups that it saw."""
+    seen = GroupSeen(ref=GroupRef("fake", "aa"), group=NodeGroup(id="aa", min_size=0, max_size=5), target=0)
+    open_store(server).save_if_changed(Memory(last_known={seen.ref: seen}))
+    with running(tmp_path, address, WallClock(), log := Log(), nodes=["0:3:a", "0:5:aa"], options=without("aa")):
+        log.wait_for(message="--nodes of fake: not listed by the provider, so not scaled: aa")
+
+
+def test_a_standby_takes_the_names_over_that_its_leader_saved(server: ApiServer, address: str, tmp_path: Path) -> None:
+    """It compared --nodes with the cloud long before it leads."""
+    lease, held = (
+        "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/cluster-autoscaler",
+        "2100-01-01T00:00:00.000000Z",
+    )
+    spec = {"holderIdentity": "other", "leaseDurationSeconds": 60, "acquireTime": held, "renewTime": held}
+    server.put(lease, {"metadata": {"name": "cluster-autoscaler", "namespace": "kube-system"}, "spec": spec})
+    more = {"leader-elect": True, "leader-elect-retry-period": "1s"}
+    nodes = ["0:3:a", "0:5:aa"]
+    store = open_store(server)
+    store.save_if_changed(Memory(named=frozenset({GroupRef("fake", "aa")})))
+    with built(tmp_path, address, WallClock(), log := Log(), more=more, nodes=nodes, options=without("aa")) as app:
+        thread = threading.Thread(target=app.run)
+        thread.start()
+        log.wait_for(message="waiting to become the leader")
+        names = frozenset(GroupRef("fake", name) for name in ("aa", "c", "z"))
+        store.save_if_changed(Memory(named=names))
+        server.drop(lease)
+        log.wait_for(message="loop")
+        app.stop()
+        thread.join(PATIENCE)
+    assert store.peek().named == {GroupRef("fake", "aa"), GroupRef("fake", "a")}
+
+
+def open_store(server: ApiServer) -> ConfigMapStore:
+    """The store of a process before the one under test."""
+    store = ConfigMapStore(ConfigMaps(server, "kube-system"), lambda: None)
+    store.load()
+    return store
 
 
 def ask(app: DaemonApp, path: str) -> str:

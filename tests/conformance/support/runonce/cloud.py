@@ -1,6 +1,6 @@
 """The cloud of a case behind the provider port; it writes down every call that changes something."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 from nodewright.model.capability import Capability
@@ -77,6 +77,9 @@ class Cloud:
 
     def node_groups(self) -> Sequence[NodeGroup]:
         return [NodeGroup(id=g.id, min_size=g.min_size, max_size=g.max_size) for g in self._world.groups.values()]
+
+    def names_of(self, known: Container[str]) -> frozenset[str]:  # noqa: ARG002 - no flag names a group
+        return frozenset()
 
     def target_size(self, group_id: str) -> int:
         return self._group(group_id).target

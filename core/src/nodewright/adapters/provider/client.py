@@ -1,7 +1,7 @@
 """ProviderClient: the typed client of one provider. Only it and its parts call hooks."""
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -118,6 +118,11 @@ class ProviderClient:
         self.named = self._find_named(groups)
         self.unlisted = self._find_unlisted(groups)
         return groups
+
+    def names_of(self, known: Container[str]) -> frozenset[str]:
+        """Return the names in --nodes for which the last listing has a group that is ``known`` (ids), or another with its limits."""
+        near = {name for name, ids in self.named.items() if any(one in known for one in ids)}
+        return frozenset(near | {name for name, ids in self.named.items() if not ids and name not in self.unlisted})
 
     def target_size(self, group_id: str) -> int:
         return self._calls.read("target_size", checks.size, group_id=group_id)
@@ -283,7 +288,7 @@ class ProviderClient:
         for name in self._limits:
             wanted = name.lower()
             near = ids.get(_last_part(wanted), ())
-            named[name] = tuple(id_ for lowered, id_ in near if _ends_alike(lowered, wanted))
+            named[name] = tuple(id_ for lowered, id_ in near if ends_alike(lowered, wanted))
         return named
 
     def _find_unlisted(self, groups: Sequence[NodeGroup]) -> tuple[str, ...]:
@@ -334,8 +339,8 @@ def _last_part(group_id: str) -> str:
     return group_id.replace(":", "/").rpartition("/")[2]
 
 
-def _ends_alike(one: str, other: str) -> bool:
-    """Return whether one of two ids with the same last part ends with the other."""
+def ends_alike(one: str, other: str) -> bool:
+    """Return whether one of two ids ends with the whole parts of the other."""
     short, long = sorted((one, other), key=len)
     return long.endswith(short) and (long == short or long[-len(short) - 1] in "/:")
 

@@ -228,6 +228,11 @@ def encode_memory(memory: Memory) -> bytes:
     return _ENCODER.encode(document)
 
 
+def find_groups(memory: Memory) -> frozenset[GroupRef]:
+    """Return every group of which something is saved."""
+    return frozenset(_by_group(memory))
+
+
 def decode_memory(raw: bytes) -> Memory:
     """Decode what was saved; raise UnreadableState."""
     try:

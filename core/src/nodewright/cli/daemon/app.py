@@ -24,8 +24,9 @@ from nodewright.adapters.metrics import LeaseCounts, Metrics, ProviderCalls
 from nodewright.adapters.provider import ProviderClient
 from nodewright.adapters.provider.client import NoticeWatch
 from nodewright.adapters.server_time import JumpWatch, ServerTime
+from nodewright.adapters.store.codec import find_groups
 from nodewright.adapters.web import HealthCheck, WebServer
-from nodewright.cli.connect import check_named
+from nodewright.cli.connect import find_misspelt
 from nodewright.cli.console.history import History
 from nodewright.cli.daemon.debug_server import NO_LOOP, DebugServer
 from nodewright.cli.daemon.reload import Reloader
@@ -327,13 +328,13 @@ class DaemonApp:
             return self.last_report
         # The API server's time is known by now, and nothing was decided yet.
         self._process.clock.start()
-        named = self._check_named()
+        self._check_named()
         if not self._cluster.leader.begin(self._process.reloader.settings.leader.leader_elect_resource_name):
             return self.last_report
         self._report.health.begin()
         if self._cluster.status is not None:
             self._cluster.status.start(self._process.clock.now())
-        self._autoscaler = autoscaler = self._make_autoscaler(named)
+        self._autoscaler = autoscaler = self._make_autoscaler()
         daemon = Daemon(
             self._report.debug_server.in_turn(autoscaler),
             self._process.clock,
@@ -349,21 +350,27 @@ class DaemonApp:
             daemon.run()
         return self.last_report
 
-    def _check_named(self) -> frozenset[GroupRef]:
-        """Return the groups of ``--nodes`` that exist or existed; raise ConfigError for others, if the saved state can be read."""
-        providers = self._engine.providers
-        try:
-            known = self._cluster.store.peek().named
-        except NodewrightError:
-            known = frozenset(GroupRef(provider.name, name) for provider in providers for name in provider.named)
-        return check_named(providers, known)
+    def _check_named(self) -> None:
+        """Raise ConfigError for a group of ``--nodes`` that no listing and no saved state knows; a dry run logs it instead.
 
-    def _make_autoscaler(self, named: frozenset[GroupRef]) -> Autoscaler:
+        Nothing is refused while the saved state cannot be read.
+        """
+        try:
+            memory = self._cluster.store.peek()
+        except NodewrightError:
+            return
+        for sentence in find_misspelt(self._engine.providers, memory.named | find_groups(memory)):
+            if not self._engine.only_looks:
+                raise ConfigError(sentence)
+            self.log.say(sentence, level="warning")
+
+    def _make_autoscaler(self) -> Autoscaler:
         dry_run, process = self._engine.dry_run, self._process
         planning = dry_run.planning if dry_run is not None else None
         ports, settings = self._engine.ports, process.reloader.settings
         saved = ports.store.load()
-        saved = replace(saved, memory=replace(saved.memory, named=named))
+        asked = {GroupRef(provider.name, name) for provider in self._engine.providers for name in provider.named}
+        saved = replace(saved, memory=replace(saved.memory, named=saved.memory.named & asked))
         return Autoscaler(ports, process.clock, settings, process.random, saved, planning=planning)
 
     def _may_go_on(self) -> bool:

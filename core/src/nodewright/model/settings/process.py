@@ -207,8 +207,8 @@ class ProviderSettings(Section, frozen=True, kw_only=True):
     nodes: Annotated[
         tuple[str, ...],
         Help(
-            "A node group as min:max:name. Repeat it for several groups. The start fails for a name that the provider has never"
-            " listed; a group that disappears later is only reported."
+            "A node group as min:max:name. Repeat it for several groups. The start fails for a name that the provider does not"
+            " list and of which no state is saved; a group that disappears later is only reported, as is any in a dry run or shadow."
         ),
     ] = ()
     node_group_auto_discovery: Annotated[
