@@ -368,6 +368,67 @@ def test_a_request_that_ends_in_the_queue_is_a_failure_of_all_its_machines(
 
 
 @pytest.mark.usefixtures("grows")
+def test_the_machines_of_an_ended_request_do_not_hold_up_the_minimum(cloud: GceCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=1)
+    cloud.limit(name, 3)
+    stage = attach(f"1:10:{name}", **_HOUR)
+    stage.client.atomic_increase_size(name, 1, 5)
+    cloud.end_requests(name, "FAILED")
+    stage.later(10, name)
+    [failure], [machine] = stage.client.failed_instances(name), stage.client.instances(name)
+    with pytest.raises(ProviderError, match="below its minimum of 1"):
+        stage.client.delete_instances(name, [failure.failure_id, machine.id], 5)
+    assert cloud.machines(name) == {machine.id}
+    assert stage.client.delete_instances(name, [failure.failure_id], 5) == (failure.failure_id,)
+
+
+@pytest.mark.usefixtures("grows")
+def test_a_request_that_is_not_found_yet_is_not_given_up(cloud: GceCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=1)
+    cloud.limit(name, 3)
+    stage = attach(f"0:10:{name}", **_HOUR)
+    cloud.refuse_once(_READ_REQUEST, 404, "notFound", "The resource was not found")
+    assert stage.client.atomic_increase_size(name, 1, 5) == 4
+    cloud.refuse_once(_READ_REQUEST, 404, "notFound", "The resource was not found")
+    for _ in range(2):
+        stage.later(10, name)
+        assert (stage.client.target_size(name), stage.client.failed_instances(name)) == (5, ())
+    cloud.limit(name, 9)
+    stage.later(10, name)
+    assert len(stage.client.instances(name)) == stage.client.target_size(name) == 5
+
+
+@pytest.mark.usefixtures("grows")
+def test_a_request_that_another_deletes_is_a_failure(cloud: GceCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=1)
+    cloud.limit(name, 3)
+    stage = attach(f"0:10:{name}", **_HOUR)
+    stage.client.atomic_increase_size(name, 1, 5)
+    cloud.end_requests(name, "CANCELLED")
+    cloud.group(name).resize_requests.clear()
+    stage.later(130, name)
+    [failure] = stage.client.failed_instances(name)
+    assert (failure.count, failure.code) == (4, "CANCELLED")
+    assert stage.client.target_size(name) == 5
+
+
+def test_a_request_whose_answer_was_lost_and_that_never_came_is_forgotten(cloud: GceCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=1)
+    stage = attach(f"0:10:{name}", **_HOUR)
+    for _ in range(6):
+        cloud.refuse_once(_RESIZE, 503, "backendError", "try later")
+    with pytest.raises(ProviderUnavailable):
+        stage.client.atomic_increase_size(name, 1, 5)
+    stage.later(60, name)
+    asked = cloud.calls[_READ_REQUEST]
+    assert asked > 0
+    stage.later(130, name)
+    asked = cloud.calls[_READ_REQUEST]
+    stage.later(10, name)
+    assert (cloud.calls[_READ_REQUEST], stage.client.target_size(name)) == (asked, 1)
+
+
+@pytest.mark.usefixtures("grows")
 def test_a_request_that_fails_at_once_is_refused(cloud: GceCloud, attach: Attach) -> None:
     name = cloud.add_group(size=1)
     cloud.limit(name, 3)

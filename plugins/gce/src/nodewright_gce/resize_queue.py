@@ -31,7 +31,7 @@ PREFIX = "nodewright-"
 _GRANTED, _WAITS, _CANCELLED = "SUCCEEDED", "ACCEPTED", "CANCELLED"
 _OVER = ("FAILED", _CANCELLED)
 _ENDED = (_GRANTED, *_OVER)
-# A request whose answer was lost appears within this time, or never.
+# A new request that is not found may appear within this time, or never.
 _LOST_SECONDS = 120.0
 _MAX_MESSAGE = 500
 
@@ -177,9 +177,9 @@ class ResizeQueue:
         found = self._api.resize_request(one.ref, one.name)
         if found is not None:
             return msgspec.structs.replace(one, state=found.state or one.state, complaints=found.complaints)
-        if one.state:
-            return msgspec.structs.replace(one, state=_CANCELLED)  # another deleted it
-        return one if self._clock.now() <= one.made_at + _LOST_SECONDS else None
+        if self._clock.now() <= one.made_at + _LOST_SECONDS:
+            return one
+        return msgspec.structs.replace(one, state=_CANCELLED) if one.state else None  # another deleted it
 
     def _search(self, group_id: str) -> None:
         ref = self._fleet.group(group_id).ref

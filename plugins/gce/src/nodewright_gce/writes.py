@@ -106,16 +106,18 @@ class Writer:
         A machine that was reported as failed and runs by now is not deleted: nodewright wanted to delete a failure.
         """
         group = self.expect(listed.id, expected, machines=True)
-        accepted = set(self._queue.drop(listed.id, ids))
         reported = self._failures.reported(listed.id)
         there = {one.ref.provider_id: one for one in group.machines if one.state is not InstanceState.DELETING}
         doomed = [there[one] for one in ids if one in there and not (one in reported and _came_true(there[one]))]
-        if not doomed:
-            return tuple(one for one in ids if one in accepted)
         healthy = any(one.failure is None for one in doomed)
-        if healthy and not force and group.target - len(doomed) < listed.min_size:
+        ended = sum(one.count for one in self._queue.failures(listed.id) if one.failure_id in ids)
+        if healthy and not force and group.target - ended - len(doomed) < listed.min_size:
             message = f"{group.ref.name} would go below its minimum of {listed.min_size}"
             raise ProviderError(message, code="belowMinimum")
+        accepted = set(self._queue.drop(listed.id, ids))
+        if not doomed:
+            return tuple(one for one in ids if one in accepted)
+        group = self._fleet.group(listed.id)
         refs = [one.ref for one in doomed]
         try:
             self._api.delete(group.ref, refs, self.new_request_id())
