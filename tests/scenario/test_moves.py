@@ -1,5 +1,6 @@
 """Moves: nodes are given up for cheaper ones, the new ones first (virtual time)."""
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -379,3 +380,78 @@ def test_pods_go_back_to_several_nodes_that_cost_together_exactly_as_much() -> N
     )
     told = story(*groups, pods=3, minutes=120, settings={"expander": "price"}, stock_outs=SOLD_OUT)
     assert (told.machines("big"), told.machines("preferred")) == (0, 3)
+
+
+NEVER_THERE = {"name": "preferred", "price_per_hour": 0.0999, "spot": True}
+SOLD_OUT_FOR_GOOD = [{"group": "preferred"}]
+
+
+def test_a_move_that_pays_is_made_although_a_preferred_group_has_no_machines() -> None:
+    told = story(NEVER_THERE, LARGE, SMALL, stock_outs=SOLD_OUT_FOR_GOOD)
+    assert [(move.reason, move.stage) for move in moves(told)] == [("replaced", MoveStage.DONE)]
+    assert (told.machines("large"), told.machines("small")) == (0, 2)
+
+
+def test_a_failed_return_does_not_pause_a_move_that_pays(tmp_path: Path) -> None:
+    """The first return fails while a budget holds back what pays."""
+    path = tmp_path / "disruption.yaml"
+    path.write_text("disruption: [{nodes: 0, reasons: [replaced, underused]}]")
+    settings = {"disruption-config": str(path)}
+    told = story(NEVER_THERE, LARGE, SMALL, settings=settings, stock_outs=SOLD_OUT_FOR_GOOD)
+    told.at(900, lambda: path.write_text("disruption: []"))
+    first, second = moves(told)
+    assert (first.reason, first.stage) == ("preferred", MoveStage.ABANDONED)
+    assert (second.reason, second.stage) == ("replaced", MoveStage.DONE)
+    assert second.started < first.started + 1500
+
+
+def test_a_preferred_group_that_is_sold_out_for_good_is_asked_ever_less_often() -> None:
+    told = story(
+        NEVER_THERE,
+        OTHER,
+        pods=6,
+        minutes=24 * 60,
+        settings={"expander": "price", "scan-interval": "1m"},
+        stock_outs=SOLD_OUT_FOR_GOOD,
+    )
+    failed = [move.started for move in moves(told)]
+    assert 3 <= len(failed) <= 6
+    gaps = [later - earlier for earlier, later in pairwise(failed)]
+    assert gaps == sorted(gaps)
+    assert len(told.asked("preferred")) <= len(failed) + 1
+
+
+def test_a_machine_that_came_for_pods_ends_the_pause_of_its_preferred_group() -> None:
+    told = story(
+        {**NEVER_THERE, "labels": {"kind": "spot"}},
+        OTHER,
+        minutes=150,
+        settings={"expander": "price"},
+        stock_outs=[{"group": "preferred", "end": "80m"}],
+    )
+    told.pods(1, at=90 * 60, name="picky", node_selector={"kind": "spot"})
+    # The second return failed after an hour, and the next would be two hours later.
+    assert [move.stage for move in moves(told)][:2] == [MoveStage.ABANDONED] * 2
+    assert (told.machines("other"), told.machines("preferred")) == (0, 3)
+
+
+def pinned(kind: str) -> dict[str, Any]:
+    if kind == "unsafe":
+        return {"annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}}
+    return {"node_selector": {"kind": "other"}}
+
+
+@pytest.mark.parametrize("kind", ["unsafe", "selective"])
+def test_nodes_whose_pods_cannot_go_back_do_not_hide_others_that_can(kind: str) -> None:
+    told = story(
+        NEVER_THERE,
+        {**OTHER, "labels": {"kind": "other"}},
+        pods=0,
+        minutes=180,
+        settings={"expander": "price"},
+        stock_outs=SOLD_OUT,
+    )
+    told.pods(20, at=5, name="pinned", **pinned(kind))
+    told.pods(1, at=120, name="free")
+    assert told.machines("preferred") == 1
+    assert [move.stage for move in moves(told)][-1] == MoveStage.DONE

@@ -82,7 +82,12 @@ def fields_of_memory(refs: Sequence[GroupRef] = REFS, ids: Sequence[str] = IDS) 
         "deferrals": _few(groups, _deferrals),
         "writes_in_flight": _few(groups, _writes),
         "notices": _few(groups, st.lists(_notices, min_size=1, max_size=2).map(tuple)),
-        "moves": st.builds(MoveMemory, under_way=_few(names, _moves(groups)), pauses=_few(names, _pauses)),
+        "moves": st.builds(
+            MoveMemory,
+            under_way=_few(names, _moves(groups)),
+            pauses=_few(names, _pauses),
+            returns=_few(names, _pauses),
+        ),
         "templates": _few(groups, _templates),
         "learned": _few(groups, _learned),
         "planned_pods": _few(groups, st.lists(_planned_pods, min_size=1, max_size=2).map(tuple)),

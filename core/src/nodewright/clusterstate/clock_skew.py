@@ -18,7 +18,7 @@ from nodewright.clusterstate.memory import (
 )
 from nodewright.clusterstate.purchases import purchase_no_later as purchased
 from nodewright.model.group import Machine
-from nodewright.model.move import LONGEST_PAUSE, Move
+from nodewright.model.move import LONGEST_PAUSE, Move, MovePause
 
 T = TypeVar("T", ScaleUpRequest, Reservation, Move)
 
@@ -75,13 +75,16 @@ def _moves(held: MoveMemory, now: float) -> MoveMemory:
     return replace(
         held,
         under_way={name: _under_way(move, now) for name, move in held.under_way.items()},
-        pauses={
-            name: changed(pause, until=min(pause.until, now + LONGEST_PAUSE)) for name, pause in held.pauses.items()
-        },
+        pauses=_shortened(held.pauses, now),
+        returns=_shortened(held.returns, now),
         searched_at=min(held.searched_at, now),
         renewed_at=min(held.renewed_at, now),
         again_at=min(held.again_at, now + LONGEST_REST),
     )
+
+
+def _shortened(pauses: Mapping[str, MovePause], now: float) -> Mapping[str, MovePause]:
+    return {name: changed(pause, until=min(pause.until, now + LONGEST_PAUSE)) for name, pause in pauses.items()}
 
 
 def _provisioning(held: ProvisioningMemory, now: float) -> ProvisioningMemory:

@@ -460,17 +460,23 @@ LONGEST_REST = 900.0
 class MoveMemory:
     """The memory of moves: those ``under_way``, by their ids, and the ``pauses`` of nodes, by name.
 
+    ``returns``: pauses of moves to preferred groups only: of nodes, by name, and of groups to which pods do not go back, as
+    ``provider/group``.
+
     Not kept over a restart: ``places``: those of pods, by the move's id. ``searched_at``: when moves were last searched for
     (epoch seconds). ``vain``: a hash of the input of the last search if it found none, ``again_at``: when to repeat the
     same search, ``vain_times``: how many in a row found none. ``renewed_at``: when nodes were last renewed, ``unrenewed``: why nodes were not, by name.
+    ``unreturned``: nodes for whose pods no preferred group was found, in the order of the searches.
     """
 
     under_way: Mapping[str, Move] = field(default_factory=dict)
     pauses: Mapping[str, MovePause] = field(default_factory=dict)
+    returns: Mapping[str, MovePause] = field(default_factory=dict)
     places: Mapping[str, MoveDestinations] = field(default_factory=dict)
     searched_at: float = 0.0
     renewed_at: float = 0.0
     unrenewed: Mapping[str, str] = field(default_factory=dict)
+    unreturned: tuple[str, ...] = ()
     vain: int = 0
     vain_times: int = 0
     again_at: float = 0.0

@@ -40,6 +40,8 @@ from nodewright.snapshot.node_pods import NodePods, PodDestinations, find_node_p
 DRAIN_SECONDS = 3600.0
 # Seconds for which a source of an abandoned move stays; twice as long after each further one.
 _FIRST_PAUSE = 1800.0
+# The same after a move to a preferred group, which holds back only moves of this kind.
+_FIRST_RETURN_PAUSE = 3600.0
 # Seconds for which nodes that replaced others are not replaced.
 _SETTLED_SECONDS = 10800.0
 _RENEWALS = {
@@ -78,9 +80,9 @@ class MovesUnderWay:
 def follow_moves(context: PlanningContext) -> MovesUnderWay:
     """Return how far each move under way has come. ``context``: the cluster with pending pods that fit, and upcoming nodes."""
     state, held = context.state, context.state.memory.moves
-    pauses = dict(_live_pauses(held, state))
+    pauses, returns = dict(_live_pauses(held, state)), dict(_live_returns(held, state))
     if not held.under_way:
-        return MovesUnderWay(memory=replace(held, pauses=pauses))
+        return MovesUnderWay(memory=replace(held, pauses=pauses, returns=returns))
     moves, ready = list[Move](), dict[str, _Ready]()
     in_moves, marked = dict[str, Unremovable](), set[str]()
     for begun in held.under_way.values():
@@ -91,7 +93,13 @@ def follow_moves(context: PlanningContext) -> MovesUnderWay:
         moves.append(move)
         if move.stage == MoveStage.ABANDONED:
             why = f"move {move.id} was abandoned: {move.why}"
-            pauses |= {name: _paused(pauses.get(name), why, state.now) for name in move.left}
+            if move.reason == DisruptionReason.PREFERRED:
+                returns |= {
+                    key: _paused(returns.get(key), why, state.now, _FIRST_RETURN_PAUSE)
+                    for key in _unreturned(begun, state)
+                }
+            else:
+                pauses |= {name: _paused(pauses.get(name), why, state.now) for name in move.left}
         for name in set(begun.sources).difference(before.sources):
             why = f"move {move.id} went on without it: its removal failed"
             pauses[name] = _paused(pauses.get(name), why, state.now)
@@ -110,7 +118,7 @@ def follow_moves(context: PlanningContext) -> MovesUnderWay:
     live = {move.id: move for move in moves if not move.stage.is_over}
     places = {name: kept for name, kept in held.places.items() if name in live}
     return MovesUnderWay(
-        memory=replace(held, under_way=live, pauses=pauses, places=places),
+        memory=replace(held, under_way=live, pauses=pauses, returns=returns, places=places),
         moves=tuple(moves),
         ready=ready,
         in_moves=in_moves,
@@ -340,10 +348,40 @@ def _live_pauses(held: MoveMemory, state: ClusterState) -> Iterator[tuple[str, M
             yield name, pause
 
 
-def _paused(before: MovePause | None, why: str, now: float) -> MovePause:
+def _live_returns(held: MoveMemory, state: ClusterState) -> Iterator[tuple[str, MovePause]]:
+    """Yield the pauses of returns, kept as those of nodes. That of a group ends when a machine of it comes, as for pods.
+
+    A machine counts if it came so late that it cannot be from the growth that failed.
+    """
+    groups = {str(ref): ref for ref in state.groups} if held.returns else {}
+    newest = dict[GroupRef, float]()
+    for node in state.observation.snapshot.live_nodes() if held.returns else ():
+        ref = state.group_of_node.get(node.name)
+        if ref is not None:
+            newest[ref] = max(newest.get(ref, 0.0), node.created)
+    for key, pause in held.returns.items():
+        length, ref = _length(pause.times, _FIRST_RETURN_PAUSE), groups.get(key)
+        if state.now >= pause.until + length or (ref is None and key not in state.observation.snapshot):
+            continue
+        if ref is not None:
+            waited = state.groups[ref].seen.options.max_node_provision_seconds
+            if newest.get(ref, 0.0) > pause.until - length + waited:
+                continue
+        yield key, pause
+
+
+def _unreturned(move: Move, state: ClusterState) -> list[str]:
+    """Return what is to blame for an abandoned return: the groups that failed or are late, else its sources."""
+    refs, backoffs = [one.group for one in move.added], state.memory.backoffs
+    failed = [ref for ref in refs if ref in backoffs and backoffs[ref].last_failure >= move.started]
+    has_waited = move.stage in (MoveStage.PROPOSED, MoveStage.LAUNCHING) and state.now > move.deadline
+    return [str(ref) for ref in failed or (refs if has_waited else ())] or list(move.left)
+
+
+def _paused(before: MovePause | None, why: str, now: float, first: float = _FIRST_PAUSE) -> MovePause:
     times = before.times + 1 if before is not None else 1
-    return MovePause(until=now + _length(times), times=times, why=why)
+    return MovePause(until=now + _length(times, first), times=times, why=why)
 
 
-def _length(times: int) -> float:
-    return min(LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** max(0, times - 1))
+def _length(times: int, first: float = _FIRST_PAUSE) -> float:
+    return min(LONGEST_PAUSE, first * 2.0 ** max(0, times - 1))

@@ -17,7 +17,7 @@ from nodewright.planner.consolidation import find_moves
 from nodewright.planner.consolidation.find_moves import Proposal
 from nodewright.planner.context import PlanningContext
 from nodewright.planner.moves import DRAIN_SECONDS
-from nodewright.planner.returns import find_return
+from nodewright.planner.returns import NO_RETURN, find_return
 from nodewright.planner.scale_down.eligibility import disabled_nodes, find_candidates
 from nodewright.planner.scale_down.limits import DisruptionLimits
 from nodewright.planner.scale_down.selection import reason_for_node_pause
@@ -61,24 +61,29 @@ def propose_moves(
     seeks = settings.consolidation_policy in ("balanced", "when-cheaper")
     paused = {name: pause.why for name, pause in held.pauses.items() if pause.until > state.now}
     paused |= _held_by_pauses(context) | _held_by_delays(context)
+    resting = {key: pause.why for key, pause in held.returns.items() if pause.until > state.now}
     settled = paused | _held_by_budgets(state, DisruptionReason.REPLACED)
-    staying = paused | _held_by_budgets(state, DisruptionReason.PREFERRED) if seeks else {}
+    staying = paused | resting | _held_by_budgets(state, DisruptionReason.PREFERRED) if seeks else {}
     most_nodes = DisruptionLimits(state).most_together(DisruptionReason.REPLACED)
     searched = _fingerprint(context, (settled.keys(), staying.keys()), most_nodes)
     if searched == held.vain and state.now < held.again_at:
         return NewMoves(held)
-    going = dict.fromkeys(unneeded, "scale-down removes it")
-    back = find_return(context, settings.consolidate_after, staying | going, random) if seeks else None
-    if back is not None:
-        return begin_moves(replace(held, searched_at=state.now, vain=0, vain_times=0), [back], state)
     found = find_moves(context, settings, random, most_nodes=most_nodes, settled=settled, unneeded=unneeded)
-    if not found.proposals:
-        ends = (pause.until for pause in held.pauses.values() if pause.until > state.now)
-        again_at = min(state.now + LONGEST_REST, found.held_until, *ends)
-        vain_times = held.vain_times + found.was_searched
-        memory = replace(held, searched_at=state.now, vain=searched, vain_times=vain_times, again_at=again_at)
-        return NewMoves(memory, rejected=found.rejected)
-    return begin_moves(replace(held, searched_at=state.now, vain=0, vain_times=0), found.proposals, state)
+    proposals, back = found.proposals, NO_RETURN
+    if not proposals and seeks:
+        going = dict.fromkeys(unneeded, "scale-down removes it")
+        turns = held.unreturned
+        back = find_return(context, settings.consolidate_after, staying | going, random, turns)
+        held = replace(held, unreturned=back.unreturned)
+        proposals = (back.proposal,) if back.proposal is not None else ()
+    if proposals:
+        return begin_moves(replace(held, searched_at=state.now, vain=0, vain_times=0), proposals, state)
+    pauses = (*held.pauses.values(), *held.returns.values())
+    ends = (pause.until for pause in pauses if pause.until > state.now)
+    again_at = state.now if back.has_more else min(state.now + LONGEST_REST, found.held_until, *ends)
+    vain_times = held.vain_times + (found.was_searched or back.has_more)
+    memory = replace(held, searched_at=state.now, vain=searched, vain_times=vain_times, again_at=again_at)
+    return NewMoves(memory, rejected=found.rejected)
 
 
 def begin_moves(held: MoveMemory, proposals: Iterable[Proposal], state: ClusterState) -> NewMoves:
@@ -107,7 +112,7 @@ def _calm_until(held: MoveMemory) -> float:
 def _fingerprint(context: PlanningContext, held: Iterable[Iterable[str]], most_nodes: int | None) -> int:
     """Return a hash of the input of a search for moves. Annotations of pods and the results of filters are left out.
 
-    ``held``: the nodes that stay for now, for each kind of move. ``most_nodes``: how many nodes may go together.
+    ``held``: what is held for now, for each kind of move. ``most_nodes``: how many nodes may go together.
     """
     state, snapshot = context.state, context.snapshot
     growing = [

@@ -4,10 +4,11 @@ With the expander ``priority`` groups of a higher priority are preferred; otherw
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from random import Random
+from typing import NamedTuple
 
 from nodewright.expander import PRIORITY, find_priorities
 from nodewright.model.disruption import DisruptionReason
@@ -25,23 +26,56 @@ from nodewright.planner.scale_up.orchestrator import expanders_in_force
 # How many nodes one search looks at.
 _MOST_EXAMINED = 10
 _NOT_PREFERRED = SkipReason(code=SkipCode.NOT_CHOSEN, message="it is not preferred to the group of the node")
+_RESTS = SkipReason(code=SkipCode.NOT_CHOSEN, message="a move to it failed lately")
+
+
+class FoundReturn(NamedTuple):
+    """The result of a search for a return.
+
+    ``proposal``: a move of a node's pods to new nodes of preferred groups (None: none costs no more than the node).
+    ``unreturned``: the nodes that searches examined in vain, in their order. ``has_more``: whether others were not examined.
+    """
+
+    proposal: Proposal | None = None
+    unreturned: tuple[str, ...] = ()
+    has_more: bool = False
+
+
+NO_RETURN = FoundReturn()
 
 
 def find_return(
-    context: PlanningContext, consolidate_after: float, settled: Mapping[str, str], random: Random
-) -> Proposal | None:
-    """Return a move of a node's pods to new nodes of preferred groups; None if there is none that costs no more than the node.
+    context: PlanningContext,
+    consolidate_after: float,
+    settled: Mapping[str, str],
+    random: Random,
+    unreturned: Sequence[str] = (),
+) -> FoundReturn:
+    """Find a return of one node's pods.
 
-    ``consolidate_after``: for how many seconds no pod has come to the node. ``settled``: nodes that must stay, and why.
+    ``consolidate_after``: for how many seconds no pod has come to the node. ``settled``: nodes that must stay, and groups
+    (``provider/group``) to which pods must not go back, and why. ``unreturned``: nodes that are examined after all others,
+    in this order.
     """
     ranks = find_ranks(context)
-    growing = [ref for ref in context.templates if ref in ranks and skip_reason(context, ref) is None]
+    growing = [
+        ref
+        for ref in context.templates
+        if ref in ranks and str(ref) not in settled and skip_reason(context, ref) is None
+    ]
     highest = max((ranks[ref] for ref in growing), default=None)
     if highest is None or all(rank >= highest for rank in ranks.values()):
-        return None
+        return FoundReturn(unreturned=tuple(unreturned))
     rules = SourceRules(context, consolidate_after, settled)
-    for name, ref in islice(_below(context, ranks, highest, rules), _MOST_EXAMINED):
-        barred = {other: _NOT_PREFERRED for other in context.templates if ranks.get(other, -1) <= ranks[ref]}
+    below = _below(context, ranks, highest, rules, {name: turn for turn, name in enumerate(unreturned, start=1)})
+    tried = list[str]()
+    for name, ref in islice(below, _MOST_EXAMINED):
+        tried.append(name)
+        barred = {
+            other: _NOT_PREFERRED if ranks.get(other, -1) <= ranks[ref] else _RESTS
+            for other in context.templates
+            if ranks.get(other, -1) <= ranks[ref] or str(other) in settled
+        }
         node = OutdatedNode(node=name, group=ref, reason=DisruptionReason.PREFERRED, why="a preferred group may grow")
         search = RenewalSearch(context, [node], random, barred=barred)
         search.take([node])
@@ -50,8 +84,10 @@ def find_return(
             continue
         savings = _savings(context, ref, (new.group for new in proposal.new_nodes))
         if savings is None or savings >= 0:
-            return replace(proposal, savings=savings or 0.0)
-    return None
+            return FoundReturn(replace(proposal, savings=savings or 0.0), tuple(unreturned))
+    has_more = next(below, None) is not None
+    known = [name for name in unreturned if name in context.snapshot and name not in tried]
+    return FoundReturn(None, (*known, *tried), has_more)
 
 
 def find_ranks(context: PlanningContext) -> Mapping[GroupRef, int]:
@@ -65,15 +101,19 @@ def find_ranks(context: PlanningContext) -> Mapping[GroupRef, int]:
 
 
 def _below(
-    context: PlanningContext, ranks: Mapping[GroupRef, int], highest: int, rules: SourceRules
+    context: PlanningContext,
+    ranks: Mapping[GroupRef, int],
+    highest: int,
+    rules: SourceRules,
+    turns: Mapping[str, int],
 ) -> Iterator[tuple[str, GroupRef]]:
-    """Yield the nodes that may go and whose group is not of the highest rank, those of the lowest rank first."""
+    """Yield the nodes that may go and whose group is not of the highest rank: in their turns, then those of the lowest rank first."""
     state, snapshot = context.state, context.snapshot
     names = ((int(row), snapshot.name(int(row))) for row in destination_rows(snapshot, state).nonzero()[0])
     refs = ((row, name, state.group_of_node.get(name)) for row, name in names)
     below = [(row, name, ref) for row, name, ref in refs if ref is not None and ranks.get(ref, highest) < highest]
-    for row, name, ref in sorted(below, key=lambda one: (ranks[one[2]], one[1])):
-        if not rules.why_stays(row, name, ref):
+    for row, name, ref in sorted(below, key=lambda one: (turns.get(one[1], 0), ranks[one[2]], one[1])):
+        if not rules.why_stays(row, name, ref) and not rules.why_pods_stay(row):
             yield name, ref
 
 

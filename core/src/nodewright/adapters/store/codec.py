@@ -149,6 +149,7 @@ class Document(Record, frozen=True, kw_only=True):
     moves: dict[str, Move] = {}
     returns: tuple[str, ...] = ()
     move_pauses: dict[str, MovePause] = {}
+    return_pauses: dict[str, MovePause] = {}
     unhealthy: UnhealthyCluster | None = None
     named: dict[str, tuple[str, ...]] = {}
 
@@ -222,6 +223,7 @@ def encode_memory(memory: Memory) -> bytes:
         moves=moves | {name: changed(moves[name], reason=DisruptionReason.REPLACED) for name in returns},
         returns=returns,
         move_pauses=dict(sorted(memory.moves.pauses.items())),
+        return_pauses=dict(sorted(memory.moves.returns.items())),
         unhealthy=memory.unhealthy,
         named=_named(memory.named),
     )
@@ -257,7 +259,7 @@ def decode_memory(raw: bytes) -> Memory:
         for name, move in found.moves.items()
         if name in found.returns
     }
-    moves = MoveMemory(under_way=found.moves | returns, pauses=found.move_pauses)
+    moves = MoveMemory(under_way=found.moves | returns, pauses=found.move_pauses, returns=found.return_pauses)
     named = frozenset(GroupRef(provider, name) for provider, names in found.named.items() for name in names)
     return replace(memory, provisioning=requests, moves=moves, unhealthy=found.unhealthy, named=named)
 

@@ -12,7 +12,12 @@ from nodewright.model.group import GroupRef
 from nodewright.model.pod import Pod
 from nodewright.planner.consolidation.score import NODE_DISRUPTION, PoolTotals, disruption_of
 from nodewright.planner.context import PlanningContext
-from nodewright.planner.scale_down.drainability import DrainabilityCache, DrainabilityRules, evaluate_subset
+from nodewright.planner.scale_down.drainability import (
+    DrainabilityCache,
+    DrainabilityRules,
+    NodeDrainability,
+    evaluate_subset,
+)
 from nodewright.planner.scale_down.eligibility import SCALE_DOWN_DISABLED, SHARED, deletion_taint_times, disabled_nodes
 from nodewright.planner.scale_down.node_removal import destination_rows
 from nodewright.planner.scale_down.pdb import DisruptionBudgets
@@ -148,15 +153,16 @@ class SourceRules:
         """Return what keeps a node in place, drain rules of its pods aside; empty: nothing."""
         return self._of_group[ref] or self._why_node_stays(row, name)
 
+    def why_pods_stay(self, row: int) -> str:
+        """Return what drain rules keep a node in place for its pods; empty: none do."""
+        (subset,) = find_pod_subsets(self._context.snapshot, [row])
+        return _why_pods_stay(evaluate_subset(subset, self._rules))
+
     def source(
         self, row: int, name: str, ref: GroupRef, price: float, disruption: float, subset: PodSubset
     ) -> PoolNode:
         status = evaluate_subset(subset, self._rules)
-        why = self.why_stays(row, name, ref)
-        if not why and status.blocking is not None:
-            why = f"pod {status.blocking.pod}: {status.blocking.message}"
-        if not why and status.on_completion:
-            why = f"the completion of pod {status.on_completion[0].key} is awaited"
+        why = self.why_stays(row, name, ref) or _why_pods_stay(status)
         classes = status.moving.counts() if not why else {}
         return PoolNode(
             row=row,
@@ -202,6 +208,12 @@ class SourceRules:
             (bool(pinned), f"pod {pinned} is annotated {DO_NOT_DISRUPT}"),
         )
         return next((why for holds, why in reasons if holds), "")
+
+
+def _why_pods_stay(status: NodeDrainability) -> str:
+    if status.blocking is not None:
+        return f"pod {status.blocking.pod}: {status.blocking.message}"
+    return f"the completion of pod {status.on_completion[0].key} is awaited" if status.on_completion else ""
 
 
 def _newest(pods: Iterable[Pod]) -> float:

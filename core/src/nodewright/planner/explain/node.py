@@ -220,6 +220,9 @@ def _move(state: ClusterState, plan: Plan, settings: Settings, name: str) -> str
     pause = state.memory.moves.pauses.get(name)
     if pause is not None and pause.until > state.now:
         return f"none gives it up before {format_moment(pause.until)}: {pause.why}"
+    pause = state.memory.moves.returns.get(name)
+    if pause is not None and pause.until > state.now:
+        return f"none gives it up for a preferred group before {format_moment(pause.until)}: {pause.why}"
     ref = state.group_of_node.get(name)
     why = why_outside(state, ref) if ref is not None and settings.seeks_moves else ""
     return f"none gives it up for cheaper nodes: {why}" if why else ""
