@@ -29,6 +29,8 @@ _GET, _LIST = "instanceGroupManagers.get", "instanceGroupManagers.list"
 _HOUR = {"atomic_run_duration": "1h"}  # Compute Engine grants resize requests for machines with a run duration
 _CREATE, _DELETE = "instanceGroupManagers.createInstances", "instanceGroupManagers.deleteInstances"
 _READ_REQUEST = "instanceGroupManagerResizeRequests.get"
+_LIST_REQUESTS = "instanceGroupManagerResizeRequests.list"
+_CANCEL = "instanceGroupManagerResizeRequests.cancel"
 _RESIZE = "instanceGroupManagerResizeRequests.insert"
 
 
@@ -440,6 +442,43 @@ def test_a_request_that_fails_at_once_is_refused(cloud: GceCloud, attach: Attach
     assert client.failed_instances(name) == ()
 
 
+@pytest.mark.usefixtures("grows")
+def test_the_oldest_request_is_withdrawn_first(cloud: GceCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=1)
+    cloud.limit(name, 3)
+    stage = attach(f"0:10:{name}", **_HOUR)
+    stage.client.atomic_increase_size(name, 1, 5)
+    stage.later(600, name)
+    stage.client.atomic_increase_size(name, 5, 8)
+    assert stage.client.decrease_target_size(name, 8, 4) == 4
+    assert [one["state"] for one in cloud.group(name).resize_requests.values()] == ["CANCELLED", "ACCEPTED"]
+    stage.later(10, name)
+    assert stage.client.target_size(name) == 4
+
+
+@pytest.mark.usefixtures("grows")
+def test_a_cancellation_that_is_refused_is_told(cloud: GceCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=1)
+    cloud.limit(name, 3)
+    client = attach(f"0:10:{name}", **_HOUR).client
+    client.atomic_increase_size(name, 1, 5)
+    cloud.refuse_once(_CANCEL, 403, "forbidden", "Required permission")
+    with pytest.raises(AccessDenied):
+        client.decrease_target_size(name, 5, 1)
+    assert client.target_size(name) == 5
+
+
+@pytest.mark.usefixtures("grows")
+def test_a_request_that_cannot_be_read_does_not_hold_up_the_refresh(cloud: GceCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=1)
+    cloud.limit(name, 3)
+    stage = attach(f"0:10:{name}", **_HOUR)
+    stage.client.atomic_increase_size(name, 1, 5)
+    cloud.refuse_once(_READ_REQUEST, 403, "forbidden", "Required permission")
+    stage.later(10, name)
+    assert stage.client.target_size(name) == 5
+
+
 def test_a_new_process_finds_the_requests_that_wait(cloud: GceCloud, attach: Attach, grows: bool) -> None:
     name = cloud.add_group(size=1)
     cloud.limit(name, 3)
@@ -451,6 +490,28 @@ def test_a_new_process_finds_the_requests_that_wait(cloud: GceCloud, attach: Att
     assert stage.client.decrease_target_size(name, 5 + of_another, 1 + of_another) == 4
     again = attach(f"0:10:{name}", **_HOUR)
     assert again.client.target_size(name) == 1 + of_another
+
+
+def test_a_new_process_finds_a_request_that_is_being_created(cloud: GceCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=1)
+    cloud.group(name).resize_requests["nodewright-x"] = {"name": "nodewright-x", "resizeBy": 4, "state": "CREATING"}
+    assert attach(f"0:10:{name}", **_HOUR).client.target_size(name) == 5
+
+
+def test_throttled_reads_of_requests_after_a_start_are_not_repeated_at_once(cloud: GceCloud, attach: Attach) -> None:
+    names = [cloud.add_group(size=1) for _ in range(5)]
+    cloud.limit(names[0], 1)
+    groups = [f"0:10:{name}" for name in names]
+    attach(*groups, **_HOUR).client.atomic_increase_size(names[0], 1, 5)
+    before = cloud.calls[_LIST_REQUESTS]
+    cloud.refuse_once(_LIST_REQUESTS, 429, "rateLimitExceeded")
+    stage = attach(*groups, parallel_calls=2, **_HOUR)
+    stage.later(20, *names)
+    assert cloud.calls[_LIST_REQUESTS] - before <= 2
+    stage.later(45, *names)
+    stage.later(10, *names)
+    assert cloud.calls[_LIST_REQUESTS] - before == 6
+    assert [stage.client.target_size(name) for name in names] == [5, 1, 1, 1, 1]
 
 
 @pytest.mark.usefixtures("grows")

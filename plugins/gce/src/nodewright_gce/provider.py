@@ -58,7 +58,7 @@ class GceProvider:
         self._fleet = Fleet(self._api, self._selection, self._options, context.clock)
         self._catalogue = Catalogue(self._api, self._options, context.clock, context.random)
         self._failures = Failures()
-        self._queue = ResizeQueue(self._api, self._fleet, context.clock)
+        self._queue = ResizeQueue(self._api, self._fleet, context.clock, self._options.parallel_calls)
         self._writer = Writer(self._api, self._fleet, self._queue, self._failures, context.clock, context.random)
         self._atomic = AtomicWriter(self._api, self._queue, self._writer)
         self._preemptions = Preemptions(self._api, self._options, context.clock)

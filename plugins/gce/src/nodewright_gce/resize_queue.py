@@ -6,7 +6,7 @@ are those of the requests, and what the list lacks is added to the size. A reque
 for the core is cancelled. After a start each group is asked once for the requests of the process before.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
@@ -18,8 +18,9 @@ from nodewright.spec import (
     InstanceState,
     OutOfCapacity,
     ProviderError,
+    Throttled,
 )
-from nodewright.spec.cache import attempt
+from nodewright.spec.cache import attempt, attempt_each
 from nodewright_gce.api import Api
 from nodewright_gce.errors import failed_operation
 from nodewright_gce.fleet import Fleet
@@ -33,6 +34,8 @@ _OVER = ("FAILED", _CANCELLED)
 _ENDED = (_GRANTED, *_OVER)
 # A new request that is not found may appear within this time, or never.
 _LOST_SECONDS = 120.0
+# After a throttled call; Compute Engine may ask for more.
+_PAUSE_SECONDS = 60.0
 _MAX_MESSAGE = 500
 
 
@@ -84,22 +87,24 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
 class ResizeQueue:
     """Our resize requests that are not granted, by group. ``Fleet`` counts their machines in the group's target."""
 
-    def __init__(self, api: Api, fleet: Fleet, clock: Clock) -> None:
+    def __init__(self, api: Api, fleet: Fleet, clock: Clock, parallel_calls: int) -> None:
         self._api = api
         self._fleet = fleet
         self._clock = clock
         self._held: dict[str, dict[str, Waiting]] = {}
         self._others: dict[str, frozenset[str]] = {}
+        self._parallel_calls = parallel_calls
         self._searched: set[str] = set()
+        self._search_at = float("-inf")
 
     def refresh(self, able: Iterable[str]) -> None:
         """Read what became of the requests. ``able``: groups that have resize requests, read once after the start."""
-        for group_id in able:
-            if group_id not in self._searched:
-                attempt(lambda group_id=group_id: self._search(group_id))  # type: ignore[misc]  # mypy cannot type a lambda with a default
+        self._search([group_id for group_id in able if group_id not in self._searched])
         for group_id in list(self._held):
             if group_id in self._fleet.groups:
-                attempt(lambda group_id=group_id: self.poll(group_id))  # type: ignore[misc]  # mypy cannot type a lambda with a default
+                said = attempt(lambda group_id=group_id: self.poll(group_id))  # type: ignore[misc]  # mypy cannot type a lambda with a default
+                if isinstance(said, Throttled):
+                    return
 
     def poll(self, group_id: str) -> None:
         """Read what became of the group's requests; read the group again if one was granted or is over."""
@@ -155,9 +160,9 @@ class ResizeQueue:
         return frozenset(one.failure_id for one in gone)
 
     def withdraw(self, group_id: str, most: int) -> int:
-        """Cancel requests, the newest first, of together at most so many machines; return their number."""
+        """Cancel requests, the oldest first, of together at most so many machines; return their number."""
         left = most
-        for one in reversed(self._held.get(group_id, {}).values()):
+        for one in tuple(self._held.get(group_id, {}).values()):
             if one.count <= left and (one.is_over or self._cancel(one)):
                 self.forget(group_id, one.name)
                 left -= one.count
@@ -181,17 +186,33 @@ class ResizeQueue:
             return one
         return msgspec.structs.replace(one, state=_CANCELLED) if one.state else None  # another deleted it
 
-    def _search(self, group_id: str) -> None:
-        ref = self._fleet.group(group_id).ref
-        found = [one for one in self._api.resize_requests(ref) if _may_be_granted(one)]
-        self._searched.add(group_id)
-        now, held = self._clock.now(), self._held.get(group_id, {})
+    def _search(self, group_ids: Sequence[str]) -> None:
+        """Read the groups' requests; after a throttled call, the others are read when Compute Engine permits it."""
+        if self._clock.now() < self._search_at:
+            return
+        refs = [self._fleet.group(group_id).ref for group_id in group_ids]
+        for start in range(0, len(refs), self._parallel_calls):
+            some = refs[start : start + self._parallel_calls]
+            answers = attempt_each(self._api.resize_requests, some, self._parallel_calls)
+            for ref, answer in zip(some, answers, strict=True):
+                if isinstance(answer, Throttled):
+                    self._search_at = self._clock.now() + max(answer.retry_after, _PAUSE_SECONDS)
+                elif not isinstance(answer, ProviderError):
+                    self._adopt(ref, answer)
+            if self._clock.now() < self._search_at:
+                return
+
+    def _adopt(self, ref: Ref, found: Iterable[ResizeRequest]) -> None:
+        """Note the requests of the process before."""
+        self._searched.add(ref.group_id)
+        now, held = self._clock.now(), self._held.get(ref.group_id, {})
         ours = {
             one.name: Waiting(ref=ref, name=one.name, count=one.resize_by, made_at=now, state=one.state)
             for one in found
+            if _may_be_granted(one)
         }
         if ours:
-            self._keep(group_id, {**ours, **held})
+            self._keep(ref.group_id, {**ours, **held})
 
     def _keep(self, group_id: str, held: dict[str, Waiting]) -> None:
         if held:
