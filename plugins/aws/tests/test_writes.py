@@ -74,8 +74,36 @@ def test_what_another_writer_makes_of_a_size_is_believed(cloud: AwsCloud, attach
     cloud.set_target(name, 5)
     stage.later(5, name)
     assert stage.client.target_size(name) == 5
-    cloud.set_target(name, 1)
+    cloud.set_target(name, 4)
     stage.later(5, name)
+    assert stage.client.target_size(name) == 4
+
+
+@pytest.mark.parametrize("shown", [(1, 3, 1), (3, 1, 3), (1, 3, 3), (3, 3, 1)])
+def test_one_listing_with_our_size_does_not_make_the_next_late_one_true(
+    cloud: AwsCloud, attach: Attach, shown: tuple[int, ...]
+) -> None:
+    name = cloud.add_group(size=1)
+    stage = attach(f"0:10:{name}")
+    stage.client.increase_size(name, 1, 3)
+    for size in shown:
+        cloud.set_target(name, size)
+        stage.later(5, name)
+        assert stage.client.target_size(name) == 3
+    stage.later(16, name)
+    assert stage.client.target_size(name) == shown[-1]
+
+
+def test_another_writers_size_is_not_forgotten_for_a_late_listing(cloud: AwsCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=1)
+    stage = attach(f"0:10:{name}")
+    stage.client.increase_size(name, 1, 3)
+    for size, seconds in ((5, 5), (3, 10), (1, 10), (5, 4)):
+        cloud.set_target(name, size)
+        stage.later(seconds, name)
+        assert stage.client.target_size(name) == 5
+    cloud.set_target(name, 1)
+    stage.later(2, name)
     assert stage.client.target_size(name) == 1
 
 

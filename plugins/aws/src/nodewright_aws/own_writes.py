@@ -1,7 +1,7 @@
-"""Our own writes that AWS's listings may not show yet: they are remembered until a listing shows them.
+"""Our own writes that AWS's listings may not show yet: they are remembered for as long as listings may lag.
 
 Reads of Auto Scaling are eventually consistent: some seconds after a write a listing may still have the group as it was
-before. Without this memory the missing machines would be asked for a second time.
+before, even after another listing has shown the write. Without this memory the missing machines would be asked for a second time.
 Source: "Eventual consistency in the Amazon EC2 API" and "Troubleshoot Amazon EC2 Auto Scaling" in AWS's documentation.
 """
 
@@ -17,9 +17,9 @@ _FORMER_SECONDS = 30.0
 
 
 class _Size(msgspec.Struct, frozen=True, kw_only=True):
-    """The size that we wrote last, and those that the group had before since listings began to lag."""
+    """The size that the group has, as far as we know, and those that it had before while listings may lag."""
 
-    written: int
+    current: int
     former: frozenset[int]
     written_at: float
 
@@ -42,9 +42,10 @@ class OwnWrites:
 
     def note_size(self, name: str, before: int, written: int) -> None:
         """Note that we changed the size of a group."""
+        now = self._clock.now()
         held = self._sizes.get(name)
-        former = {before} | (held.former if held is not None else set())
-        self._sizes[name] = _Size(written=written, former=frozenset(former), written_at=self._clock.now())
+        former = {before} | (held.former if held is not None and now < held.written_at + _FORMER_SECONDS else set())
+        self._sizes[name] = _Size(current=written, former=frozenset(former - {written}), written_at=now)
 
     def note_ended(self, instance_ids: frozenset[str]) -> None:
         """Note that we terminated instances. No instance comes back."""
@@ -58,14 +59,18 @@ class OwnWrites:
         ended = frozenset(one.instance_id for one in group.living if now < self._ended.get(one.instance_id, 0))
         if ended:
             group = with_ended(group, ended)
-        held = self._sizes.get(group.name)
+        held, listed = self._sizes.get(group.name), group.desired_capacity
         self._hidden.discard(group.name)
-        if held is None:
+        if held is None or listed == held.current:
             return group
-        if group.desired_capacity in held.former - {held.written} and now < held.written_at + _FORMER_SECONDS:
+        if now >= held.written_at + _FORMER_SECONDS:
+            del self._sizes[group.name]
+            return group
+        if listed in held.former:
             self._hidden.add(group.name)
-            return msgspec.structs.replace(group, desired_capacity=held.written)
-        del self._sizes[group.name]
+            return msgspec.structs.replace(group, desired_capacity=held.current)
+        former = held.former | {held.current}
+        self._sizes[group.name] = msgspec.structs.replace(held, current=listed, former=former)
         return group
 
 
