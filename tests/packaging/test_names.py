@@ -89,3 +89,10 @@ def test_no_docstring_begins_with_a_question_word() -> None:
         and QUESTION_WORDS.match(text := ast.get_docstring(node) or "")
     ]
     assert found == []
+
+
+def test_a_file_of_more_than_500_lines_says_why() -> None:
+    long = {path: path.read_text() for path in SOURCE.rglob("*.py") if len(path.read_text().splitlines()) > 500}
+    assert [
+        str(path) for path, text in long.items() if "lines because" not in text and "is long because" not in text
+    ] == []

@@ -3,6 +3,8 @@
 A removal is a state machine: TAINTED → DRAINING → READY → DELETING (docs/adr/0009-scale-down.md). ``next_step`` takes
 the removal and the node as the API server shows it now. It returns the removal's next state and the steps to take. The
 actuator takes these steps.
+
+The file is long because one state machine is read in one place.
 """
 
 import math

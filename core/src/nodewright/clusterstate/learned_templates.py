@@ -1,4 +1,7 @@
-"""Learned templates: how real nodes differ from their provider's template (docs/adr/0035-learned-templates.md)."""
+"""Learned templates: how real nodes differ from their provider's template (docs/adr/0035-learned-templates.md).
+
+The file is long because what is learned, compared and forgotten is the same set of facts.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
