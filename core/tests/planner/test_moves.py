@@ -195,6 +195,41 @@ def test_a_source_whose_machine_is_being_deleted_is_not_removed_again() -> None:
     assert (ended.stage, ended.why) == (MoveStage.ABANDONED, "nodes of deleted machines are still there")
 
 
+@pytest.mark.parametrize("fails", ["source", "group"])
+def test_an_abandoned_return_pauses_returns_of_what_failed_and_no_other_move(fails: str) -> None:
+    world = World()
+    world.add_group("dear", 1, cpu="8", memory="32Gi", hourly_price=0.8)
+    spot = ref("spot")
+    world.add_group("spot", 0, cpu="8", memory="32Gi", hourly_price=0.8)
+    add_pod(world, "web", "dear-0", cpu="1")
+    move = Move(
+        id="m",
+        reason=DisruptionReason.PREFERRED,
+        sources=("dear-0",),
+        added=(Addition(group=spot, nodes=1),),
+        started=NOW - 60,
+        deadline=NOW + 600,
+    )
+    world.memory = replace(world.memory, moves=MoveMemory(under_way={"m": move}))
+    if fails == "source":
+        annotations = {SCALE_DOWN_DISABLED: "true"}
+        world.nodes = [changed(one, metadata=changed(one.metadata, annotations=annotations)) for one in world.nodes]
+    else:
+        backoff = Backoff(until=NOW + 300, last_failure=NOW - 10, duration=300)
+        world.memory = replace(world.memory, backoffs={spot: backoff})
+    [ended] = look(world).moves
+    assert ended.stage == MoveStage.ABANDONED
+    key = "dear-0" if fails == "source" else str(spot)
+    assert {name: pause.until for name, pause in held(world).returns.items()} == {key: NOW + 3600}
+    assert held(world).pauses == {}
+    world.now += 2 * 3600 - 1
+    look(world)
+    assert held(world).returns.keys() == {key}
+    world.now += 1
+    look(world)
+    assert held(world).returns == {}
+
+
 def test_a_search_in_vain_is_made_again_after_a_quarter_of_an_hour() -> None:
     world = full()
     assert look(world).search_at == NOW + 60, "something may change meanwhile"

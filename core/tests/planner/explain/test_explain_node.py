@@ -321,3 +321,6 @@ def test_a_node_that_is_given_up_says_what_its_move_saves_and_a_spared_one_until
     world.memory = replace(world.memory, moves=MoveMemory(pauses={"large-0": pause}))
     found = explain(Loops(world, {}), "large-0")
     assert found.move == "none gives it up before 1970-01-02T03:47:40Z: it replaced other nodes"
+    world.memory = replace(world.memory, moves=MoveMemory(returns={"large-0": changed(pause, why="it failed")}))
+    found = explain(Loops(world, {}), "large-0")
+    assert found.move == "none gives it up for a preferred group before 1970-01-02T03:47:40Z: it failed"
