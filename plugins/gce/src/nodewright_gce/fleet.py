@@ -304,7 +304,7 @@ class Fleet:
 def _split(group: Group, count: int, others: frozenset[str]) -> Group:
     """Return the group with ``count`` machines of resize requests that wait apart from the others.
 
-    The size counts them if Compute Engine lists machines in creation that nobody else asked for. Of these, those that
+    The size counts them if Compute Engine lists machines in creation that no other request asked for. Of these, those that
     exist already are not hidden.
     """
     every = (*group.machines, *group.waiting)

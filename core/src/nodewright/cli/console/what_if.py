@@ -1,4 +1,4 @@
-"""What-if questions on the page: the last loop's cluster is planned once as it is and once as it would be."""
+"""Questions of the kind "what if" on the page: the last loop's cluster is planned once as it is and once as it would be."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
