@@ -1,6 +1,7 @@
 """Groups created on demand: like the named group, marked, and deleted only if they are empty and our own."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -213,12 +214,28 @@ def test_a_policy_for_making(stage: Stage[AwsCloud]) -> None:
     assert made == {"StringEquals": {f"aws:RequestTag/k8s.io/cluster-autoscaler/{CLUSTER}": "owned"}}
 
 
+def test_the_policy_lets_a_template_tag_its_machines_only_as_they_start(stage: Stage[AwsCloud]) -> None:
+    policy = json.loads(stage.client.minimal_policy() or "")
+    [tags] = [one for one in policy["Statement"] if "ec2:CreateTags" in one["Action"]]
+    assert tags["Condition"] == {"StringEquals": {"ec2:CreateAction": "RunInstances"}}
+    assert {"arn:*:ec2:*:*:instance/*", "arn:*:ec2:*:*:volume/*"} <= set(tags["Resource"])
+
+
+def test_the_policy_holds_in_every_partition(attach: Attach[AwsCloud], model: str) -> None:
+    client = attach(f"0:10:{model}", interruption_queue="notices", **options(model)).client
+    named = re.findall(r"arn:[^\"]+", client.minimal_policy() or "")
+    assert {one.split(":")[2] for one in named} == {"ec2", "iam", "sqs"}
+    assert {one.split(":")[1] for one in named} == {"*"}
+
+
 @pytest.mark.parametrize(("role", "named"), [("", "<role of the nodes>"), ("eks/my-nodes", "eks/my-nodes")])
 def test_the_policy_passes_one_role_to_ec2_alone(attach: Attach[AwsCloud], model: str, role: str, named: str) -> None:
     policy = json.loads(attach(f"0:10:{model}", **options(model, node_role=role)).client.minimal_policy() or "")
     [passes] = [one for one in policy["Statement"] if "iam:PassRole" in one["Action"]]
-    assert passes["Resource"] == f"arn:aws:iam::*:role/{named}"
-    assert passes["Condition"] == {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}
+    assert passes["Resource"] == f"arn:*:iam::*:role/{named}"
+    assert passes["Condition"] == {
+        "StringEquals": {"iam:PassedToService": ["ec2.amazonaws.com", "ec2.amazonaws.com.cn"]}
+    }
 
 
 @pytest.mark.parametrize("more", [{}, {"node_role": "my-nodes", "launch_template": "lt-0123456789abcdef0"}])
@@ -248,7 +265,7 @@ def test_machines_start_of_one_template_or_of_those_with_the_tag_of_the_cluster(
         found = {one["Sid"]: one for one in policy["Statement"]}
         return found["NodewrightStarts"], found["NodewrightTemplates"]
 
-    prefix = "arn:aws:ec2:*:*:launch-template"
+    prefix = "arn:*:ec2:*:*:launch-template"
     starts, templates = statements()
     assert starts["Condition"] == {"ArnLike": {"ec2:LaunchTemplate": f"{prefix}/*"}}
     assert f"{prefix}/*" not in starts["Resource"]

@@ -128,9 +128,14 @@ _PERMISSIONS = (
         capability=Capability.AUTOPROVISIONING,
     ),
 )
+# What a launch template can have tagged as a machine starts.
+_TAGGED_AT_START = ("instance", "network-interface", "volume")
+# EC2 as IAM calls it, also in China.
+_EC2_SERVICES = ["ec2.amazonaws.com", "ec2.amazonaws.com.cn"]
 # These actions have separate statements in the policy.
 _FOR_CREATING = (_CREATE, START)
-_EC2 = "arn:aws:ec2:*:*:"
+# The partition of a resource is any: an account is in one alone, and those of China and of governments have other names.
+_EC2 = "arn:*:ec2:*:*:"
 # What AWS checks when a machine starts, beside its launch template. Images and snapshots belong to no account there.
 _STARTED_WITH = (
     "capacity-reservation",
@@ -173,19 +178,19 @@ def minimal_policy(options: Options) -> str:
 
 def _queue_statement(options: Options) -> dict[str, object]:
     actions = [one.action for one in needed_permissions(options) if one.is_of_queue]
-    resource = f"arn:aws:sqs:*:*:{options.interruption_queue}"
+    resource = f"arn:*:sqs:*:*:{options.interruption_queue}"
     return {"Sid": "NodewrightQueue", "Effect": "Allow", "Action": actions, "Resource": resource}
 
 
 def _creating_statements(tag: str, making: Making) -> list[dict[str, object]]:
     """Return the statements that creating groups needs in addition.
 
-    Tags are set in the same call. AWS also checks that the caller may start machines of the launch template and pass
+    Tags are set in the same call. Those that a launch template gives to machines may be set as they start, not later. AWS also checks that the caller may start machines of the launch template and pass
     their role; those machines carry no tag yet. Other templates cannot be used: one that is not named must have the
     cluster's tag. No other role can be passed: a caller that passes a role has its rights.
     """
     made = {"StringEquals": {f"aws:RequestTag/{tag}": OWNED}}
-    passed = {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}
+    passed = {"StringEquals": {"iam:PassedToService": _EC2_SERVICES}}
     template = f"{_EC2}launch-template/{making.launch_template or '*'}"
     templates: dict[str, object] = {
         "Sid": "NodewrightTemplates",
@@ -212,10 +217,17 @@ def _creating_statements(tag: str, making: Making) -> list[dict[str, object]]:
             "Condition": {"ArnLike": {"ec2:LaunchTemplate": template}},
         },
         {
+            "Sid": "NodewrightTags",
+            "Effect": "Allow",
+            "Action": ["ec2:CreateTags"],
+            "Resource": [f"{_EC2}{kind}/*" for kind in _TAGGED_AT_START],
+            "Condition": {"StringEquals": {"ec2:CreateAction": "RunInstances"}},
+        },
+        {
             "Sid": "NodewrightPasses",
             "Effect": "Allow",
             "Action": ["iam:PassRole"],
-            "Resource": f"arn:aws:iam::*:role/{making.node_role or '<role of the nodes>'}",
+            "Resource": f"arn:*:iam::*:role/{making.node_role or '<role of the nodes>'}",
             "Condition": passed,
         },
     ]
