@@ -102,6 +102,19 @@ def test_a_lost_write_that_shows_late_is_repeated_under_its_own_names(cloud: Gce
     assert cloud.group(name).target == 3
 
 
+def test_a_lost_write_to_a_group_that_has_changed_is_not_repeated(cloud: GceCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=1)
+    stage = attach(f"0:10:{name}", refresh_interval=0)
+    cloud.lose_answer_once(_CREATE)
+    assert stage.client.increase_size(name, 1, 2) == 1
+    stage.later(5, name)
+    [lost] = [one.id for one in stage.client.instances(name) if "-0000" not in one.id]
+    cloud.vanish(lost)
+    stage.later(5, name)
+    assert stage.client.increase_size(name, 1, 2) == 1
+    assert (cloud.group(name).target, len(cloud.machines(name) - {lost})) == (2, 2)
+
+
 def test_an_operation_that_is_not_done_in_time_is_no_second_purchase(cloud: GceCloud, attach: Attach) -> None:
     name = cloud.add_group(size=1)
     stage = attach(f"0:10:{name}", operation_timeout="10s")
