@@ -5,12 +5,13 @@ from dataclasses import replace
 from random import Random
 
 import msgspec
+import pytest
 
 from nodewright import spec
 from nodewright.adapters.clocks import VirtualClock
 from nodewright.adapters.logs import ConditionLog, DaemonLog
 from nodewright.adapters.provider import InlineRunner, connect_provider
-from nodewright.cli.daemon.app import log_unlisted, log_unreadable
+from nodewright.cli.daemon.app import log_unlisted, log_unreadable, without_numbers
 from nodewright.model.group import GroupRef, NodeGroup
 from nodewright.snapshot.observation import GroupSeen, Observation, ProviderSeen
 from nodewright.snapshot.snapshot import Snapshot
@@ -67,3 +68,21 @@ def test_groups_of_nodes_that_are_not_listed_are_told_once() -> None:
         log_unlisted(lasting, [client])
     told = [msgspec.json.decode(line)["message"] for line in stream.getvalue().splitlines()]
     assert told == ["--nodes of fake: not listed by the provider, so not scaled: other, third"]
+
+
+@pytest.mark.parametrize(
+    ("before", "later"),
+    [
+        ("nothing about Pod for 3m10s", "nothing about Pod for 1h2m"),
+        ("busy for 12s.", "busy for 2.5s."),
+        ("busy for 12.5 s, 3 calls (of 7)", "busy for 8 s, 5 calls (of 10)"),
+        ("since 2026-11-27T15:03:12Z", "since 2026-12-01T08:00:00.25+01:00"),
+    ],
+)
+def test_a_problem_is_the_same_with_other_numbers_and_times(before: str, later: str) -> None:
+    assert without_numbers(before) == without_numbers(later) != ""
+
+
+@pytest.mark.parametrize("name", ["pool-2", "a2", "3m10s-pool", "pool.7", "1.30.2", "5xlarge"])
+def test_numbers_in_names_tell_problems_apart(name: str) -> None:
+    assert without_numbers(f"no answer from {name}, 3 times") == f"no answer from {name},  times"

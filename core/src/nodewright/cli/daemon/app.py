@@ -103,8 +103,9 @@ class LeaderState:
 
 # Seconds between log lines while the API server does not respond.
 _SYNC_SECONDS = 30
-# A separate number, such as seconds or a count, but not a part of a name such as pool-2.
-_NUMBER = re.compile(r"(?<![\w.-])\d+(\.\d+)?(?=s?(?![\w.-]))")
+# A separate number, duration or time, such as 7, 2.5s, 3m10s or 2026-11-27T15:03:12Z, but not a part of a name such as pool-2.
+_TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?"
+_NUMBER = re.compile(rf"(?<![\w.-])({_TIME}|(\d+(\.\d+)?(ms|[dhms]))+|\d+(\.\d+)?)(?!\.?[\w-])")
 
 
 class CallMeter:
@@ -437,7 +438,7 @@ class DaemonApp:
 
     def _level_of(self, report: LoopReport) -> str:
         """Return the log level of a loop: debug for a repeated problem, and for a loop that did nothing."""
-        before, self._told_problem = self._told_problem, _NUMBER.sub("", report.problem)
+        before, self._told_problem = self._told_problem, without_numbers(report.problem)
         if report.problem:
             return "debug" if self._told_problem == before else "warning"
         return "info" if before != "" or report.outcomes or report.begun else "debug"
@@ -476,6 +477,11 @@ class DaemonApp:
             self.log.say("waiting for the API server", level=level, missing=missing)
             told = missing
         return not self._stopping
+
+
+def without_numbers(problem: str) -> str:
+    """Return a problem without what differs each time: counts, durations and times."""
+    return _NUMBER.sub("", problem)
 
 
 def log_unlisted(conditions: ConditionLog, providers: Iterable[ProviderClient]) -> None:
