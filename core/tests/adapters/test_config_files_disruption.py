@@ -95,7 +95,7 @@ def test_the_last_good_text_stays_in_force(tmp_path: Path) -> None:
 
 
 def test_a_config_map_holds_beside_the_file(tmp_path: Path) -> None:
-    """Until a good text of it has been read no node goes: it may hold a budget."""
+    """While it has no good text no node goes: it may hold a budget. If it does not exist, it holds none."""
     path = tmp_path / "d.yaml"
     path.write_text("disruption: [{nodes: 1}]")
     data: dict[str, str] | None = None
@@ -103,10 +103,12 @@ def test_a_config_map_holds_beside_the_file(tmp_path: Path) -> None:
     file = DisruptionFile(lambda: settings)
     file.check()
     file.follow("budgets", lambda: data)
-    assert [budget.nodes for budget in file.read().disruption] == [1, 0]
-    assert file.problem == "--disruption-config-map-name: there is no ConfigMap budgets"
+    absence = "--disruption-config-map-name: there is no ConfigMap budgets, so no budgets or schedules of it hold"
+    assert [budget.nodes for budget in file.read().disruption] == [1]
+    assert (file.problem, file.absence) == ("", absence)
     data = {"disruption.yml": "disruption: [{nodes: 2}]"}
     assert [budget.nodes for budget in file.read().disruption] == [1, 0]
+    assert file.absence == ""
     assert file.problem == "--disruption-config-map-name: ConfigMap budgets has no key disruption.yaml"
     data = {"disruption.yaml": "disruption: [{nodes: 2}]"}
     good = file.read()
@@ -116,6 +118,9 @@ def test_a_config_map_holds_beside_the_file(tmp_path: Path) -> None:
     assert file.read() is good
     assert file.problem.startswith("ConfigMap budgets: disruption[0]")
     data = None
-    assert file.read() is good
+    assert [budget.nodes for budget in file.read().disruption] == [1]
+    assert (file.problem, file.absence) == ("", absence)
+    data = {"disruption.yaml": "disruption: [{nodes: -2}]"}
+    assert [budget.nodes for budget in file.read().disruption] == [1, 0]
     data = {"disruption.yaml": ""}
     assert [budget.nodes for budget in file.read().disruption] == [1]

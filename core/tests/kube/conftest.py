@@ -24,9 +24,10 @@ COLLECTIONS = frozenset(Resource[Any](kind).plural for kind in KINDS)
 
 
 class Watch:
-    """Implements Lines."""
+    """Implements Lines. ``name``: the one object that it is about; empty: about all."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "") -> None:
+        self.name = name
         self.queue: SimpleQueue[bytes | None] = SimpleQueue()
 
     def __iter__(self) -> Iterator[bytes]:
@@ -79,10 +80,12 @@ class ApiServer:
             if self.watch_faults:
                 raise self.watch_faults.pop(0)
             self.reads.append(request)
-            watch = Watch()
+            watch = Watch(_selected_name(request))
             for path, held in self.objects.items():
-                if path.startswith(request.path) and int(held["metadata"]["resourceVersion"]) > int(
-                    request.query["resourceVersion"]
+                if (
+                    path.startswith(request.path)
+                    and _is_selected(path, watch.name)
+                    and int(held["metadata"]["resourceVersion"]) > int(request.query["resourceVersion"])
                 ):
                     watch.queue.put(_event("ADDED", held))
             self.watches.append((request.path, watch))
@@ -127,7 +130,7 @@ class ApiServer:
 
     def _tell(self, path: str, event: bytes) -> None:
         for collection, watch in self.watches:
-            if path.startswith(f"{collection}/"):
+            if path.startswith(f"{collection}/") and _is_selected(path, watch.name):
                 watch.queue.put(event)
 
     def _store(self, path: str, held: Stored) -> None:
@@ -151,6 +154,7 @@ class ApiServer:
 
     def _list(self, request: Request) -> bytes:
         found = [held for path, held in sorted(self.objects.items()) if path.startswith(f"{request.path}/")]
+        found = [held for held in found if _is_selected(held["metadata"]["name"], _selected_name(request))]
         begin, limit = int(request.query.get("continue", "0")), int(request.query.get("limit", "0"))
         page = found[begin : begin + limit] if limit else found
         rest = str(begin + limit) if limit and begin + limit < len(found) else ""
@@ -185,6 +189,15 @@ class ApiServer:
             raise ApiError(f"{request}: the object has been modified", status=409)
         self._store(request.path, merged(held, body) if request.method == "PATCH" else body)
         return msgspec.json.encode(self.objects[request.path])
+
+
+def _selected_name(request: Request) -> str:
+    """Return the name of the one object that the request is about; empty: it is about all."""
+    return request.query.get("fieldSelector", "").partition("metadata.name=")[2]
+
+
+def _is_selected(path: str, name: str) -> bool:
+    return not name or path.rpartition("/")[2] == name
 
 
 def merged(held: Any, patch: Any) -> Any:

@@ -70,6 +70,10 @@ class ReloadedFile(Generic[T]):
         self._text, self.problem = None, problem
         return self._content
 
+    def forget(self) -> None:
+        """Forget the last valid content: there is nothing to read now, and that is no problem."""
+        self._text, self._content, self.problem = None, self._nothing, ""
+
     def demand(self) -> None:
         """Raise ConfigError if the file cannot be used."""
         if self.problem:
@@ -195,23 +199,26 @@ _CRON_FIELDS = 5
 
 # The key of a ConfigMap that holds the text of a file of --disruption-config.
 DISRUPTION_KEY = "disruption.yaml"
-# In force while a ConfigMap is named but no valid text of it has been read: it may hold a budget.
+# In force while a ConfigMap exists of which no valid text has been read: it may hold a budget.
 _NONE_GOES = DisruptionConfig(disruption=(Budget(nodes=0),))
 
 
 class DisruptionFile(ConfigFile[DisruptionConfig]):
-    """Gives the engine the content of ``--disruption-config``, and of the ConfigMap that it follows in addition."""
+    """Gives the engine the content of ``--disruption-config``, and of the ConfigMap that it follows in addition.
+
+    ``absence`` says that there is no such ConfigMap; empty: there is one, or none is named.
+    """
 
     def __init__(self, settings: Callable[[], SafetySettings]) -> None:
         super().__init__(ReloadedFile("disruption-config", read_disruption, NO_DISRUPTION_CONFIG))
         self._settings = settings
         self._map = ReloadedFile("disruption-config-map-name", read_disruption, _NONE_GOES)
-        self._map_name = ""
+        self._map_name = self.absence = ""
         self._read_map: Callable[[], Mapping[str, str] | None] = dict
         self._joined = (NO_DISRUPTION_CONFIG, _NONE_GOES, _NONE_GOES)
 
     def follow(self, name: str, read: Callable[[], Mapping[str, str] | None]) -> None:
-        """Also read the ConfigMap ``name`` (empty: none). ``read`` returns its data; None: it does not exist."""
+        """Also read the ConfigMap ``name`` (empty: none). ``read`` returns its data; None: the API server says that there is none."""
         self._map_name, self._read_map = name, read
 
     @property
@@ -232,8 +239,11 @@ class DisruptionFile(ConfigFile[DisruptionConfig]):
 
     def _read_config_map(self) -> DisruptionConfig:
         name, data = f"ConfigMap {printable(self._map_name)}", self._read_map()
+        self.absence = ""
         if data is None:
-            return self._map.miss(f"--disruption-config-map-name: there is no {name}")
+            self._map.forget()
+            self.absence = f"--disruption-config-map-name: there is no {name}, so no budgets or schedules of it hold"
+            return NO_DISRUPTION_CONFIG
         text = data.get(DISRUPTION_KEY)
         if text is None:
             return self._map.miss(f"--disruption-config-map-name: {name} has no key {DISRUPTION_KEY}")

@@ -432,10 +432,11 @@ def test_budgets_of_a_config_map_of_the_dump_hold(nodewright: Nodewright, write_
     metadata = ObjectMeta(name="budgets", namespace="kube-system")
     budgets = ConfigMap(metadata=metadata, data={"disruption.yaml": "disruption: [{nodes: 3}]"})
     dump = write_dump(build_node("general-0", provider_id="fake:///general/general-0", labels=POOL), budgets)
-    for name, nodes in (("budgets", 3), ("others", 0)):
+    for name, nodes, told in (("budgets", [3], False), ("others", [], True)):
         args = ("--output", "json", "--disruption-config-map-name", name)
-        found = nodewright("plan", dump, "--groups", str(groups), *args).document
-        assert [row["nodes"] for row in found["disruption"]] == [nodes]
+        found = nodewright("plan", dump, "--groups", str(groups), *args)
+        assert [row["nodes"] for row in found.document["disruption"]] == nodes
+        assert ("--disruption-config-map-name: there is no ConfigMap others" in found.err) == told
 
 
 def test_at_is_a_time_and_not_together_with_now(nodewright: Nodewright, dump: str, groups: Path) -> None:

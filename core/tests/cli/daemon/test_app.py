@@ -266,7 +266,7 @@ def test_a_loop_that_does_nothing_is_only_a_line_for_debugging(address: str, tmp
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (None, "disruption: --disruption-config-map-name: there is no ConfigMap budgets"),
+        (None, "budgets: --disruption-config-map-name: there is no ConfigMap budgets, so no "),
         ("disruption: [{nodes: 1}]", ""),
         ("disruption: [{nodes: 1, reason: [empty]}]", "disruption: ConfigMap budgets: "),
     ],
@@ -281,8 +281,54 @@ def test_disruption_budgets_are_read_from_a_config_map(
     log = Log()
     with running(tmp_path, address, WallClock(), log, more={"disruption-config-map-name": "budgets"}):
         pass
-    told = [line["message"] for line in log.lines() if line["message"].startswith("disruption: ")]
+    told = [line["message"] for line in log.lines() if line["message"].startswith(("disruption: ", "budgets: "))]
     assert [line.startswith(said) for line in told] == [True] * bool(said)
+
+
+BUDGETS = "/api/v1/namespaces/kube-system/configmaps/budgets"
+
+
+def test_no_node_goes_while_a_config_map_has_no_good_text(server: ApiServer, address: str, tmp_path: Path) -> None:
+    """It may hold a budget. An operator who deletes it lifts its budgets, also for the next start."""
+    options = {"groups": [{**GROUP, "size": 1}]}
+    at_once = {"scale-down-unneeded-time": "1s", "scale-down-delay-after-add": "0s"}
+    more = {"disruption-config-map-name": "budgets", **at_once}
+    conditions = [{"type": "Ready", "status": "True"}]
+    allocatable = {"cpu": "1", "memory": "4Gi", "pods": "110"}
+    node = {"spec": {"providerID": "fake:///a/a-0"}, "status": {"conditions": conditions, "allocatable": allocatable}}
+    server.put("/api/v1/nodes/a-0", node)
+    server.put(BUDGETS, {"data": {"disruption.yaml": "disruption: [{nodes: many}]"}})
+    with running(tmp_path, address, WallClock(), log := Log(), more=more, options=options):
+        first, number = log.wait_for(message="loop")["loop"].rsplit("-", 1)
+        log.wait_for(message="loop", loop=f"{first}-{int(number) + 6}")
+        assert [line for line in log.lines() if line.get("event") == "ScaleDownEmpty"] == []
+        server.drop(BUDGETS)
+        server.cut()  # the client gets no line of an answer without chunks before it ends
+        log.wait_for(event="ScaleDownEmpty")
+    told = [line["message"] for line in log.lines() if line["message"].startswith(("disruption: ", "budgets: "))]
+    assert [line.partition(": ")[0] for line in told] == ["disruption", "budgets"]
+    server.put("/api/v1/nodes/a-0", node)
+    with running(tmp_path, address, WallClock(), log := Log(), more=more, options=options):
+        log.wait_for(event="ScaleDownEmpty")
+
+
+@pytest.mark.slow
+def test_there_is_no_loop_while_a_config_map_cannot_be_read(server: ApiServer, address: str, tmp_path: Path) -> None:
+    """That it does not exist is said by the API server, not by a read that fails."""
+    path = BUDGETS.rpartition("/")[0]
+    server.refusals[path] = ApiError("busy", status=503)
+    more = {"disruption-config-map-name": "budgets"}
+    with built(tmp_path, address, WallClock(), log := Log(), more=more) as app:
+        thread = threading.Thread(target=app.run)
+        thread.start()
+        try:
+            assert "ConfigMap/budgets" in log.wait_for(message="waiting for the API server")["missing"]
+            assert [line for line in log.lines() if line["message"] == "loop"] == []
+            del server.refusals[path]
+            log.wait_for(message="loop")
+        finally:
+            app.stop()
+            thread.join(PATIENCE)
 
 
 def without(*names: str) -> dict[str, object]:

@@ -422,6 +422,7 @@ class DaemonApp:
             self._process.conditions.see("prices", self._process.prices.problem)
             self._process.conditions.see("prices of groups", self._find_unpriceable(report.state.observation))
             self._process.conditions.see("disruption", self._process.disruption.problem)
+            self._process.conditions.see("budgets", self._process.disruption.absence)
         self.log.say(
             report.problem or "loop",
             level=self._level_of(report),

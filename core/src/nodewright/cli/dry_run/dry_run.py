@@ -31,7 +31,8 @@ class DryRun:
     """The result of one loop that wrote nothing.
 
     ``planned_from`` is the state from which the plan was made, without the plan's own memory; None: not kept.
-    ``problem``: why the plan was not carried out; empty: nothing stopped it.
+    ``problem``: why the plan was not carried out; empty: nothing stopped it. ``disruption_problem``: why the ConfigMap of budgets
+    and schedules is not read; empty: it is, or none is named.
     """
 
     state: ClusterState
@@ -39,6 +40,7 @@ class DryRun:
     settings: Settings
     planned_from: ClusterState | None = None
     problem: str = ""
+    disruption_problem: str = ""
 
 
 @runtime_checkable
@@ -89,7 +91,8 @@ def plan_once(
     if violations:
         raise InvariantError(f"a plan breaks its rules: {violations}")
     after = replace(state, memory=memory.put_into(state.memory))
-    return DryRun(state=after, plan=plan, settings=settings, planned_from=state)
+    unread = "; ".join(filter(None, (disruption.problem, disruption.absence)))
+    return DryRun(state=after, plan=plan, settings=settings, planned_from=state, disruption_problem=unread)
 
 
 _SYNC_SECONDS = 60.0
@@ -123,7 +126,7 @@ def plan_cluster(settings: Settings, seed: int) -> DryRun:
         providers = Connector(clock=wall, seed=seed).connect_all(settings.providers)
         reader = DryCluster(api, caches, max_age=cluster.max_cache_age)
         planned = plan_once(reader, providers, settings, random, wall.now(), Planning.timed(boot.now))
-        for sentence in find_unlisted(providers):
+        for sentence in (*find_unlisted(providers), *filter(None, (planned.disruption_problem,))):
             click.echo(sentence, err=True)
         return planned
     finally:

@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
+import click
 from msgspec.structs import replace
 
 from nodewright.adapters.clocks import BootClock, SystemClock
@@ -179,6 +180,8 @@ def plan_objects(
     planned = plan_once(cluster, providers, settings, random, now, Planning.timed(BootClock().now))
     for sentence in find_unlisted(clients):
         raise ConfigError(sentence)
+    if planned.disruption_problem:
+        click.echo(planned.disruption_problem, err=True)
     return planned, cluster
 
 

@@ -35,8 +35,9 @@ class ClusterSettings(Section, frozen=True, kw_only=True):
         str,
         Help(
             "The name of a ConfigMap in --namespace whose key disruption.yaml holds the text of a file of --disruption-config. Its budgets "
-            "and schedules apply in addition to those of that file. A change takes effect in the next loop. Until a valid text has been "
-            "read, no node is removed. Empty: none is read (docs/disruption.md).",
+            "and schedules apply in addition to those of that file. A change takes effect in the next loop. If there is no such "
+            "ConfigMap, the log warns, and no budget of it holds. While it has no valid text and had none before, no node is removed. Empty: none "
+            "is read (docs/disruption.md).",
             ca="",
         ),
     ] = ""
