@@ -146,6 +146,21 @@ def test_without_the_results_of_operations_failures_lack_a_reason(cloud: AzureCl
         assert "reported without" in wrong[read].message
 
 
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [("NoRegisteredProviderFound", 400), ("InvalidApiVersionParameter", 400), ("Conflict", 409), ("Internal", 500)],
+)
+def test_an_error_other_than_a_missing_operation_proves_no_permission(
+    cloud: AzureCloud, attach: Attach, code: str, status: int
+) -> None:
+    client = attach(f"0:10:{cloud.add_set(capacity=1)}").client
+    cloud.refuse_once("operation", code, "oops", status)
+    wrong = bad(client.diagnose())["Microsoft.Compute/locations/operations/read"]
+    assert wrong.level is FindingLevel.WARNING
+    assert "cannot be checked now" in wrong.message
+    assert code in wrong.message
+
+
 @pytest.mark.parametrize("mode", ["Deallocate", "Delete"])
 def test_a_pool_whose_machines_are_meant_to_be_deallocated(cloud: AzureCloud, attach: Attach, mode: str) -> None:
     cloud.add_pool("pool1", {"Standard_D2s_v3": 1}, scaleDownMode=mode)

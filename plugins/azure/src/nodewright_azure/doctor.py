@@ -5,7 +5,7 @@ Doctor changes nothing. Azure returns our permissions in a resource group, so th
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from nodewright.spec import AccessDenied, CloudBusy, Finding, FindingLevel, ProviderError, ProviderUnavailable
+from nodewright.spec import AccessDenied, Finding, FindingLevel, NodeGroupNotFound, ProviderError
 from nodewright.spec.cache import attempt
 from nodewright_azure.account import Account
 from nodewright_azure.agent_pools import split_name
@@ -67,9 +67,9 @@ class Doctor:
             found = attempt(lambda: self._api.probe_operations(service, location))
         if isinstance(found, AccessDenied):
             return _refused(one, str(found))
-        if isinstance(found, CloudBusy | ProviderUnavailable) or (
-            one is READ_SKUS and isinstance(found, ProviderError)
-        ):
+        # No operation has the name that is asked for. Azure looks for it only if we may: no other error proves that.
+        is_proof = one is not READ_SKUS and isinstance(found, NodeGroupNotFound)
+        if isinstance(found, ProviderError) and not is_proof:
             return Finding(level=_WARNING, subject=one.action, message=f"cannot be checked now: {found}")
         return _granted(one)
 

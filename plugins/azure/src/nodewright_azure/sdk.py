@@ -35,10 +35,10 @@ _SETS = "virtualMachineScaleSets"
 _CHINA = "AZURE_CHINA_CLOUD"
 # The most pages of the price list that are read: a page has 100 meters, and a size some six.
 _PRICE_PAGES = 20
-# Paths for which azure-mgmt-compute has no operation; its client sends these requests too.
 # An operation that never was, and a version of each service's API that knows operations.
 _NO_OPERATION = "00000000-0000-0000-0000-000000000000"
 _PROBED = {"Microsoft.Compute": "2024-07-01", "Microsoft.ContainerService": "2024-09-01"}
+# Paths for which azure-mgmt-compute has no operation; its client sends these requests too.
 _AUTHORIZATION = "Microsoft.Authorization/permissions?api-version=2022-04-01"
 _LOCKS = "Microsoft.Authorization/locks?api-version=2020-05-01"
 _AUTOSCALE = "Microsoft.Insights/autoscaleSettings?api-version=2022-10-01"
