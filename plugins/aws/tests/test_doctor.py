@@ -13,6 +13,9 @@ from environment import only_variables
 from nodewright.spec import Capability, FindingLevel, ProviderContext, ProviderError
 from nodewright.testkit import FakeClock
 from nodewright.testkit.contract import connect
+from nodewright_aws.interruptions import _HIDDEN_SECONDS
+from nodewright_aws.options import Options
+from nodewright_aws.policy import needed_permissions
 from nodewright_aws.provider import AwsProvider
 
 Attach = Callable[..., Any]
@@ -124,6 +127,14 @@ def test_nothing_is_changed_by_looking(cloud: AwsCloud, attach: Attach) -> None:
     assert cloud.group(name) | {"ResponseMetadata": 0} == before | {"ResponseMetadata": 0}
     # Every write was sent to a name that cannot exist.
     assert set(cloud.calls) >= _WRITES
+
+
+def test_what_is_lost_if_messages_may_not_be_hidden_is_no_notice() -> None:
+    """See test_interruptions.py: a message that cannot be hidden is still read."""
+    needed = {one.action: one for one in needed_permissions(Options(interruption_queue="notices"))}
+    hiding = needed["sqs:ChangeMessageVisibility"]
+    assert hiding.level is FindingLevel.WARNING
+    assert hiding.without == f"messages without a near deadline are read again every {_HIDDEN_SECONDS} seconds"
 
 
 def test_the_policy_lists_what_is_used(attach: Attach) -> None:

@@ -95,7 +95,8 @@ _PERMISSIONS = (
     ),
     Permission(
         action="sqs:ChangeMessageVisibility",
-        without="no notice is read that has no near deadline",
+        without="messages without a near deadline are read again every 30 seconds",
+        level=FindingLevel.WARNING,
         capability=Capability.INTERRUPTION,
     ),
     Permission(action="autoscaling:SetDesiredCapacity", without="no size can be changed", is_write=True),
