@@ -1,5 +1,6 @@
 """Calls run one at a time and end at their deadline, and the number of hung calls is bounded."""
 
+import copy
 import io
 import sys
 import threading
@@ -146,6 +147,18 @@ def test_what_calls_print_goes_to_the_stderr_of_the_moment() -> None:
             runner.run(_prints("call again"), LONG)
         assert sys.stdout is there
     assert (first.getvalue(), out.getvalue(), err.getvalue()) == ("", "command", "call, call again")
+    runner.close()
+
+
+def test_what_stands_for_stdout_can_be_copied_as_a_stream() -> None:
+    runner = ThreadRunner("p")
+    with redirect_stdout(io.StringIO()) as out:
+        runner.run(_prints(""), LONG)
+        there = sys.stdout
+        assert there is not out
+        assert isinstance(there, io.TextIOBase)
+        copy.copy(there).write("copied")
+    assert out.getvalue() == "copied"
     runner.close()
 
 

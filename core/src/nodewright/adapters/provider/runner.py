@@ -1,5 +1,6 @@
 """Runners, which make the calls to a provider and abandon calls that do not return in time."""
 
+import io
 import sys
 import threading
 import time
@@ -46,11 +47,13 @@ class InlineRunner:
             raise CallTimedOut(f"no answer within {deadline_seconds:g} s") from error
 
 
+@io.TextIOBase.register
 class _PluginsToStderr:
     """Replaces ``sys.stdout``: the prints of plugins go to stderr, since they must not get into a command's JSON.
 
     The threads that run providers' calls are redirected at any time; while a call is awaited, so are all threads but the main
-    one, since a plugin may start threads. It is never removed; other code may replace ``sys.stdout`` temporarily.
+    one, since a plugin may start threads. What such a thread prints between calls is not redirected. This object is never
+    removed; other code may replace ``sys.stdout`` temporarily.
     """
 
     def __init__(self, stdout: TextIO) -> None:
@@ -60,6 +63,8 @@ class _PluginsToStderr:
         return self._present().write(text)
 
     def __getattr__(self, name: str) -> Any:
+        if name == "_stdout":  # a copy that is not filled yet
+            raise AttributeError(name)
         return getattr(self._present(), name)
 
     def _present(self) -> TextIO:
