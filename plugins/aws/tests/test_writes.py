@@ -149,6 +149,20 @@ def test_a_former_size_is_not_overwritten_as_long_as_it_may_be_another_writers(c
     assert stage.client.increase_size(name, 1, 2) == 1
 
 
+def test_a_machine_is_terminated_while_a_listing_is_late_from_whatever_size_there_is(
+    cloud: AwsCloud, attach: Attach
+) -> None:
+    name = cloud.add_group(size=2)
+    stage = attach(f"0:10:{name}")
+    cloud.hold(name)
+    stage.client.increase_size(name, 2, 4)
+    cloud.set_target(name, 2)
+    stage.later(5, name)
+    gone = min(cloud.machines(name))
+    assert stage.client.delete_instances(name, [gone], 4) == (gone,)
+    assert cloud.group(name)["DesiredCapacity"] == 1
+
+
 def test_without_protection_a_size_is_not_lowered_and_the_reason_is_told(cloud: AwsCloud, attach: Attach) -> None:
     name = cloud.add_group(size=2)
     cloud.hold(name)

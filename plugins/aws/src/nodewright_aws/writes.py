@@ -44,7 +44,7 @@ class Writer:
                 f"MaxSize {group.max_size}" if group.max_size < listed.max_size else f"the maximum {listed.max_size}"
             )
             raise ProviderError(f"{target} is above {limit} of {listed.id}", code="aboveMaximum")
-        self._demand_sight(group)
+        self._refuse_while_hidden(group)
         self._api.set_desired(group.name, target)
         self._fleet.note_write(msgspec.structs.replace(group, desired_capacity=target))
         return target - expected_target
@@ -82,7 +82,7 @@ class Writer:
             raise TargetChanged(actual=group.desired_capacity, group_id=group_id)
         return group
 
-    def _demand_sight(self, group: Group) -> None:
+    def _refuse_while_hidden(self, group: Group) -> None:
         """Raise OperationInProgress while a listing with a former size may be true: another writer may have set it again."""
         if self._fleet.hides_our_write(group.name):
             message = f"AWS's listings of {group.name} do not show our last change of its size yet"
@@ -96,7 +96,7 @@ class Writer:
         lowered = max(target, len(group.living), group.min_size)
         if lowered >= before:
             return 0
-        self._demand_sight(group)
+        self._refuse_while_hidden(group)
         self._api.set_desired(group.name, lowered)
         self._fleet.note_write(msgspec.structs.replace(group, desired_capacity=lowered))
         return before - self._adopt(group.name, lowered)
@@ -132,7 +132,10 @@ class Writer:
             ) from error
 
     def _adopt(self, name: str, lowered: int) -> int:
-        """Return the final size: instances that arrived while the size was lowered are kept."""
+        """Return the final size: instances that arrived while the size was lowered are kept.
+
+        A late listing does not forbid this: the size that is replaced is the one that we wrote just now.
+        """
         group = self._fleet.reread(name)
         there = len(group.living)
         if group.desired_capacity != lowered or there <= lowered:
@@ -142,7 +145,10 @@ class Writer:
         return there
 
     def _terminate(self, name: str, ids: Sequence[str], victims: dict[str, str]) -> list[str]:
-        """Terminate instances one by one, the only way in AWS; return those accepted before a refusal."""
+        """Terminate instances one by one, the only way in AWS; return those accepted before a refusal.
+
+        AWS lowers the size by one each time, from whatever it is: a late listing does not forbid this.
+        """
         accepted: list[str] = []
         try:
             for one in ids:
