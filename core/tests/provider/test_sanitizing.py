@@ -207,6 +207,7 @@ LEAKS = {
     "quoted with an escape": 'password="a\\"hunter2 xyz" and so on',
     "cut in quotes": f'{{"password": "{HIDDEN}',
     "escaped JSON": f'{{"log": "{{\\"password\\": \\"{HIDDEN}\\"}}"',
+    "pair of two words": "token: Bearer hunter2xyz",
     "pwd": "error: pwd=hunter2xyz; DB_PWD: hunter2xyz",
     "passphrase": "passphrase: hunter2xyz passwd=hunter2xyz",
     "URL in text": f"cannot reach {URL}",

@@ -159,10 +159,10 @@ class Sanitizer:
         with self._lock:
             text = self._known(text)
             text = _USER.sub(lambda match: match["scheme"], text)
+            text = _AFTER_WORD.sub(lambda match: self._redact_everywhere(match[0]), text)
             text = _SECRET_PAIR.sub(self._pair, text)
             for pattern in _SECRET_TEXTS:
                 text = pattern.sub(lambda match: self._redact(match[0]), text)
-            text = _AFTER_WORD.sub(lambda match: self._redact_everywhere(match[0]), text)
             text = _GUID.sub(lambda match: self._account(match[0]), text)
             text = _HEX.sub(lambda match: self._redact(match[0]), text)
             text = _RUN.sub(self._run, text)
