@@ -52,7 +52,7 @@ class State:
     preemptions: list[Raw] = field(default_factory=list)
     operations: dict[str, Operation] = field(default_factory=dict)
     requests: dict[str, Operation] = field(default_factory=dict)
-    # Google's page "About resize requests in a MIG" has the size grow when a request is made; False: when it is granted.
+    # A group's size grows when a resize request is made; False: when it is granted. Google's description allows both.
     grows_at_request: bool = True
     operation_seconds: float = 0.0
     deletion_seconds: float = 60.0

@@ -1,7 +1,7 @@
 """Resize requests that wait in Compute Engine's queue, for hours if need be: they are read at each refresh.
 
-Google's page on resize requests has a group's size grow when one is made, with managed instances that are CREATING; the
-API's description leaves open when. So the group's list decides: as many machines in creation as no other request asked for
+The API's description says that a group's size grows by a request's machines, not whether it does so when the request is
+made, with managed instances that are CREATING, or when it is granted. So the group's list decides: as many machines in creation as no other request asked for
 are those of the requests, and what the list lacks is added to the size. A request that ends without a grant is one failure of all its machines until the core deletes it; one whose time is over
 for the core is cancelled. After a start each group is asked once for the requests of the process before.
 """
