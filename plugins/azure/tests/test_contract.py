@@ -50,7 +50,7 @@ def site(authority: Authority) -> Iterator[Site]:
     cloud.close()
 
 
-# What the kubelet told on a Standard_D8_v3 of aks-engine (Azure/aks-engine, issue 2145), with a disk of 128 GB.
+# What the kubelet told on a Standard_D8_v3 of aks-engine (as a user of Azure/aks-engine reported), with a disk of 128 GB.
 _OFFERED = {"cpu": "8", "memory": "32150428Ki", "pods": "110", "ephemeral-storage": "119703055367"}
 _NODE_TEMPLATE = "k8s.io_cluster-autoscaler_node-template"
 _TAGS = {

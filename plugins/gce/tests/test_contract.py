@@ -53,7 +53,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     assert cloud.findings == []
 
 
-# What GKE 1.25 set for an n2-highmem-4, and what the kubelet then told (2i2c-org/infrastructure, issue 2121).
+# What GKE 1.25 set for an n2-highmem-4, and what the kubelet then told (2i2c-org/infrastructure, a report).
 _VARIABLES = (
     "os=linux;os_distribution=cos;kube_reserved=cpu=80m,memory=3606Mi,ephemeral-storage=41Gi"
     ";evictionHard=memory.available=100Mi,nodefs.available=10%"

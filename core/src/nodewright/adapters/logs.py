@@ -1,6 +1,7 @@
 """The daemon's log, on the standard library's logging: each line is a JSON object, or text for people."""
 
 import logging
+import re
 import threading
 import traceback
 from collections import deque
@@ -14,6 +15,10 @@ from nodewright.model.clock import Clock
 from nodewright.model.duration import format_moment
 from nodewright.model.group import GroupRef
 from nodewright.model.printable import printable
+
+# A separate number, duration or time, such as 7, 2.5s, 3m10s or 2026-11-27T15:03:12Z, but not a part of a name such as pool-2.
+_TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?"
+_NUMBER = re.compile(rf"(?<![\w.-])({_TIME}|(\d+(\.\d+)?(ms|[dhms]))+|\d+(\.\d+)?)(?!\.?[\w-])")
 
 DEBUG, INFO, WARNING, ERROR = "debug", "info", "warning", "error"
 _NUMBERS = {DEBUG: logging.DEBUG, INFO: logging.INFO, WARNING: logging.WARNING, ERROR: logging.ERROR}
@@ -191,3 +196,8 @@ class LoggedEvents:
         self._log.say(event.message, level=level, event=event.reason, kind=event.kind, object=event.name)
         if self._beyond is not None:
             self._beyond.record(event)
+
+
+def without_numbers(problem: str) -> str:
+    """Return a problem without what differs each time: counts, durations and times."""
+    return _NUMBER.sub("", problem)

@@ -9,9 +9,9 @@ import pytest
 
 from nodewright import spec
 from nodewright.adapters.clocks import VirtualClock
-from nodewright.adapters.logs import ConditionLog, DaemonLog
+from nodewright.adapters.logs import ConditionLog, DaemonLog, without_numbers
 from nodewright.adapters.provider import InlineRunner, connect_provider
-from nodewright.cli.daemon.app import log_unlisted, log_unreadable, without_numbers
+from nodewright.cli.daemon.app import log_unlisted, log_unreadable
 from nodewright.model.group import GroupRef, NodeGroup
 from nodewright.snapshot.observation import GroupSeen, Observation, ProviderSeen
 from nodewright.snapshot.snapshot import Snapshot

@@ -1,7 +1,6 @@
 """The running daemon, and whether it is the leader; build.py builds its parts."""
 
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,7 +18,7 @@ from nodewright.adapters.kube.lease import Leadership
 from nodewright.adapters.kube.node_cleanup import NodeCleaner
 from nodewright.adapters.kube.status_config_map import StatusMap
 from nodewright.adapters.kube.store import ConfigMapStore
-from nodewright.adapters.logs import ConditionLog, DaemonLog
+from nodewright.adapters.logs import ConditionLog, DaemonLog, without_numbers
 from nodewright.adapters.metrics import LeaseCounts, Metrics, ProviderCalls
 from nodewright.adapters.provider import ProviderClient
 from nodewright.adapters.provider.client import NoticeWatch
@@ -103,9 +102,6 @@ class LeaderState:
 
 # Seconds between log lines while the API server does not respond.
 _SYNC_SECONDS = 30
-# A separate number, duration or time, such as 7, 2.5s, 3m10s or 2026-11-27T15:03:12Z, but not a part of a name such as pool-2.
-_TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?"
-_NUMBER = re.compile(rf"(?<![\w.-])({_TIME}|(\d+(\.\d+)?(ms|[dhms]))+|\d+(\.\d+)?)(?!\.?[\w-])")
 
 
 class CallMeter:
@@ -478,11 +474,6 @@ class DaemonApp:
             self.log.say("waiting for the API server", level=level, missing=missing)
             told = missing
         return not self._stopping
-
-
-def without_numbers(problem: str) -> str:
-    """Return a problem without what differs each time: counts, durations and times."""
-    return _NUMBER.sub("", problem)
 
 
 def log_unlisted(conditions: ConditionLog, providers: Iterable[ProviderClient]) -> None:
