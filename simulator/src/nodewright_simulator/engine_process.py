@@ -208,7 +208,7 @@ class EngineClock:
         self._server.hear(self._true.now() - 0.5 if self._has_dates else None, self._true.now())
 
     def true_time(self, when: float) -> float:
-        """Return when the engine's clock will say so, by the true time, as far as its pace is known."""
+        """Return the true time at which the engine's clock will show ``when``, as far as its pace is known."""
         if not self._jumps or math.isinf(when):
             return when
         wait = when - self._ours.now()

@@ -161,12 +161,12 @@ class Recorder:
 
     @property
     def state(self) -> ClusterState | None:
-        """What the engine concluded last; None before its first loop."""
+        """The state in the last loop that could read the cluster; None: there was none."""
         return self._last.state if self._last is not None else None
 
     @property
     def plan(self) -> Plan | None:
-        """What the last loop that saw something planned."""
+        """The plan of the last loop that could read the cluster; None: there is none."""
         return self._last.plan if self._last is not None else None
 
     def record(self, event: Event) -> None:
@@ -183,7 +183,7 @@ class Recorder:
             self._problems.append(report.problem)
 
     def take_outcomes(self, outcomes: Iterable[WriteOutcome], plan: Plan | None = None) -> None:
-        """Record what was written to clouds; ``plan`` is the one that they are of."""
+        """Record the results of writes to clouds; ``plan`` is the plan that requested them (None: no plan of this loop)."""
         for outcome in outcomes:
             self._decisions.append(describe(outcome, plan))
             if isinstance(outcome.action, IncreaseSize) and isinstance(outcome, Done):

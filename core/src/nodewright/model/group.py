@@ -201,8 +201,8 @@ class FailedInstance(Value, frozen=True, kw_only=True):
 
     ``failure_id`` is unique over time, because clouds reuse machine ids. ``instance_id`` is None if the cloud names no
     machine; ``count`` is then the number of machines that could not be created. ``bucket`` names the quota or the pool of
-    capacity that is used up: the failure applies to the groups that draw on it, whatever ``scope`` says. If it is empty, or
-    the group that failed does not list it, the failure applies to those of ``scope`` (too).
+    capacity that is used up: the failure applies to the groups that draw on it, and not to those of ``scope``. If ``bucket``
+    is empty, it applies to those of ``scope``. If the group that failed does not list ``bucket``, it applies to both.
     """
 
     failure_id: str

@@ -1,8 +1,8 @@
 """The lower bound of the price, and what each class of pods is worth.
 
-Both come from a linear programme that splits pods and nodes: pods of a class are spread over kinds of nodes, and of each
-kind at least as many nodes, in fractions, are bought as its most wanted resource needs. Its dual variables are what one more pod
-of a class would cost.
+Both come from a linear programme over fractions of pods and nodes. It spreads the pods of a class over kinds of nodes. Of
+each kind it buys as many nodes as the resource needs of which the pods request the largest share. The dual variables are
+the prices of one more pod of each class.
 """
 
 import math

@@ -25,8 +25,8 @@ from nodewright.planner.scale_up.options import skip_reason
 
 # Seconds after the provision time of their group in which new nodes may still come before the move is abandoned.
 _LATE_SECONDS = 300.0
-# Seconds between two searches for moves; twice as many after each further search in vain, up to the longest pause. After that long the
-# search is made again even if nothing changes that is compared.
+# Seconds between two searches for moves. Each further search in vain doubles them, up to LONGEST_REST. After LONGEST_REST the
+# search is made again even if its input (``_fingerprint``) is the same.
 SEARCH_SECONDS = 60.0
 
 
@@ -105,7 +105,7 @@ def next_search(held: MoveMemory, now: float) -> float:
 
 
 def _calm_until(held: MoveMemory) -> float:
-    """Return until when no search is made, whatever changes (epoch seconds)."""
+    """Return the earliest time of the next search, even if its input changes (epoch seconds)."""
     return held.searched_at + min(LONGEST_REST, SEARCH_SECONDS * 2.0 ** max(0, min(held.vain_times, 8) - 1))
 
 
