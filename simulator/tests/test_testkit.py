@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ import pytest
 
 from nodewright import testkit
 from nodewright.model.errors import ConfigError
+from nodewright.spec import ProviderContext
 from nodewright.testkit import FakeClock
-from nodewright_fake import FakeProvider
+from nodewright_fake import FakeCloud, FakeProvider
 from nodewright_simulator.testkit import Cluster, play
 
 README = Path(__file__).parents[2] / "plugins/fake/README.md"
@@ -53,6 +55,16 @@ def test_machines_that_never_run_leave_the_pods_waiting() -> None:
     result = play(FakeProvider, EmptyCloud(), scenario, clock=clock, at=[(60, lambda: happened.append(clock.now()))])
     assert result.final.pending == 1
     assert happened == [60]
+
+
+def test_from_a_plugin_that_ignores_nodes_nothing_is_bought() -> None:
+    class Ignoring(FakeProvider):
+        def __init__(self, context: ProviderContext, *cloud: FakeCloud) -> None:
+            super().__init__(replace(context, node_group_specs=()), *cloud)
+
+    scenario = {**SCENARIO, "deployments": [{"name": "web", "replicas": 1, "pod": {"cpu": 1}}]}
+    result = play(Ignoring, EmptyCloud(), scenario, clock=FakeClock(), node_groups=["0:7:a"])
+    assert (result.decisions, result.final.pending) == ((), 1)
 
 
 def test_the_values_of_nodes_reach_the_plugin() -> None:

@@ -63,7 +63,9 @@ def play(
     def load(name: str, context: ProviderContext, *, settings: CallSettings, runner: CallRunner) -> ProviderClient:
         plugin = played(replace(context, node_group_specs=tuple(node_groups)))
         plugin.play_kubelets(cloud, clock)
-        return connect_provider(name, plugin, clock=clock, runner=runner, settings=settings)
+        client = connect_provider(name, plugin, clock=clock, runner=runner, settings=settings)
+        client.demand_limits(node_groups)
+        return client
 
     return _run(read, load, clock, at)
 

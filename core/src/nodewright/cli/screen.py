@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nodewright.cli.broken_pipe import ReaderGone
-from nodewright.model.printable import printable
+from nodewright.model.printable import MAX_SHOWN, printable
 
 _PIPE_WIDTH = 120
 
@@ -42,9 +42,9 @@ def make_console(stream: IO[str] | None = None, width: int | None = None) -> Con
     return Screen(file=stream, markup=False, highlight=False, emoji=False, width=width, soft_wrap=False)
 
 
-def safe(text: object, style: str = "") -> Text:
+def safe(text: object, style: str = "", limit: int = MAX_SHOWN) -> Text:
     """Return text for a cell or a line: control characters are escaped, markup is not read."""
-    return Text(printable(str(text)), style=style)
+    return Text(printable(str(text), limit), style=style)
 
 
 def make_table(title: str, *columns: str, right: Iterable[str] = ()) -> Table:

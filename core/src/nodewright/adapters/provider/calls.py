@@ -55,11 +55,12 @@ class CallSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HookStats(msgspec.Struct, frozen=True, kw_only=True):
-    """The numbers of one hook's calls and failures, and the seconds spent in it."""
+    """The numbers of one hook's calls and failures, the seconds spent in it, and its last error."""
 
     calls: int = 0
     errors: int = 0
     seconds: float = 0.0
+    last_error: str = ""
 
 
 class UnexpectedError(ProviderError):
@@ -168,7 +169,7 @@ class HookCaller:
         if hook == "refresh":
             self._let_writes_settle()
         started = self._clock.now()
-        failed = True
+        failed, told = True, ""
         try:
             answer = self._run(hook, arguments)
             self._note_write(hook)
@@ -179,12 +180,13 @@ class HookCaller:
             error.provider = error.provider or self._provider
             error.group_id = error.group_id or group_id
             _make_fit(error)
+            told = str(error)
             if is_unclear(error):
                 self._note_write(hook)
             self._note((hook, group_id), error)
             raise
         finally:
-            self._record(hook, self._clock.now() - started, failed=failed)
+            self._record(hook, self._clock.now() - started, failed=failed, told=told)
         return checked
 
     def stats(self) -> Mapping[str, HookStats]:
@@ -271,8 +273,6 @@ class HookCaller:
             raise NotStarted(why)
 
     def _checked(self, hook: str, check: Check[T], answer: object, group_id: str) -> T:
-        if answer is None:
-            raise BadAnswer(f"plugin {self._provider}: hook {hook} answered None")
         # The same immutable answer was checked before: in a quiet loop only changed answers are checked.
         last_answer, last_check, last_value = self._seen.get((hook, group_id), _NOTHING)
         if answer is last_answer and check is last_check:
@@ -287,11 +287,14 @@ class HookCaller:
             self._seen[hook, group_id] = (answer, check, value)
         return value
 
-    def _record(self, hook: str, seconds: float, *, failed: bool) -> None:
+    def _record(self, hook: str, seconds: float, *, failed: bool, told: str) -> None:
         with self._lock:
             seen = self._stats.get(hook, HookStats())
             self._stats[hook] = HookStats(
-                calls=seen.calls + 1, errors=seen.errors + failed, seconds=seen.seconds + seconds
+                calls=seen.calls + 1,
+                errors=seen.errors + failed,
+                seconds=seen.seconds + seconds,
+                last_error=told or seen.last_error,
             )
 
 

@@ -124,6 +124,8 @@ def _write(folder: Path, made: Mapping[Path, str]) -> None:
 
 
 KEPT, LEFT_BEHIND, BROKEN = 0, 1, 4
+# A machine is removed by hand by its whole id; a broken promise is explained at the end of its line.
+_LONGEST_LINE = 2000
 SCHEMA = 2
 _STYLES = {Verdict.KEPT: "green", Verdict.PARTLY: "yellow", Verdict.BROKEN: "red", Verdict.SKIPPED: "dim"}
 
@@ -328,7 +330,9 @@ def _sum_up(promises: Sequence[PromiseVerdict]) -> Verdict:
 def _tell_left_behind(worlds: _Worlds) -> list[str]:
     """Return what an operator must remove or set back by hand."""
     left, group_id = worlds.leaked, printable(worlds.group_id)
-    lines = [f"left behind in {group_id}, remove it by hand: {printable(one)}" for one in sorted(left.ids)]
+    lines = [
+        f"left behind in {group_id}, remove it by hand: {printable(one, _LONGEST_LINE)}" for one in sorted(left.ids)
+    ]
     if left.unknown:
         lines.append(f"it is not known what is left in {group_id}, check by hand: {printable(left.unknown)}")
     if left.target_off:
@@ -374,7 +378,7 @@ def _print(made: Certificate) -> None:
         table.add_row(safe(promise.sentence), level, verdict, checks)
     console.print(table)
     for line in _explain(made.promises):
-        console.print(safe(line), soft_wrap=True)
+        console.print(safe(line, limit=_LONGEST_LINE), soft_wrap=True)
     reaches = (
         f"the level {made.level.value}"
         if made.level is not None

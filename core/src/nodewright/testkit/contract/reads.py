@@ -189,7 +189,10 @@ def _answer(call: Callable[[], object]) -> object:
 
 def _demand_not_found(hook: str, error: ProviderError) -> None:
     kind = type(error).__name__
-    demand(isinstance(error, NodeGroupNotFound), f"{hook} of an unknown group raised {kind}, not NodeGroupNotFound")
+    demand(
+        isinstance(error, NodeGroupNotFound),
+        f"{hook} of an unknown group raised {kind}, not NodeGroupNotFound: {error}",
+    )
 
 
 def _drop_unsupported(world: ContractWorld, calls: dict[str, Callable[[], object]]) -> None:

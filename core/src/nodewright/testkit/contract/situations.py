@@ -99,4 +99,5 @@ def errors(world: ContractWorld, hook: str) -> int:
 def demand_answered(world: ContractWorld, hook: str, errors_before: int) -> None:
     """Raise BrokenPromise if the hook failed, although the client found out by a refresh how much was accepted."""
     silent = errors(world, hook) > errors_before
-    demand(not silent, f"{hook} changed the size and did not return how much was accepted")
+    why = world.client.stats()[hook].last_error if silent else ""
+    demand(not silent, f"{hook} changed the size and did not return how much was accepted: {why}")

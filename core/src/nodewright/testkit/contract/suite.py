@@ -59,7 +59,7 @@ def run_check(check: Check, world_factory: WorldFactory) -> ContractResult:
     except BrokenPromise as violation:
         outcome, reason = ContractOutcome.FAILED, str(violation)
     except NodewrightError as error:
-        outcome, reason = ContractOutcome.FAILED, f"{_place(error)}{type(error).__name__}: {error}"
+        outcome, reason = ContractOutcome.FAILED, f"{_place(error)}{type(error).__name__}: {error}{_origin(error)}"
     except Exception as error:  # noqa: BLE001 - the cloud under the world may break in any way
         outcome, reason = ContractOutcome.FAILED, f"the world broke, {type(error).__name__}: {error}"
     return ContractResult(
@@ -78,6 +78,15 @@ def _place(error: BaseException) -> str:
     names = (frame.f_code.co_name for frame, _ in walk_tb(error.__traceback__))
     hook = next((name for name in names if name in vars(Client)), None)
     return f"{hook} raised " if hook is not None else ""
+
+
+def _origin(error: BaseException) -> str:
+    """Return where the exception was raised that a hook let through; empty: the hook let none through."""
+    cause = error.__cause__
+    if getattr(error, "code", "") != "unexpectedError" or cause is None or cause.__traceback__ is None:
+        return ""
+    *_, last = walk_tb(cause.__traceback__)
+    return f" ({last[0].f_code.co_filename}:{last[1]})"
 
 
 def _run(check: Check, world: ContractWorld) -> None:
