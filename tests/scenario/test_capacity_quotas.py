@@ -92,7 +92,7 @@ def test_one_that_is_wrong_is_told_and_limits_nothing_until_it_is_right() -> Non
     story.pods(5, at=500, name="more")
     assert [grown[2:] for grown in story.writes("increase")] == [("cheap", 0, 3), ("cheap", 3, 4)]
     (told,) = story.events("CapacityQuotaInvalid")
-    assert "nodes: '-1' is no whole number from 0 up" in told[1]
+    assert "nodes: '-1' is not a whole number of at least 0" in told[1]
     assert said(story) == ("True", {"nodes": "4"})
 
 

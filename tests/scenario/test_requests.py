@@ -122,7 +122,7 @@ def test_a_missing_request_is_told_to_its_pods() -> None:
     asking = make(POOL, minutes=10)
     asking.consume("nobody", 9, at=60)
     assert asking.story.writes("increase") == []
-    assert "there is none: create it" in asking.story.events("ProvisioningRequestMissing")[0][1]
+    assert "which does not exist: create it" in asking.story.events("ProvisioningRequestMissing")[0][1]
 
 
 def test_it_is_tried_again_after_a_minute_then_two_and_found_when_room_comes() -> None:
