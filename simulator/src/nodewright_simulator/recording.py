@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-from nodewright.model.meta import LabelSelector
 from nodewright.model.node import HOSTNAME_LABEL, INSTANCE_TYPE_LABEL, ZONE_LABEL, Node, Taint
 from nodewright.model.pod import SAFE_TO_EVICT_ANNOTATION, Pod, Toleration
 from nodewright.model.quantity import Quantity
+from nodewright.predicates.selectors import matches_selector
 from nodewright.snapshot.requests import exact_requests
 from nodewright_simulator.recorded import RecordedPod, RecordedTrace, TraceHeader
 from nodewright_simulator.scenario import PodShape, ScenarioDaemonSet, SpreadSpec, TimeSpan, TolerationSpec
@@ -271,7 +271,7 @@ class _Writer:
 
     def _shape(self, pod: Pod) -> PodShape:
         """Return what the pod asks for besides its size; count what cannot be kept."""
-        spec, hides = pod.spec, self._hides
+        spec, hides, labels = pod.spec, self._hides, pod.metadata.labels
         selector = dict(spec.node_selector or {})
         if not pod.is_daemonset_pod:
             selector |= self._affinity(pod)
@@ -279,7 +279,7 @@ class _Writer:
         if selector.pop(HOSTNAME_LABEL, None) is not None:
             self._left_out["bound to one node by name"] += 1
         self._keys |= selector.keys()
-        spreads = [s for s in spec.topology_spread_constraints if _selects(s.label_selector, pod)]
+        spreads = [s for s in spec.topology_spread_constraints if matches_selector(labels, s.label_selector)]
         self._left_out["spread over pods of others"] += len(spec.topology_spread_constraints) - len(spreads)
         self._left_out += Counter()  # drops zeros
         self._keys |= {spread.topology_key for spread in spreads}
@@ -416,17 +416,4 @@ def _keeps_apart(pod: Pod) -> bool:
     if affinity is None or affinity.pod_anti_affinity is None:
         return False
     required = affinity.pod_anti_affinity.required
-    return any(term.topology_key == HOSTNAME_LABEL and _selects(term.label_selector, pod) for term in required)
-
-
-def _selects(selector: LabelSelector | None, pod: Pod) -> bool:
-    """Return whether the selector selects the pod itself; expressions other than In and Exists count as if it did not."""
-    if selector is None:
-        return False
-    labels = pod.metadata.labels
-    if any(labels.get(key) != value for key, value in selector.match_labels.items()):
-        return False
-    return all(
-        (e.operator == "In" and labels.get(e.key) in e.values) or (e.operator == "Exists" and e.key in labels)
-        for e in selector.match_expressions
-    )
+    return any(term.topology_key == HOSTNAME_LABEL and matches_selector(pod.metadata.labels, term.label_selector) for term in required)
