@@ -18,7 +18,7 @@ from nodewright.model.printable import printable
 
 # A separate number, duration or time, such as 7, 2.5s, 3m10s or 2026-11-27T15:03:12Z, but not a part of a name such as pool-2.
 _TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?"
-_NUMBER = re.compile(rf"(?<![\w.-])({_TIME}|(\d+(\.\d+)?(ms|[dhms]))+|\d+(\.\d+)?)(?!\.?[\w-])")
+_VARYING = re.compile(rf"(?<![\w.-])({_TIME}|(\d+(\.\d+)?(ms|[dhms]))+|\d+(\.\d+)?)(?!\.?[\w-])")
 
 DEBUG, INFO, WARNING, ERROR = "debug", "info", "warning", "error"
 _NUMBERS = {DEBUG: logging.DEBUG, INFO: logging.INFO, WARNING: logging.WARNING, ERROR: logging.ERROR}
@@ -200,4 +200,4 @@ class LoggedEvents:
 
 def without_numbers(problem: str) -> str:
     """Return a problem without what differs each time: counts, durations and times."""
-    return _NUMBER.sub("", problem)
+    return _VARYING.sub("", problem)

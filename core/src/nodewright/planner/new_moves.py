@@ -62,9 +62,10 @@ def propose_moves(
     paused = {name: pause.why for name, pause in held.pauses.items() if pause.until > state.now}
     paused |= _held_by_pauses(context) | _held_by_delays(context)
     resting = {key: pause.why for key, pause in held.returns.items() if pause.until > state.now}
-    settled = paused | _held_by_budgets(state, DisruptionReason.REPLACED)
-    staying = paused | resting | _held_by_budgets(state, DisruptionReason.PREFERRED) if seeks else {}
-    most_nodes = DisruptionLimits(state).most_together(DisruptionReason.REPLACED)
+    limits = DisruptionLimits(state)
+    settled = paused | _held_by_budgets(state, limits, DisruptionReason.REPLACED)
+    staying = paused | resting | _held_by_budgets(state, limits, DisruptionReason.PREFERRED) if seeks else {}
+    most_nodes = limits.most_together(DisruptionReason.REPLACED)
     searched = _fingerprint(context, (settled.keys(), staying.keys()), most_nodes)
     if searched == held.vain and state.now < held.again_at:
         return NewMoves(held)
@@ -144,11 +145,10 @@ def _fingerprint(context: PlanningContext, held: Iterable[Iterable[str]], most_n
     )
 
 
-def _held_by_budgets(state: ClusterState, reason: DisruptionReason) -> dict[str, str]:
+def _held_by_budgets(state: ClusterState, limits: DisruptionLimits, reason: DisruptionReason) -> dict[str, str]:
     """Return why each node held by a disruption budget is not given up now for the reason: nothing is bought for such nodes."""
     if not state.observation.disruption.disruption:
         return {}
-    limits = DisruptionLimits(state)
     obstacles = {name: limits.find_obstacle(name, reason) for name in state.group_of_node}
     return {name: obstacle.message for name, obstacle in obstacles.items() if obstacle is not None}
 
