@@ -416,4 +416,7 @@ def _keeps_apart(pod: Pod) -> bool:
     if affinity is None or affinity.pod_anti_affinity is None:
         return False
     required = affinity.pod_anti_affinity.required
-    return any(term.topology_key == HOSTNAME_LABEL and matches_selector(pod.metadata.labels, term.label_selector) for term in required)
+    return any(
+        term.topology_key == HOSTNAME_LABEL and matches_selector(pod.metadata.labels, term.label_selector)
+        for term in required
+    )
