@@ -102,21 +102,81 @@ _PARTLY: dict[str, tuple[float, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("trouble", _PARTLY)
-@pytest.mark.parametrize("least", [6, 4])
-def test_what_comes_only_partly_is_withdrawn_once_that_is_known(trouble: str, least: int) -> None:
-    """Of two groups one delivers its part; all of it goes, and the next group is asked for the whole gang in that loop."""
-    known_at, cloud = _PARTLY[trouble]
+def make_partly(trouble: str, *, least: int) -> Story:
+    """Of two groups, which are asked for three machines each, ``pool`` delivers only a part of its own."""
+    _, cloud = _PARTLY[trouble]
     slow = {**POOL, "register_delay": 300}
     twin = {**slow, "name": "twin", "max_size": 3, "price_per_hour": 0.05, "labels": {"kind": "other"}}
     story = make(slow, twin, OTHER, least=least, switched_off=NO_ATOMIC, **cloud)
     assert story.result.final.running == 6
-    asked = grown(story)
-    assert {group for at, group, *_ in asked if at == ASKED} == {"pool", "twin"}
-    assert [one for one in asked if one[0] > ASKED] == [(known_at, "other", 0, 3)]
+    assert {group for at, group, *_ in grown(story) if at == ASKED} == {"pool", "twin"}
+    assert not story.states()[-1].memory.provisioning.reservations
+    assert {ref.group_id for state in story.states() for ref in state.memory.backoffs} == {"pool"}
+    return story
+
+
+@pytest.mark.parametrize("trouble", _PARTLY)
+def test_what_comes_only_partly_is_withdrawn_once_that_is_known(trouble: str) -> None:
+    """All of it goes, and the next group is asked for the whole gang in that loop."""
+    known_at, _ = _PARTLY[trouble]
+    story = make_partly(trouble, least=6)
+    assert [one for one in grown(story) if one[0] > ASKED] == [(known_at, "other", 0, 3)]
     assert story.writes("delete", "withdraw")[0][0] <= known_at + LOOP
     assert story.machines("twin") == story.cloud.group("twin").target == 0
+
+
+@pytest.mark.parametrize("trouble", _PARTLY)
+def test_machines_that_suffice_for_the_minimum_are_kept(trouble: str) -> None:
+    """Five machines came for a gang that starts with four pods: they stay, and only the sixth pod gets another one."""
+    known_at, _ = _PARTLY[trouble]
+    story = make_partly(trouble, least=4)
+    is_replaced = trouble == "the cloud takes one back"  # then the cloud makes another machine by itself
+    assert [one for one in grown(story) if one[0] > ASKED] == ([] if is_replaced else [(known_at, "other", 0, 1)])
+    assert story.machines("twin") == story.cloud.group("twin").target == 3
+    assert story.machines("pool") == story.cloud.group("pool").target == (3 if is_replaced else 2)
+
+
+@pytest.mark.parametrize(("came", "least"), [(5, 5), (4, 5)])
+def test_machines_that_never_come_cost_the_others_only_if_these_do_not_suffice(came: int, least: int) -> None:
+    story = make(POOL, OTHER, least=least, switched_off=SILENT, stock_outs=[{"group": "pool", "remaining": came}])
+    assert story.result.final.running == 6
+    suffices = came >= least
+    assert grown(story)[1:] == [(OUT_OF_TIME, "other", 0, 1 if suffices else 3)]
+    assert story.machines("pool") == story.cloud.group("pool").target == (came if suffices else 0)
+    started_at = next(state.now for state in story.states() if count_running(state.observation.snapshot).total())
+    assert (started_at < OUT_OF_TIME) == suffices  # kube-scheduler starts it with the first five
     assert not story.states()[-1].memory.provisioning.reservations
+
+
+@pytest.mark.parametrize("is_dead", [True, False])
+def test_a_machine_that_is_of_no_use_is_given_up_alone_if_the_others_suffice(is_dead: bool) -> None:
+    """It never becomes a node, or its node never becomes ready; twelve other nodes keep the cluster healthy."""
+    slow = POOL if is_dead else {**POOL, "ready_delay": "100h"}
+    twin = {**POOL, "name": "twin", "max_size": 5, "price_per_hour": 0.05, "labels": {"kind": "other"}}
+    well = {"name": "well", "size": 12, "max_size": 12, "price_per_hour": 9.0, "labels": {"for": "others"}}
+    dead = [{"group": "pool"}] if is_dead else []
+    story = Story(slow, twin, OTHER, well, minutes=60, settings=KEEP, switched_off=SILENT, dead_boots=dead)
+    story.pods(12, name="others", node_selector={"for": "others"})
+    add_gang(story, "train", 6, least=5)
+    assert story.result.final.running == 18
+    assert {group for at, group, *_ in grown(story) if at == ASKED} == {"pool", "twin"}
+    assert [(group, after) for at, group, _, after in grown(story) if at > ASKED] == [("other", 1)]
+    assert story.machines("twin") == story.cloud.group("twin").target == 5
+    assert story.machines("pool") == story.cloud.group("pool").target == 0
+    assert not story.states()[-1].memory.provisioning.reservations
+
+
+def test_a_restart_at_any_moment_keeps_the_machines_that_suffice() -> None:
+    def simulation() -> Simulation:
+        slow = {**POOL, "register_delay": 60}
+        twin = {**slow, "name": "twin", "max_size": 3, "price_per_hour": 0.05, "labels": {"kind": "other"}}
+        stock = [{"group": "pool", "remaining": 2}]
+        return make(slow, twin, OTHER, least=4, minutes=10, switched_off=NO_ATOMIC, stock_outs=stock).simulation
+
+    nodes = {"fake/pool": 2, "fake/twin": 3, "fake/other": 1}
+    for kill in kill_everywhere(simulation, down_seconds=30.0):
+        assert (kill.result.final.running, kill.result.final.nodes) == (6, nodes), str(kill)
+        assert not kill.result.problems, str(kill)
 
 
 def test_of_two_groups_the_one_that_delivered_loses_its_machines_and_no_trust() -> None:

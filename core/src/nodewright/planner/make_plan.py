@@ -6,15 +6,19 @@ The file is long because it shows the order of all steps in one place.
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain, groupby
 from random import Random
+from typing import NamedTuple
 
 from nodewright.clusterstate.accelerators import Accelerators, DeviceCounter
 from nodewright.clusterstate.memory import PlanMemory
 from nodewright.clusterstate.readiness import describe_unhealthy
 from nodewright.clusterstate.state import ClusterState
+from nodewright.estimator.binpacking import Template
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, IncreaseSize, SizeWrite
 from nodewright.model.gang import is_gang_id
+from nodewright.model.group import GroupRef
 from nodewright.model.limits import make_resource_limits
 from nodewright.model.plan import Plan, PlannedAction, ScaleUpReport
 from nodewright.model.pod import Pod
@@ -26,6 +30,7 @@ from nodewright.planner.capacity_buffers.controller import CapacityBufferState, 
 from nodewright.planner.context import PlanningContext
 from nodewright.planner.gangs.find_gangs import FoundGangs, Gang, find_gangs, settle_gangs
 from nodewright.planner.gangs.serve import place_gangs
+from nodewright.planner.gangs.sufficiency import keep_sufficient
 from nodewright.planner.growth import (
     Growth,
     await_purchase,
@@ -88,6 +93,7 @@ from nodewright.planner.scale_up.planned_nodes import note_planned
 from nodewright.planner.scale_up.running_nodes import make_chooser
 from nodewright.planner.scale_up.templates import add_upcoming, make_templates
 from nodewright.snapshot.observation import GroupSeen
+from nodewright.snapshot.snapshot import Snapshot
 
 ALL_NEW = "all pods that wait are very new, and more may come"
 NO_READY_NODES = "cluster has no ready nodes, and --scale-up-from-zero is off"
@@ -268,11 +274,23 @@ def _settle_requests(start: _Start) -> _Start:
     if requests.arbitrates:
         requests = requests.apply(report_unserved(requests, state.observation.providers))
         requests = requests.apply(settle_reservations(state, requests))
+    if any(gang.ref.id in requests.reservations for gang in gangs.gangs):
+        make_snapshot = partial(_snapshot_with, start.settings)
+        requests = requests.apply(keep_sufficient(state, requests, gangs.gangs, make_snapshot))
     requests = requests.apply(settle_gangs(state, requests, gangs.gangs))
     leftovers, changes = remove_leftovers(state, requests, [action.group for action in start.actions])
     requests = requests.apply(changes)
     actions = (*start.actions, *leftovers)
     return replace(start, requests=requests, actions=actions, state=without_leftovers(state, requests))
+
+
+def _snapshot_with(settings: Settings, state: ClusterState, requests: ProvisioningRequestState) -> Snapshot:
+    """Return a snapshot to plan in, with upcoming nodes except those of broken reservations."""
+    state = without_leftovers(state, requests)
+    interruptions = find_interruptions(state, settings.pods)
+    snapshot = _room_for_pods(state, settings, interruptions, make_templates(state, settings.templates)).snapshot
+    remove_leaving_nodes(snapshot, state, requests)
+    return snapshot
 
 
 def _find_waiting_pods(start: _Start) -> _Start:
@@ -288,15 +306,31 @@ def _find_waiting_pods(start: _Start) -> _Start:
     return replace(start, waiting=waiting, interruptions=interruptions)
 
 
+class _Room(NamedTuple):
+    """A snapshot to plan in, the rows of upcoming nodes, and when the first preempted pod must have ended (epoch seconds)."""
+
+    snapshot: Snapshot
+    coming: Mapping[GroupRef, range]
+    room_by: float
+
+
+def _room_for_pods(
+    state: ClusterState, settings: Settings, interruptions: Interruptions, templates: Mapping[GroupRef, Template]
+) -> _Room:
+    """Return the room for pending pods: without expendable and preempted pods and nodes that leave, with upcoming nodes."""
+    policy = settings.policy
+    snapshot = state.observation.snapshot.fork()
+    drop_leaving(snapshot, interruptions)
+    drop_passed_over(snapshot, settings.pods, policy)
+    room_by = drop_preempted(snapshot, state.now) if policy.counts_on_preempted_room else math.inf
+    return _Room(snapshot, add_upcoming(snapshot, state, templates), room_by)
+
+
 def _begin_growing(start: _Start, quotas: Sequence[NodeQuota], random: Random) -> _Growing:
     """Return the draft with the cluster to plan in: without expendable pods, with upcoming nodes."""
     state, settings, policy = start.state, start.settings, start.settings.policy
     templates = make_templates(state, settings.templates)
-    snapshot = state.observation.snapshot.fork()
-    drop_leaving(snapshot, start.interruptions)
-    drop_passed_over(snapshot, settings.pods, policy)
-    room_by = drop_preempted(snapshot, state.now) if policy.counts_on_preempted_room else math.inf
-    coming = add_upcoming(snapshot, state, templates)
+    snapshot, coming, room_by = _room_for_pods(state, settings, start.interruptions, templates)
     silent = find_silent(state, settings.failures, policy)
     doubtful = sum(silence.machines for silence in silent.values())
     awaits = policy.awaits_corrections

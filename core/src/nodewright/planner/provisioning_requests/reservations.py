@@ -121,11 +121,11 @@ def without_leftovers(state: ClusterState, requests: ProvisioningRequestState) -
     for part in (part for held in requests.reservations.values() if held.broken for part in held.parts):
         group = groups.get(part.ref)
         if group is not None:
-            groups[part.ref] = replace(group, upcoming=max(0, group.upcoming - _count_upcoming(part, group, state)))
+            groups[part.ref] = replace(group, upcoming=max(0, group.upcoming - count_upcoming(part, group, state)))
     return replace(state, groups=groups)
 
 
-def _count_upcoming(part: ReservationPart, group: GroupState, state: ClusterState) -> int:
+def count_upcoming(part: ReservationPart, group: GroupState, state: ClusterState) -> int:
     """Return how many machines of the part count as upcoming; those given up, late or failed do not."""
     staying = len(group.seen.staying)
     missing = min(part.missing, max(0, (group.seen.target or 0) - staying - group.given_up))
@@ -153,10 +153,10 @@ def cancelled(held: Reservation) -> Reservation:
 def is_complete(held: Reservation, state: ClusterState) -> bool:
     if any(part.missing or not part.asked for part in held.parts):
         return False
-    return all(set(part.machines) <= _ready_machines(state, part.ref) for part in held.parts)
+    return all(set(part.machines) <= ready_machines(state, part.ref) for part in held.parts)
 
 
-def _ready_machines(state: ClusterState, ref: GroupRef) -> set[str]:
+def ready_machines(state: ClusterState, ref: GroupRef) -> set[str]:
     """Return the machine ids of the group's ready nodes."""
     group, snapshot = state.groups.get(ref), state.observation.snapshot
     if group is None or group.seen.instances is None:
