@@ -272,6 +272,8 @@ STANDARD_KEYS = frozenset(
 # Texts of the same form that are no keys of metadata: resource names, provisioners, condition types, strategies.
 OTHER_TEXTS = frozenset(
     (
+        "authentication.k8s.io/v1",
+        "authorization.k8s.io/v1",
         "buffer.x-k8s.io/active-capacity",
         "cluster-autoscaler.kubernetes.io/valid",
         "deviceclass.resource.kubernetes.io/",

@@ -101,6 +101,7 @@ COMBINATIONS: dict[str, dict[str, Any]] = {
     },
     "who may connect": {"networkPolicy": {"enabled": True}},
     "who may connect, and to where": {
+        "securePage": {"enabled": True, "port": 9443, "secretName": "tls"},
         "networkPolicy": {
             "enabled": True,
             "from": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}],
@@ -283,6 +284,8 @@ def test_nothing_runs_as_root_or_writes_to_its_image(farm_binary: Path) -> None:
         ({"cloudprovider": "aws"}, "cloudprovider"),
         ({"autoscalingGroups": [{"name": "a"}]}, "minSize"),
         ({"settings": {"providers": {}}}, "settings.providers"),
+        ({"securePage": {"enabled": True}}, "securePage.secretName"),
+        ({"extraArgs": {"secure-address": ":1"}}, "extraArgs.secure-address"),
     ],
 )
 def test_values_that_are_wrong_are_refused(farm_binary: Path, values: dict[str, Any], said: str) -> None:

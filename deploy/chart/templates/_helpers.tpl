@@ -71,12 +71,15 @@ label:cluster-autoscaler-enabled=true,cluster-autoscaler-name={{ $name }}
 
 {{/* What no schema can say: fails with a sentence. */}}
 {{- define "nodewright.check" -}}
-{{- range $flag, $where := dict "address" "service.servicePort" "config" "settings" "namespace" "the release's namespace" "dry-run" "mode" "shadow" "mode" -}}
+{{- range $flag, $where := dict "address" "service.servicePort" "config" "settings" "namespace" "the release's namespace" "dry-run" "mode" "shadow" "mode" "secure-address" "securePage" "tls-cert-file" "securePage" "tls-private-key-file" "securePage" -}}
 {{- if hasKey (default dict $.Values.extraArgs) $flag -}}{{- fail (printf "extraArgs.%s: the chart gives this flag, from %s" $flag $where) -}}{{- end -}}
 {{- end -}}
 {{- if hasKey (default dict .Values.settings) "providers" -}}{{- fail "settings.providers: providers is a value of its own, beside settings" -}}{{- end -}}
 {{- if hasKey (default dict .Values.extraEnv) "NODEWRIGHT_NAMESPACE" -}}
 {{- fail "extraEnv.NODEWRIGHT_NAMESPACE: the chart gives this, from the release's namespace" -}}
+{{- end -}}
+{{- if and .Values.securePage.enabled (not .Values.securePage.secretName) -}}
+{{- fail "securePage.secretName: is empty, and the page needs a certificate" -}}
 {{- end -}}
 {{- if and .Values.serviceMonitor.enabled (not .Values.service.create) -}}
 {{- fail "serviceMonitor.enabled: without service.create there is nothing for it to find" -}}

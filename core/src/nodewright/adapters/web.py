@@ -1,14 +1,19 @@
 """The daemon's HTTP server: pages by path, GET and HEAD only. A request changes nothing."""
 
 import asyncio
+import binascii
 import socket
+import ssl
 import threading
+from base64 import b64decode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
@@ -24,6 +29,8 @@ from nodewright.model.errors import ConfigError
 
 _PLAIN = "text/plain; charset=utf-8"
 _IDLE_SECONDS, _LAST_SECONDS = 5, 5
+# The most tokens that are reviewed at a time; further requests wait.
+_REVIEWS = 4
 # The host names by which a browser on this machine asks for a page. A foreign page whose DNS name leads to this machine (DNS
 # rebinding) asks by its own name, and is refused.
 _OWN_NAMES = ["localhost", "127.0.0.1", "[::1]"]
@@ -64,20 +71,49 @@ Render = Callable[[Query], Page]
 Pages = Mapping[str, Render]
 
 
+class Denied(NamedTuple):
+    """Why a request is refused: HTTP's status, and a sentence."""
+
+    status: int
+    sentence: str
+
+
+class Secured(NamedTuple):
+    """A server's TLS, and who may see its pages.
+
+    ``deny`` returns why the bearer of a token may not ask for a path with a method (None: it may). It is called in other
+    threads, and may block. ``open_to_all`` are paths that need no token.
+    """
+
+    context: ssl.SSLContext
+    deny: Callable[[str, str, str], Denied | None]
+    open_to_all: frozenset[str] = frozenset()
+
+
 class WebServer:
     """Serve ``pages`` by path, in threads of its own, until ``stop``.
 
-    A page gets the query; of a repeated key it gets the last value. ``name`` is the setting that holds the address. At a
-    loopback address only requests for a name of this machine are answered. Raise ConfigError if ``address`` is invalid.
+    A page gets the query; of a repeated key it gets the last value. ``name`` is the setting that holds the address. Without
+    ``secured`` it serves plain HTTP to every client; at a loopback address then only requests for a name of this machine
+    are answered. Raise ConfigError if ``address`` is invalid.
     """
 
-    def __init__(self, name: str, address: str, pages: Pages, limits: ClientLimits = ClientLimits()) -> None:  # noqa: B008 - it cannot be changed
+    def __init__(
+        self,
+        name: str,
+        address: str,
+        pages: Pages,
+        limits: ClientLimits = ClientLimits(),  # noqa: B008 - it cannot be changed
+        secured: Secured | None = None,
+    ) -> None:
         self.name = name
         self._flag = f"--{name.replace('_', '-')}"
         self._address = address
         self._place = parse_address(self._flag, address)
         self._limits = limits
-        self._app = _make_app(pages, limits, names=_OWN_NAMES if is_loopback(self._place[0]) else ["*"])
+        self._secured = secured
+        names = _OWN_NAMES if secured is None and is_loopback(self._place[0]) else ["*"]
+        self._app = _make_app(pages, limits, names, secured)
         self._port = self._place[1]
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
@@ -90,7 +126,7 @@ class WebServer:
     def start(self) -> None:
         """Listen at the address. Raise ConfigError if that cannot be done, for instance because it is in use."""
         try:
-            listening = _listen(*self._place)
+            listening = _listen(*self._place, self._limits.connections)
         except (OSError, OverflowError) as error:
             raise ConfigError(f"{self._flag}: {self._address}: {_say(error)}") from None
         self._port = int(listening.getsockname()[1])
@@ -109,6 +145,9 @@ class WebServer:
             timeout_keep_alive=_IDLE_SECONDS,
             timeout_graceful_shutdown=_LAST_SECONDS,
         )
+        if self._secured is not None:
+            config.load()
+            config.ssl = self._secured.context
         self._server = server = uvicorn.Server(config)
         self._thread = threading.Thread(
             target=server.run, kwargs={"sockets": [listening]}, name=f"http-{self.port}", daemon=True
@@ -123,11 +162,33 @@ class WebServer:
         self._thread.join()
 
 
-def _listen(host: str, port: int) -> socket.socket:
+class _BoundedListener(socket.socket):
+    """A listening socket that closes a connection at once while ``most`` are open.
+
+    It counts connections whose TLS handshake has not ended, too, of which the protocol does not know yet.
+    """
+
+    most: int
+    opened: list[socket.socket]
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        made, peer = super().accept()
+        self.opened = [one for one in self.opened if one.fileno() >= 0]
+        if len(self.opened) >= self.most:
+            made.close()
+            raise ConnectionAbortedError  # asyncio goes on with the next one
+        self.opened.append(made)
+        return made, peer
+
+
+def _listen(host: str, port: int, most: int) -> socket.socket:
     """Return a socket that listens on the host; without one on every IPv4 and IPv6 address, since a pod may have either."""
     both = not host and socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if ":" in host or both else socket.AF_INET
-    return socket.create_server((host, port), family=family, dualstack_ipv6=both)
+    made = socket.create_server((host, port), family=family, dualstack_ipv6=both)
+    listening = _BoundedListener(made.family, made.type, made.proto, made.detach())
+    listening.most, listening.opened = most, []
+    return listening
 
 
 def _say(error: Exception) -> str:
@@ -136,13 +197,59 @@ def _say(error: Exception) -> str:
     return said.partition(" (while")[0]
 
 
-def _make_app(pages: Pages, limits: ClientLimits, names: list[str]) -> ASGIApp:
-    app = Starlette(
+def _make_app(pages: Pages, limits: ClientLimits, names: list[str], secured: Secured | None) -> ASGIApp:
+    app: ASGIApp = Starlette(
         routes=[Route(path, _endpoint(render), methods=["GET"]) for path, render in pages.items()],
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=names, www_redirect=False)],
         exception_handlers={404: lambda *_: _respond(Page(b"there is no such page\n", 404))},
     )
+    if secured is not None:
+        app = _Guarded(app, secured)
     return _BoundedTime(app, limits.answer_seconds)
+
+
+class _Guarded:
+    """An ASGI application that gives only requests to ``app`` whose token may ask for their path."""
+
+    def __init__(self, app: ASGIApp, secured: Secured) -> None:
+        self._app = app
+        self._secured = secured
+        self._reviews = asyncio.Semaphore(_REVIEWS)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        denied = None if scope["path"] in self._secured.open_to_all else await self._review(scope)
+        if denied is None:
+            await self._app(scope, receive, send)
+            return
+        response = _respond(Page(f"{denied.sentence}\n".encode(errors="replace"), denied.status))
+        if denied.status == _UNAUTHORIZED:
+            # A browser asks its user for a name and a password; programs send a bearer token.
+            response.headers["WWW-Authenticate"] = 'Basic realm="nodewright: the password is a token", charset="UTF-8"'
+            response.headers.append("WWW-Authenticate", "Bearer")
+        await response(scope, receive, send)
+
+    async def _review(self, scope: Scope) -> Denied | None:
+        token = _find_token(Headers(scope=scope).get("authorization", ""))
+        if not token:
+            return Denied(_UNAUTHORIZED, "this needs a token: as a bearer token, or as the password of any user")
+        async with self._reviews:
+            return await run_in_threadpool(self._secured.deny, token, scope["method"], scope["path"])
+
+
+_UNAUTHORIZED = 401
+
+
+def _find_token(header: str) -> str:
+    """Return the bearer token of an Authorization header, or the password of Basic; empty: there is none."""
+    scheme, _, rest = header.strip().partition(" ")
+    if scheme.lower() == "bearer":
+        return rest.strip()
+    if scheme.lower() != "basic":
+        return ""
+    try:
+        return b64decode(rest.strip(), validate=True).decode().partition(":")[2].strip()
+    except (binascii.Error, ValueError):
+        return ""
 
 
 def _endpoint(render: Render) -> Callable[[Request], Response]:
@@ -183,14 +290,12 @@ class _BoundedTime:
 
 
 class _BoundedProtocol(H11Protocol):
-    """uvicorn's protocol, with a bound on connections and on the time until a request has arrived completely."""
+    """uvicorn's protocol, with a bound on the time until a request has arrived completely."""
 
     limits: ClientLimits
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's own
         super().connection_made(transport)
-        if len(self.connections) > self.limits.connections:
-            transport.abort()
         self._expect_request()
 
     def on_response_complete(self) -> None:

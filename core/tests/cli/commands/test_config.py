@@ -85,6 +85,13 @@ def test_people_see_what_differs(file: Path) -> None:
         ('debug-address: ":8086"\n', "--debug-address: :8086 can be reached from other machines"),
         ("debug-address: 0.0.0.0:8086\n", "--debug-address: 0.0.0.0:8086 can be reached from other machines"),
         ("debug-address: cluster.example:8086\n", "only a loopback address such as 127.0.0.1:8086 is taken"),
+        (
+            'secure-address: ":8443"\n',
+            "--secure-address: :8443 needs a certificate: give --tls-cert-file and --tls-priv",
+        ),
+        ('secure-address: ":8443"\ntls-cert-file: tls.crt\n', "needs a certificate: give --tls-private-key-file"),
+        ("secure-address: 8443\n", "secure-address"),
+        ("tls-private-key-file: tls.key\n", "--tls-private-key-file: is given without --secure-address"),
     ],
 )
 def test_a_bad_file_ends_with_2_and_names_the_key(

@@ -39,7 +39,7 @@ def test_nothing_of_pods_and_nodes_is_on_the_public_port() -> None:
 def serving(public: Pages, private: Pages, debug_address: str) -> list[str]:
     """The names of the servers, after each has said what it is there for and nothing else."""
     settings = Settings(serving=ServingSettings(address="127.0.0.1:0", debug_address=debug_address))
-    servers = make_servers(settings, public, private)
+    servers = make_servers(settings, public, private, None)
     for server in servers:
         server.start()
         try:

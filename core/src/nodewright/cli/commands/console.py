@@ -17,7 +17,7 @@ def command(source: SettingsSource) -> None:
 
     Every --scan-interval the cluster is planned anew, without a write to it or to a cloud; the page shows what a daemon with
     these settings would do. The node groups come from --cloud-provider, or providers: in --config. The page answers only on
-    this machine; if a daemon's page is forwarded to it, give another --debug-address. Ctrl-C ends it.
+    this machine, unless --secure-address is given; if a daemon's page is forwarded to it, give another --debug-address. Ctrl-C ends it.
 
     Exit codes: 0 ended by a signal; 2 bad input or an unusable plugin.
     """

@@ -24,12 +24,14 @@ from nodewright.adapters.kube.lease import Leadership, LeaseOptions
 from nodewright.adapters.kube.node_cleanup import NodeCleaner
 from nodewright.adapters.kube.status_config_map import StatusMap
 from nodewright.adapters.kube.store import PAUSE_NAME, ConfigMapStore, read_pause_text
+from nodewright.adapters.kube.token_review import TokenReviewer
 from nodewright.adapters.logs import ConditionLog, DaemonLog, LoggedEvents
 from nodewright.adapters.metrics import Metrics, RunningWaits, Sources
 from nodewright.adapters.provider import ProviderClient
 from nodewright.adapters.provider.client import NoticeWatch
 from nodewright.adapters.server_time import ServerTime
-from nodewright.adapters.web import HealthCheck, HealthLimits, Page, Pages, Query, WebServer
+from nodewright.adapters.tls import CertificateFiles
+from nodewright.adapters.web import HealthCheck, HealthLimits, Page, Pages, Query, Secured, WebServer
 from nodewright.cli.connect import Connector
 from nodewright.cli.console.history import History
 from nodewright.cli.daemon.app import (
@@ -55,10 +57,13 @@ from nodewright.model.errors import ConfigError
 from nodewright.model.interruption import signals_newly
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
-from nodewright.model.settings import Settings
+from nodewright.model.settings import ServingSettings, Settings
 from nodewright.model.write_fence import WriteFence
 
 _IN_A_POD = "KUBERNETES_SERVICE_HOST"
+_HEALTH_PAGE, _READY_PAGE = "/health-check", "/readyz"
+# As with Kubernetes' own components, which need a right for /metrics and none for their health.
+_OPEN_TO_ALL = frozenset((_HEALTH_PAGE, _READY_PAGE))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -319,7 +324,7 @@ def _build_report(
         health=health,
         debug_server=debug_server,
         shadow=shadow,
-        servers=make_servers(settings, public, private),
+        servers=make_servers(settings, public, private, _make_secured(process, cluster.api, settings.serving)),
     )
 
 
@@ -337,17 +342,32 @@ def lease_options(settings: Settings, is_first: Callable[[], bool]) -> LeaseOpti
     )
 
 
-def make_servers(settings: Settings, public: Pages | None, private: Pages) -> tuple[WebServer, ...]:
+def make_servers(
+    settings: Settings, public: Pages | None, private: Pages, secured: Secured | None
+) -> tuple[WebServer, ...]:
     """Return the servers of the public pages, if there are any, and, where an address is set, of the private ones.
 
-    Every client that reaches the pod may read the public pages. Raise ConfigError for an invalid address.
+    Every client that reaches the pod may read the public pages. With ``secured`` there is one more, for both.
+    Raise ConfigError for an invalid address.
     """
     serving = settings.serving
     address = serving.address or usual_address(os.environ)
     servers: tuple[WebServer, ...] = (WebServer("address", address, public),) if public is not None else ()
     if serving.debug_address:
         servers += (WebServer("debug_address", serving.debug_address, private),)
+    if secured is not None:
+        pages = {**(public or {}), **private}
+        servers += (WebServer("secure_address", serving.secure_address, pages, secured=secured),)
     return servers
+
+
+def _make_secured(process: ProcessParts, api: MeteredApi, serving: ServingSettings) -> Secured | None:
+    """Return what protects the secure address; None without one. Raise ConfigError for a certificate that cannot be used."""
+    if not serving.secure_address:
+        return None
+    see = partial(process.conditions.see, "the TLS certificate")
+    certificate = CertificateFiles(serving.tls_cert_file, serving.tls_private_key_file, see)
+    return Secured(certificate.context(), TokenReviewer(api, process.boot.now), _OPEN_TO_ALL)
 
 
 def usual_address(environ: Mapping[str, str]) -> str:
@@ -376,6 +396,6 @@ def public_pages(metrics: Metrics, health: HealthCheck, caches: Caches) -> Pages
 
     return {
         "/metrics": lambda _: Page(metrics.page(), content_type=CONTENT_TYPE_LATEST),
-        "/health-check": check,
-        "/readyz": ready,
+        _HEALTH_PAGE: check,
+        _READY_PAGE: ready,
     }

@@ -11,7 +11,7 @@ from nodewright.model.errors import ConfigError
 from nodewright.model.interruption import parse_signals
 from nodewright.model.policy import HEDGING, PROBE_AFTER_BACKOFF, PolicyInputs, make_policy, most_switches, overrules
 from nodewright.model.printable import printable
-from nodewright.model.settings import Settings
+from nodewright.model.settings import ServingSettings, Settings
 
 _LEAST_CACHE_AGE = 120.0
 
@@ -119,6 +119,7 @@ def check_daemon(settings: Settings) -> None:
     if settings.serving.address:
         parse_address("--address", settings.serving.address)
     _check_debug_address(settings.serving.debug_address)
+    _check_secure_address(settings.serving)
     _check_cache_age(settings.cluster.max_cache_age)
 
 
@@ -137,7 +138,24 @@ def _check_debug_address(address: str) -> None:
     if address and not is_loopback(parse_address(flag, address)[0]):
         raise ConfigError(
             f"{flag}: {address} can be reached from other machines, and shows pods to anyone: only a loopback "
-            "address such as 127.0.0.1:8086 is taken"
+            "address such as 127.0.0.1:8086 is taken; --secure-address serves the same with TLS to users with a token"
+        )
+
+
+def _check_secure_address(serving: ServingSettings) -> None:
+    """Refuse to serve pages beyond this machine without a certificate, and a certificate that is not served."""
+    files = {"--tls-cert-file": serving.tls_cert_file, "--tls-private-key-file": serving.tls_private_key_file}
+    missing = [flag for flag, path in files.items() if not path]
+    if not serving.secure_address:
+        if len(missing) < len(files):
+            raise ConfigError(
+                f"{next(flag for flag in files if flag not in missing)}: is given without --secure-address"
+            )
+        return
+    parse_address("--secure-address", serving.secure_address)
+    if missing:
+        raise ConfigError(
+            f"--secure-address: {serving.secure_address} needs a certificate: give {' and '.join(missing)}"
         )
 
 

@@ -131,6 +131,26 @@ class ServingSettings(Section, frozen=True, kw_only=True):
             ca="",
         ),
     ] = "127.0.0.1:8086"
+    secure_address: Annotated[
+        str,
+        Help(
+            "Where the pages of `--debug-address`, metrics and the health check are also served with TLS, as host:port. A request "
+            "needs a token that the API server accepts (TokenReview), of a user that may read its path (SubjectAccessReview); the health check "
+            "needs none. Empty: nowhere.",
+            ca="",
+        ),
+    ] = ""
+    tls_cert_file: Annotated[
+        str,
+        Help(
+            "The certificate of `--secure-address`, with its chain, as PEM. A file that is replaced is read again.",
+            ca="",
+        ),
+    ] = ""
+    tls_private_key_file: Annotated[
+        str,
+        Help("The private key of `--tls-cert-file`, as PEM, without a password.", ca=""),
+    ] = ""
     max_inactivity: Annotated[
         Duration,
         Help(
