@@ -8,16 +8,18 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 from pyarrow import parquet
 
 from nodewright.model.decode import decode_objects
 from nodewright.model.errors import ConfigError
+from nodewright.model.pod import Pod
 from nodewright_simulator.api import simulate
 from nodewright_simulator.cli.record import read_dumps
 from nodewright_simulator.lives import list_pods
 from nodewright_simulator.mapped import load_mapped
-from nodewright_simulator.recorded import load_trace, save_trace
-from nodewright_simulator.recording import Anonymiser, Recording
+from nodewright_simulator.recorded import UnfinishedTrace, finish_trace, load_trace, save_trace
+from nodewright_simulator.recording import Anonymiser, Recording, TraceMaker
 
 START = 1_800_000_000
 SECRETS = (
@@ -207,6 +209,72 @@ def test_a_pod_that_is_missing_once_and_seen_again_did_not_end() -> None:
     assert [held.ended for held in recording.make_trace(Anonymiser(None)).pods] == [None]
     recording.see(objects.nodes, (), START + 4.0)
     assert [held.ended for held in recording.make_trace(Anonymiser(None)).pods] == [3.0]
+
+
+def read_pods(*names: str) -> list[Pod]:
+    items = [pod(name, 60.0 * place) for place, name in enumerate(names)]
+    text = json.dumps({"kind": "List", "apiVersion": "v1", "items": items})
+    return list(decode_objects(text.encode(), "pods").pods)
+
+
+def test_a_recording_that_is_cut_off_keeps_what_was_saved(tmp_path: Path) -> None:
+    """What is gone is written once and forgotten, also if the watch tells of it again."""
+    path, recording = tmp_path / "own.parquet", Recording()
+    maker = TraceMaker(recording, Anonymiser(b"salt"), None, None)
+    target = UnfinishedTrace(path)
+    a, b, c = read_pods("a", "b", "c")
+    recording.see((), [a, b], START)
+    target.save(maker.take_gone(), maker.peek())
+    recording.see((), [b], START + 60)
+    target.save(maker.take_gone(), maker.peek())
+    assert [seen.name for seen, _ in recording.seen_pods()] == ["b"]
+    recording.see((), [b, c], START + 120, passed=[a])
+    target.save(maker.take_gone(), maker.peek())
+    recording.see((), [], START + 180)  # not saved
+    with pytest.raises(
+        ConfigError, match=r"parts: holds a recording that was cut off: nodewright record --finish --to"
+    ):
+        UnfinishedTrace(path)
+    header, count = finish_trace(path)
+    assert (header.seconds, header.anonymous, count, recording.pods) == (120.0, True, 3, 3)
+    assert [(held.created, held.ended) for held in load_trace(path).pods] == [(0.0, 60.0), (60.0, None), (120.0, None)]
+    assert len({held.name for held in load_trace(path).pods}) == 3
+    assert [held.name for held in tmp_path.iterdir()] == ["own.parquet"]
+    with pytest.raises(ConfigError, match=r"no recording for .* was cut off"):
+        finish_trace(path)
+
+
+def test_many_pods_are_written_in_parts_and_not_kept(tmp_path: Path) -> None:
+    path, recording = tmp_path / "own.parquet", Recording()
+    maker, target = TraceMaker(recording, Anonymiser(None), None, None), UnfinishedTrace(path)
+    [like] = read_pods("like")
+    for step in range(5):
+        pods = [replace(like, metadata=replace(like.metadata, uid=f"{step}-{number}")) for number in range(4000)]
+        recording.see((), pods, START + step)
+        target.save(maker.take_gone(), maker.peek())
+        assert sum(1 for _ in recording.seen_pods()) == 4000
+    assert sorted(held.name for held in (tmp_path / "own.parquet.parts").iterdir()) == [
+        "part-000001.parquet",
+        "rest.parquet",
+    ]
+    # A part that was written after the last save does not count: its pods are in the rest.
+    rest = (tmp_path / "own.parquet.parts" / "rest.parquet").read_bytes()
+    (tmp_path / "own.parquet.parts" / "part-000002.parquet").write_bytes(rest)
+    header, count = finish_trace(path)
+    assert (count, recording.pods, header.seconds) == (20_000, 20_000, 4.0)
+    assert len(load_trace(path).pods) == 20_000
+
+
+def test_nodes_that_are_gone_are_kept_once_for_all_that_are_alike() -> None:
+    recording = Recording()
+    made = [node(f"node-{number}") for number in range(30)]
+    text = json.dumps({"kind": "List", "apiVersion": "v1", "items": made})
+    nodes = decode_objects(text.encode(), "nodes").nodes
+    for place in range(29):
+        recording.see(nodes[place : place + 2], (), START + place)
+    assert len({id(held) for held, _, _ in recording.stays()}) == 3
+    [group] = recording.make_trace(Anonymiser(None)).header.groups
+    assert (group["size"], group["max_size"]) == (2, 2)
 
 
 def test_a_group_may_grow_to_the_most_nodes_that_it_had_at_a_time() -> None:

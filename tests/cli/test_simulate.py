@@ -169,6 +169,8 @@ def test_record_then_simulate_with_prices(command: Command, tmp_path: Path) -> N
     assert document["price_sources"] == [str(prices)]
     assert_refused(command("record", dump, "--for", "1h"), "--for: is for a live cluster")
     assert_refused(command("record", tmp_path / "none.json"), "none.json: No such file")
+    assert_refused(command("record", "--finish", "--to", trace), "own.parquet.parts: there is no such folder")
+    assert_refused(command("record", "--finish", "--for", "1h"), "--finish: goes only with --to")
     assert_refused(command("simulate", trace, "--prices", tmp_path / "none.yaml"), "none.yaml")
 
 

@@ -1,15 +1,17 @@
 """``nodewright record`` beside a live API server: what it sees, and that it writes nothing."""
 
 import json
+from pathlib import Path
 from typing import Any
 
+import pytest
 from core.tests.kube.conftest import NOW, ApiServer
 
 from nodewright.adapters.clocks import VirtualClock
 from nodewright.model.decode import decode_objects
-from nodewright_simulator.cli.record import watch
-from nodewright_simulator.recorded import RecordedTrace
-from nodewright_simulator.recording import Anonymiser, Recording
+from nodewright_simulator.cli.record import Saver, watch
+from nodewright_simulator.recorded import RecordedTrace, UnfinishedTrace, finish_trace, load_trace
+from nodewright_simulator.recording import Anonymiser, Recording, TraceMaker
 
 PODS = "/api/v1/pods"
 LONG = 1_000_000.0  # virtual seconds: the watch of another thread must have told by then
@@ -70,3 +72,29 @@ def test_the_recording_ends_after_its_time(server: ApiServer) -> None:
     server.put("/api/v1/nodes/one", node())
     recording = watch(server, clock, clock.now, NOW + 30.5)
     assert (recording.start, recording.end) == (NOW, NOW + 30.5)
+
+
+def test_it_is_saved_each_minute_and_a_signal_waits_for_a_save(server: ApiServer, tmp_path: Path) -> None:
+    clock, path = VirtualClock(NOW), tmp_path / "own.parquet"
+    server.put("/api/v1/nodes/one", node())
+    server.put(f"{PODS}/a", pod("1500m"))
+    recording = Recording()
+    saves: list[float] = []
+
+    class Target(UnfinishedTrace):
+        """Is told to stop in the middle of its third save."""
+
+        def save(self, gone: Any, rest: RecordedTrace) -> None:
+            saves.append(clock.now() - NOW)
+            if len(saves) == 3:
+                saver.stop()
+            super().save(gone, rest)
+
+    saver = Saver(TraceMaker(recording, Anonymiser(None), None, None), Target(path), clock.now)
+    watch(server, clock, clock.now, NOW + LONG, lambda _: saver.see(), recording)
+    assert saves == [0.0, 60.0, 120.0]
+    header, pods = finish_trace(path)
+    assert (header.seconds, pods) == (120.0, 1)
+    assert [held.name for held in load_trace(path).pods] == ["a"]
+    with pytest.raises(KeyboardInterrupt):
+        saver.stop()

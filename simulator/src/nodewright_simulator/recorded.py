@@ -1,11 +1,11 @@
 """Traces in one Parquet file: what ``nodewright record`` writes, and how they run again (docs/traces.md)."""
 
-import io
 import json
 import math
 import os
+import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -130,15 +130,24 @@ def _lifetime(pod: RecordedPod) -> float:
 
 def save_trace(trace: RecordedTrace, path: Path) -> None:
     """Write the trace, as a whole or not at all; raise ConfigError."""
-    content = _write(trace)
+    _save([_table(trace.pods)], trace.header, path)
+
+
+def _save(tables: Iterable[Any], header: TraceHeader, path: Path, **more: str) -> None:
+    """Write tables of pods one after another into one file. ``more`` are further metadata."""
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    pa, parquet = _import_pyarrow()
+    metadata = {_KEY: msgspec.json.encode(msgspec.to_builtins(header, enc_hook=float))}
+    schema = pa.schema(_COLUMNS.items(), metadata | {key.encode(): text.encode() for key, text in more.items()})
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished.write_bytes(content)
+        with parquet.ParquetWriter(unfinished, schema) as target:
+            for table in tables:
+                target.write_table(table.cast(schema))
         unfinished.replace(path)
     except OSError as error:
         unfinished.unlink(missing_ok=True)
-        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
+        raise ConfigError(f"{path}: cannot be written: {error.strerror or error}") from None
 
 
 def load_trace(path: Path) -> RecordedTrace:
@@ -168,18 +177,18 @@ def read_table(path: Path) -> Any:
         raise ConfigError(f"{path}: cannot be read as Parquet: {printable(str(error), 200)}") from None
 
 
-_COLUMNS = (
-    "name",
-    "owner",
-    "owner_kind",
-    "class",
-    "cpu_milli",
-    "memory_bytes",
-    "resources",
-    "created",
-    "started",
-    "ended",
-)
+_COLUMNS = {
+    "name": "string",
+    "owner": "string",
+    "owner_kind": "string",
+    "class": "int32",
+    "cpu_milli": "int64",
+    "memory_bytes": "int64",
+    "resources": "string",
+    "created": "float64",
+    "started": "float64",
+    "ended": "float64",
+}
 
 
 def _pod(row: tuple[Any, ...], classes: int) -> RecordedPod:
@@ -204,25 +213,81 @@ def _read_header(raw: bytes, source: str) -> TraceHeader:
     return decode_options(document, TraceHeader, f"{source}: {_KEY.decode()}", decode_span)
 
 
-def _write(trace: RecordedTrace) -> bytes:
-    pa, parquet = _import_pyarrow()
-    pods = trace.pods
-    columns = {
-        "name": pa.array([pod.name for pod in pods], pa.string()),
-        "owner": pa.array([pod.owner for pod in pods], pa.string()),
-        "owner_kind": pa.array([pod.owner_kind for pod in pods], pa.string()),
-        "class": pa.array([pod.kind for pod in pods], pa.int32()),
-        "cpu_milli": pa.array([pod.cpu_milli for pod in pods], pa.int64()),
-        "memory_bytes": pa.array([pod.memory_bytes for pod in pods], pa.int64()),
-        "resources": pa.array([json.dumps(pod.resources, sort_keys=True) for pod in pods], pa.string()),
-        "created": pa.array([pod.created for pod in pods], pa.float64()),
-        "started": pa.array([pod.started for pod in pods], pa.float64()),
-        "ended": pa.array([pod.ended for pod in pods], pa.float64()),
-    }
-    header = msgspec.json.encode(msgspec.to_builtins(trace.header, enc_hook=float))
-    target = io.BytesIO()
-    parquet.write_table(pa.table(columns).replace_schema_metadata({_KEY: header}), target)
-    return target.getvalue()
+def _table(pods: Sequence[RecordedPod]) -> Any:
+    pa, _ = _import_pyarrow()
+    rows = [pod._replace(resources=json.dumps(pod.resources, sort_keys=True)) for pod in pods]  # type: ignore[arg-type] # a column of text
+    columns: list[Any] = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in _COLUMNS]
+    arrays = [pa.array(column, kind) for column, kind in zip(columns, _COLUMNS.values(), strict=True)]
+    return pa.table(arrays, names=list(_COLUMNS))
+
+
+# Pods in one part of an unfinished trace; so many rows are in memory, besides the pods that are there.
+_PART_ROWS = 10_000
+_PARTS = "nodewright.parts"
+
+
+class UnfinishedTrace:
+    """A trace while it is recorded: a folder beside its file, ``FILE.parts``, that survives a crash.
+
+    ``rest.parquet`` is the trace as of the last save but for the pods in the parts, whose number it holds: a part that was
+    written after it does not count. Raise ConfigError if the folder exists, or if something cannot be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._folder = _parts_of(path)
+        if self._folder.exists():
+            raise ConfigError(
+                f"{self._folder}: holds a recording that was cut off: nodewright record --finish --to {path} makes its "
+                "trace; or remove the folder"
+            )
+        self._gone: list[RecordedPod] = []
+        self._parts = 0
+
+    def save(self, gone: Iterable[RecordedPod], rest: RecordedTrace) -> None:
+        """Add pods that are gone, and replace all others by ``rest``."""
+        self._gone += gone
+        if len(self._gone) >= _PART_ROWS:
+            _save([_table(self._gone)], rest.header, self._folder / _part(self._parts + 1))
+            self._parts, self._gone = self._parts + 1, []
+        table = _table([*self._gone, *rest.pods])
+        _save([table], rest.header, self._folder / _REST, **{_PARTS: str(self._parts)})
+
+
+_REST = "rest.parquet"
+
+
+def _part(number: int) -> str:
+    return f"part-{number:06}.parquet"
+
+
+def _parts_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.parts")
+
+
+def finish_trace(path: Path) -> tuple[TraceHeader, int]:
+    """Make the trace at ``path`` of its parts, one after another, and remove them; return its header and number of pods.
+
+    Raise ConfigError.
+    """
+    folder = _parts_of(path)
+    if not folder.is_dir():
+        raise ConfigError(f"{folder}: there is no such folder: no recording for {path} was cut off")
+    rest = read_table(folder / _REST)
+    metadata: dict[bytes, bytes] = rest.schema.metadata or {}
+    header = _read_header(metadata.get(_KEY, b""), str(folder / _REST))
+    parts = [folder / _part(number) for number in range(1, int(metadata.get(_PARTS.encode(), b"0")) + 1)]
+    pods = 0
+
+    def tables() -> Iterator[Any]:
+        nonlocal pods
+        for table in (*map(read_table, parts), rest):
+            pods += table.num_rows
+            yield table
+
+    _save(tables(), header, path)
+    shutil.rmtree(folder, ignore_errors=True)
+    return header, pods
 
 
 def _import_pyarrow() -> tuple[Any, Any]:

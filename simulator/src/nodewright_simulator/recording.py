@@ -88,24 +88,35 @@ class Anonymiser:
 
 @dataclass(kw_only=True)
 class _Seen:
+    """``is_here``: the last list had the pod; it may have ended all the same."""
+
     pod: Pod
     ended: float | None = None
+    is_here: bool = True
 
 
 class Recording:
-    """Takes in the cluster at several moments. Times in epoch seconds; the first moment is the start of the trace."""
+    """Takes in the cluster at several moments. Times in epoch seconds; the first moment is the start of the trace.
+
+    It holds every pod that it saw until ``take_gone``. Of nodes that are gone it holds one for all that are alike.
+    """
 
     def __init__(self) -> None:
         self.start: float | None = None
         self.end = 0.0
         self._pods: dict[str, _Seen] = {}
-        self._nodes: dict[str, Node] = {}
-        # When each node came, and when it was gone (infinite: it is there); a name may come again.
-        self._stays: dict[str, list[list[float]]] = {}
+        # The pods that were taken last and before that: the watch may tell of one once more.
+        self._taken: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
+        self._count = 0
+        # Nodes that are there, and since when.
+        self._nodes: dict[str, tuple[Node, float]] = {}
+        self._left: list[tuple[Node, float, float]] = []
+        self._alike: dict[object, Node] = {}
 
     @property
     def pods(self) -> int:
-        return len(self._pods)
+        """Return how many pods were seen."""
+        return self._count
 
     def see(self, nodes: Iterable[Node], pods: Iterable[Pod], at: float, passed: Iterable[Pod] = ()) -> None:
         """Take in all nodes and pods of the moment ``at``, and pods that were there since the last one (``passed``)."""
@@ -118,25 +129,26 @@ class Recording:
             here.add(_identity(pod))
             self._note(pod, at)
         for identity, seen in self._pods.items():
-            if identity not in here and seen.ended is None:
+            seen.is_here = identity in here
+            if not seen.is_here and seen.ended is None:
                 seen.ended = at
         names = set()
         for node in nodes:
-            self._nodes[node.name] = node
             names.add(node.name)
-            stays = self._stays.setdefault(node.name, [])
-            if not stays or stays[-1][1] < math.inf:
-                stays.append([at, math.inf])
-        for name, stays in self._stays.items():
-            if name not in names and stays[-1][1] == math.inf:
-                stays[-1][1] = at
+            self._nodes[node.name] = (node, self._nodes[node.name][1] if node.name in self._nodes else at)
+        for name in [name for name in self._nodes if name not in names]:
+            node, since = self._nodes.pop(name)
+            self._left.append((self._alike.setdefault(_kind_of_node(node), node), since, at))
 
     def _note(self, pod: Pod, at: float) -> None:
-        seen = self._pods.get(_identity(pod))
+        identity = _identity(pod)
+        seen = self._pods.get(identity)
         ended = _end_of(pod, at) if pod.is_terminal else None
         if seen is None:
-            if ended is None or ended > (self.start or 0.0):
-                self._pods[_identity(pod)] = _Seen(pod=pod, ended=ended)
+            is_new = ended is None or ended > (self.start or 0.0)
+            if is_new and not any(identity in taken for taken in self._taken):
+                self._pods[identity] = _Seen(pod=pod, ended=ended)
+                self._count += 1
             return
         if ended is None or seen.ended is None:
             seen.ended = ended
@@ -148,23 +160,30 @@ class Recording:
         ``group_by`` is the label of the nodes that names their group. ``group_max`` is how far each may grow, by default to
         the most nodes that it had at a time.
         """
-        return _Writer(self, hides, group_by, group_max).trace()
+        return TraceMaker(self, hides, group_by, group_max).peek()
+
+    def take_gone(self) -> list[tuple[Pod, float | None]]:
+        """Return the pods that are not in the cluster any more, each with its end, and forget them."""
+        gone = {identity: seen for identity, seen in self._pods.items() if not seen.is_here}
+        for identity in gone:
+            del self._pods[identity]
+        self._taken = (self._taken[1], frozenset(gone))
+        return [(seen.pod, seen.ended) for seen in gone.values()]
 
     def seen_pods(self) -> Iterable[tuple[Pod, float | None]]:
         return ((seen.pod, seen.ended) for seen in self._pods.values())
 
-    def seen_nodes(self) -> Iterable[Node]:
-        return self._nodes.values()
+    def stays(self) -> Iterable[tuple[Node, float, float]]:
+        """Yield nodes with when each came and when it was gone (infinite: it is there); a node may come again."""
+        yield from self._left
+        yield from ((node, since, math.inf) for node, since in self._nodes.values())
 
-    def count_nodes(self, names: Iterable[str]) -> tuple[int, int]:
-        """Return how many of these nodes were there at the start, and the most that were there at a time."""
-        stays = [stay for name in names for stay in self._stays.get(name, ())]
-        changes = sorted([(begin, 1) for begin, _ in stays] + [(end, -1) for _, end in stays])  # ends go first
-        there = most = 0
-        for _, change in changes:
-            there += change
-            most = max(most, there)
-        return sum(begin == self.start for begin, _ in stays), most
+
+def _kind_of_node(node: Node) -> object:
+    """Return what nodes have in common that may stand for each other in a trace."""
+    labels = tuple(sorted((key, value) for key, value in node.metadata.labels.items() if key != HOSTNAME_LABEL))
+    taints = tuple((taint.key, taint.value, taint.effect) for taint in node.spec.taints if not _is_passing(taint.key))
+    return labels, taints, tuple(sorted((name, amount.nano) for name, amount in node.allocatable.items()))
 
 
 def _identity(pod: Pod) -> str:
@@ -184,47 +203,57 @@ def _start_of(pod: Pod) -> float | None:
     return None
 
 
-class _Writer:
-    """Makes one trace."""
+class TraceMaker:
+    """Makes the rows and the header of one trace, also piece by piece while it is recorded."""
 
     def __init__(self, recording: Recording, hides: Anonymiser, group_by: str | None, most: int | None) -> None:
         self._recording = recording
         self._hides = hides
         self._group_labels = (group_by,) if group_by is not None else _GROUP_LABELS
         self._most = most
-        self._start = recording.start or 0.0
         self._classes: dict[bytes, int] = {}
         self._shapes: list[PodShape] = []
+        self._daemons: dict[str, ScenarioDaemonSet] = {}
         self._keys: set[str] = set()
         self._left_out = Counter[str]()
-        self._group_names = Counter[str]()
 
-    def trace(self) -> RecordedTrace:
-        pods, daemons = [], {}
-        for pod, ended in self._recording.seen_pods():
+    def take_gone(self) -> list[RecordedPod]:
+        """Return the rows of the pods that are gone, which the recording then forgets."""
+        return self._rows(self._recording.take_gone())
+
+    def peek(self) -> RecordedTrace:
+        """Return the trace as it would be if the recording ended now, without the pods that were taken."""
+        counted = self._left_out.copy()
+        pods = self._rows(self._recording.seen_pods())
+        start = self._recording.start or 0.0
+        header = TraceHeader(
+            seconds=max(0.0, self._recording.end - start),
+            anonymous=self._hides.hides,
+            groups=tuple(self._groups()),
+            classes=tuple(self._shapes),
+            daemon_sets=tuple(self._daemons[name] for name in sorted(self._daemons)),
+            left_out=dict(sorted(self._left_out.items())),
+        )
+        self._left_out = counted  # these pods are counted again, when they are gone or at the next peek
+        return RecordedTrace(header=header, pods=tuple(pods))
+
+    def _rows(self, seen: Iterable[tuple[Pod, float | None]]) -> list[RecordedPod]:
+        rows = []
+        for pod, ended in seen:
             if pod.is_mirror:
                 self._left_out["static pods"] += 1
             elif pod.is_daemonset_pod:
                 daemon = self._daemon(pod)
-                daemons[daemon.name] = daemon
+                self._daemons[daemon.name] = daemon
             else:
-                pods.append(self._pod(pod, ended))
-        pods.sort(key=lambda pod: (pod.created, pod.name))
-        header = TraceHeader(
-            seconds=max(0.0, self._recording.end - self._start),
-            anonymous=self._hides.hides,
-            groups=tuple(self._groups()),
-            classes=tuple(self._shapes),
-            daemon_sets=tuple(daemons[name] for name in sorted(daemons)),
-            left_out=dict(sorted(self._left_out.items())),
-        )
-        return RecordedTrace(header=header, pods=tuple(pods))
+                rows.append(self._pod(pod, ended))
+        return sorted(rows, key=lambda row: (row.created, row.name))
 
     def _pod(self, pod: Pod, ended: float | None) -> RecordedPod:
         amounts = self._amounts(pod)
         controller = pod.metadata.controller
         kind = controller.kind if controller is not None else ""
-        started = _start_of(pod)
+        started, begin = _start_of(pod), self._recording.start or 0.0
         return RecordedPod(
             name=self._hides.name("pod", pod.metadata.uid or pod.key) if self._hides.hides else pod.name,
             owner=self._owner(pod),
@@ -233,9 +262,9 @@ class _Writer:
             cpu_milli=amounts.pop("cpu", Quantity(0)).milli,
             memory_bytes=amounts.pop("memory", Quantity(0)).value,
             resources={name: amount.value for name, amount in amounts.items()},
-            created=max(0.0, pod.created - self._start),
-            started=max(0.0, started - self._start) if started is not None else None,
-            ended=max(0.0, ended - self._start) if ended is not None else None,
+            created=max(0.0, pod.created - begin),
+            started=max(0.0, started - begin) if started is not None else None,
+            ended=max(0.0, ended - begin) if ended is not None else None,
         )
 
     def _class_of(self, shape: PodShape) -> int:
@@ -344,11 +373,12 @@ class _Writer:
         )
 
     def _groups(self) -> Iterable[dict[str, object]]:
-        members = defaultdict[tuple[str, ...], list[Node]](list)
-        for node in self._recording.seen_nodes():
-            members[self._kind_of(node)].append(node)
-        for kind, nodes in sorted(members.items()):
-            yield self._group(kind, nodes, *self._recording.count_nodes(node.name for node in nodes))
+        members = defaultdict[tuple[str, ...], list[tuple[Node, float, float]]](list)
+        for node, since, until in self._recording.stays():
+            members[self._kind_of(node)].append((node, since, until))
+        names = Counter[str]()
+        for kind, stays in sorted(members.items()):
+            yield self._group(kind, stays, names)
 
     def _kind_of(self, node: Node) -> tuple[str, ...]:
         labels = node.metadata.labels
@@ -366,8 +396,11 @@ class _Writer:
         """Return the keys that pods ask for, but for those that a simulated node has anyway."""
         return sorted(self._keys - {ZONE_LABEL, HOSTNAME_LABEL, INSTANCE_TYPE_LABEL})
 
-    def _group(self, kind: tuple[str, ...], nodes: list[Node], size: int, most: int) -> dict[str, object]:
-        hides, first = self._hides, nodes[0]
+    def _group(
+        self, kind: tuple[str, ...], stays: list[tuple[Node, float, float]], names: Counter[str]
+    ) -> dict[str, object]:
+        hides, nodes = self._hides, [node for node, _, _ in stays]
+        first, (size, most) = nodes[0], self._count_nodes(stays)
         smallest = {
             name: str(min((node.allocatable.get(name, Quantity(0)) for node in nodes), key=lambda q: q.nano))
             for name in first.allocatable
@@ -384,7 +417,7 @@ class _Writer:
         }
         tainted = [t for t in first.spec.taints if not _is_passing(t.key)]
         return {
-            "name": hides.name("group", "/".join(kind)) if hides.hides else self._group_name(kind),
+            "name": hides.name("group", "/".join(kind)) if hides.hides else _group_name(kind, names),
             "size": size,
             "max_size": most if self._most is None else max(size, self._most),
             "zone": hides.value(kind[1]),
@@ -395,14 +428,26 @@ class _Writer:
             "taints": [self._taint(taint) for taint in tainted],
         }
 
-    def _group_name(self, kind: tuple[str, ...]) -> str:
-        """Return the group's name or machine type with its zone; groups that are equal in these are numbered."""
-        name = "-".join(word for word in (kind[0] or kind[2], kind[1]) if word).replace("/", "_") or "nodes"
-        self._group_names[name] += 1
-        return name if self._group_names[name] == 1 else f"{name}-{self._group_names[name]}"
+    def _count_nodes(self, stays: list[tuple[Node, float, float]]) -> tuple[int, int]:
+        """Return how many of these nodes were there at the start, and the most that were there at a time."""
+        changes = sorted(
+            [(since, 1) for _, since, _ in stays] + [(until, -1) for _, _, until in stays]
+        )  # ends go first
+        there = most = 0
+        for _, change in changes:
+            there += change
+            most = max(most, there)
+        return sum(since == self._recording.start for _, since, _ in stays), most
 
     def _taint(self, taint: Taint) -> dict[str, str]:
         return {"key": self._hides.key(taint.key), "value": self._hides.value(taint.value), "effect": taint.effect}
+
+
+def _group_name(kind: tuple[str, ...], names: Counter[str]) -> str:
+    """Return the group's name or machine type with its zone; groups that are equal in these are numbered."""
+    name = "-".join(word for word in (kind[0] or kind[2], kind[1]) if word).replace("/", "_") or "nodes"
+    names[name] += 1
+    return name if names[name] == 1 else f"{name}-{names[name]}"
 
 
 def _is_passing(key: str) -> bool:

@@ -16,7 +16,8 @@ from nodewright.cli.screen import count, make_console, output_option, safe, writ
 if TYPE_CHECKING:
     from nodewright.model.node import Node
     from nodewright.model.pod import Pod
-    from nodewright_simulator.recording import Recording
+    from nodewright_simulator.recorded import UnfinishedTrace
+    from nodewright_simulator.recording import Anonymiser, Recording, TraceMaker
 
 
 @click.command("record")
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     metavar="N",
     help="How far each group may grow. Default: the most nodes that it had at a time.",
 )
+@click.option("--finish", is_flag=True, help="Make the trace of a recording that was cut off, of what it had saved.")
 @click.option("--no-anonymise", is_flag=True, help="Keep the names of the cluster. Default: they are hashed.")
 @output_option
 def command(dumps: tuple[str, ...], to: str, duration: str | None, kubeconfig: str, output: str, **given: Any) -> None:
@@ -42,36 +44,45 @@ def command(dumps: tuple[str, ...], to: str, duration: str | None, kubeconfig: s
     and pods, and writes nothing there. With dumps, or folders of them (as nodewright plan takes), what changed from one to
     the next is the trace. Names are replaced by hashes with a salt that is thrown away.
 
+    A live recording is saved each minute in FILE.parquet.parts. If it is cut off, --finish makes the trace of that.
+
     Exit codes: 0 recorded; 2 bad input, or the cluster cannot be read.
     """
     from secrets import token_bytes
 
     from nodewright.model.duration import parse_duration
     from nodewright.model.errors import ConfigError
-    from nodewright_simulator.recorded import RecordedTrace, check_pyarrow, save_trace
+    from nodewright_simulator.recorded import check_pyarrow, finish_trace, save_trace
     from nodewright_simulator.recording import Anonymiser
 
+    path, wishes = Path(to), (given["group_by"], given["group_max"])
     if dumps and duration is not None:
         raise ConfigError("--for: is for a live cluster, not for dumps")
+    if given["finish"] and (dumps or duration is not None or given["no_anonymise"] or wishes != (None, None)):
+        raise ConfigError("--finish: goes only with --to, since what was recorded cannot be changed")
     try:
         seconds = parse_duration(duration) if duration is not None else None
     except ValueError as error:
         raise ConfigError(f"--for: {error}") from None
     check_pyarrow()
-    recording = read_dumps([Path(dump) for dump in dumps]) if dumps else record_live(kubeconfig, seconds)
     hides = Anonymiser(None if given["no_anonymise"] else token_bytes(16))
-    trace: RecordedTrace = recording.make_trace(hides, given["group_by"], given["group_max"])
-    save_trace(trace, Path(to))
-    header = trace.header
+    if dumps:
+        trace = read_dumps([Path(dump) for dump in dumps]).make_trace(hides, *wishes)
+        save_trace(trace, path)
+        header, pods = trace.header, len(trace.pods)
+    else:
+        if not given["finish"]:
+            record_live(kubeconfig, seconds, path, hides, *wishes)
+        header, pods = finish_trace(path)
     if output == "json":
-        document = {"schema": 1, "file": str(Path(to).resolve()), "pods": len(trace.pods), "seconds": header.seconds}
+        document = {"schema": 1, "file": str(Path(to).resolve()), "pods": pods, "seconds": header.seconds}
         groups = [{"name": group["name"], "max_size": group["max_size"]} for group in header.groups]
         write_json(document | {"anonymous": header.anonymous, "groups": groups, "left_out": header.left_out})
         return
     console = make_console()
     console.print(
         safe(
-            f"{count(len(trace.pods), 'pod')} in {header.seconds:,.0f} s, {count(len(header.groups), 'node group')}, "
+            f"{count(pods, 'pod')} in {header.seconds:,.0f} s, {count(len(header.groups), 'node group')}, "
             f"{count(len(header.daemon_sets), 'DaemonSet')}: {to}"
         ),
         soft_wrap=True,
@@ -108,20 +119,72 @@ _SYNC_SECONDS = 60.0
 _EVERY = 1.0
 
 
-def record_live(kubeconfig: str, seconds: float | None) -> "Recording":
-    """Return the recording of the live cluster; raise ConfigError, or KubeApiError if it cannot be read."""
+def record_live(
+    kubeconfig: str, seconds: float | None, path: Path, hides: "Anonymiser", group_by: str | None, most: int | None
+) -> None:
+    """Record the live cluster into the parts of the trace at ``path``.
+
+    Raise ConfigError, or KubeApiError if the cluster cannot be read.
+    """
     from nodewright.adapters.clocks import BootClock, SystemClock
     from nodewright.adapters.kube.connection import connect
     from nodewright.adapters.server_time import ServerTime
+    from nodewright_simulator.recorded import UnfinishedTrace
+    from nodewright_simulator.recording import Recording, TraceMaker
 
     boot = BootClock()
     wall = ServerTime(SystemClock(), boot.now)
     api = connect(kubeconfig=kubeconfig, time=wall)
-    interrupted = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    recording, target = Recording(), UnfinishedTrace(path)
+    saver = Saver(TraceMaker(recording, hides, group_by, most), target, boot.now)
+
+    def tell(recording: Recording) -> None:
+        saver.see()
+        _show(recording)
+
+    before = {kind: signal.signal(kind, saver.stop) for kind in (signal.SIGINT, signal.SIGTERM)}
     try:
-        return watch(api, boot, wall.now, boot.now() + seconds if seconds is not None else None, _show)
+        watch(api, boot, wall.now, boot.now() + seconds if seconds is not None else None, tell, recording)
+        saver.save()
     finally:
-        signal.signal(signal.SIGTERM, interrupted)
+        for kind, handler in before.items():
+            signal.signal(kind, handler)
+
+
+_SAVE_SECONDS = 60.0
+
+
+class Saver:
+    """Saves a recording when it begins and then each minute by ``now``, so that a crash loses a minute of it.
+
+    ``stop`` is a handler of signals: it raises KeyboardInterrupt, but not in the middle of a save.
+    """
+
+    def __init__(self, maker: "TraceMaker", target: "UnfinishedTrace", now: Callable[[], float]) -> None:
+        self._maker, self._target, self._now = maker, target, now
+        self._due = now()
+        self._saves = self._stopped = False
+
+    def see(self) -> None:
+        """Save if it is time to."""
+        if self._now() >= self._due:
+            self.save()
+        if self._stopped:
+            raise KeyboardInterrupt
+
+    def save(self) -> None:
+        self._saves = True
+        try:
+            gone = self._maker.take_gone()
+            self._target.save(gone, self._maker.peek())
+        finally:
+            self._saves = False
+        self._due = self._now() + _SAVE_SECONDS
+
+    def stop(self, *_: object) -> None:
+        self._stopped = True
+        if not self._saves:
+            raise KeyboardInterrupt
 
 
 def watch(
@@ -130,6 +193,7 @@ def watch(
     now: Callable[[], float],
     deadline: float | None,
     tell: Callable[["Recording"], None] = lambda _: None,
+    recording: "Recording | None" = None,
 ) -> "Recording":
     """Record until ``deadline`` of ``clock`` or a KeyboardInterrupt; raise KubeApiError if nothing can be listed.
 
@@ -147,7 +211,7 @@ def watch(
         Reflector(api, Resource("Node"), nodes, clock, Random()),
     ]
     threads = [threading.Thread(target=one.run, name=f"watch-{one.resource.kind}", daemon=True) for one in reflectors]
-    recording = Recording()
+    recording = recording or Recording()
 
     def look() -> None:
         came = _drain(passed)  # before the list: what is not in that then is gone
