@@ -37,6 +37,11 @@ def serve(files: CertificateFiles, limits: ClientLimits = ClientLimits()) -> Ite
         server.stop()
 
 
+def files_in(folder: Path, password: bytes = b"") -> CertificateFiles:
+    certificate, key = write_certificate(folder, password)
+    return CertificateFiles(str(certificate), str(key))
+
+
 def ask(server: WebServer, authority: Path, path: str = "/", header: str = "") -> tuple[int, bytes, list[str]]:
     context = ssl.create_default_context(cafile=str(authority))
     line = http.client.HTTPSConnection("127.0.0.1", server.port, timeout=30, context=context)
@@ -91,7 +96,7 @@ def test_pages_without_a_secret_need_no_token_and_others_are_not_told_to_exist(t
 
 def test_plain_http_gets_nothing(tmp_path: Path) -> None:
     with (
-        serve(CertificateFiles(*map(str, write_certificate(tmp_path)))) as server,
+        serve(files_in(tmp_path)) as server,
         socket.create_connection(("127.0.0.1", server.port), timeout=30) as line,
         suppress(ConnectionError),
     ):
@@ -123,13 +128,13 @@ def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
         ((certificate, certificate), "--tls-cert-file: .*cannot be used"),
     ):
         with pytest.raises(ConfigError, match=said):
-            CertificateFiles(*map(str, given)).context()
+            CertificateFiles(str(given[0]), str(given[1])).context()
     with pytest.raises(ConfigError, match="cannot be used"):
-        CertificateFiles(*map(str, write_certificate(tmp_path, b"secret"))).context()
+        files_in(tmp_path, b"secret").context()
 
 
 def test_connections_without_a_handshake_count(tmp_path: Path) -> None:
-    files = CertificateFiles(*map(str, write_certificate(tmp_path)))
+    files = files_in(tmp_path)
     with (
         serve(files, ClientLimits(connections=1)) as server,
         socket.create_connection(("127.0.0.1", server.port), timeout=30),
