@@ -48,7 +48,7 @@ class EnginePlay:
     ) -> None:
         self.names = names
         self._plugin_class, self._cloud, self._clock = plugin_class, cloud, clock
-        self._scenario = {
+        self._scenario: dict[str, Any] = {
             "duration": end,
             "seed": 1,
             "settings": {"expander": "price", **(settings or {})},
@@ -66,6 +66,16 @@ class EnginePlay:
         else:
             self._scenario["deployments"] = [{"name": "web", "replicas": 3, "at": PODS_AT, "pod": pod}]
         self._happenings: list[tuple[float, Callable[[], object]]] = []
+
+    def delete_request(self, at: float) -> None:
+        """The user deletes the first ProvisioningRequest."""
+        self._scenario["provisioning_requests"][0]["deleted_at"] = at
+
+    def request_more(self, name: str, *, count: int, at: float) -> None:
+        """One more ProvisioningRequest, for so many machines."""
+        pod_sets = [{"count": count, "pod": {"cpu": "1500m", "memory": 0}}]
+        asked = {"name": name, "class": BEST_EFFORT_ATOMIC, "at": at, "pod_sets": pod_sets}
+        self._scenario["provisioning_requests"].append(asked)
 
     def at(self, moment: float, happening: Callable[[], object]) -> None:
         self._happenings.append((moment, happening))

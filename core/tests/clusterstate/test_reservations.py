@@ -377,3 +377,22 @@ def test_a_part_replaces_that_of_its_group() -> None:
     fresh = ReservationPart(provider="cloud", group="h", expected_target=0, nodes=5)
     assert held.with_part(fresh).parts == (first, fresh)
     assert held.leftover_name("uid") == "uid@1.000"
+
+
+def test_what_is_withdrawn_for_a_broken_one_is_not_taken_from_a_younger_one() -> None:
+    """The target falls by the two machines of the older one; the younger one still waits for its three."""
+    cloud = under_way(2)
+    younger = ForRequest(id="uid-2", key="default/younger", nodes=3)
+    grow = IncreaseSize(group=G, expected_target=2, target=5, request=younger)
+    cloud.look(after=PROVISION / 2)
+    cloud.targets["g"] = 5
+    cloud.look(Done(action=grow, started=cloud.world.now, accepted=3))
+    cloud.look(after=PROVISION / 2)
+    assert cloud.reservation.broken
+    cloud.targets["g"] = 3
+    withdrawal = DecreaseTargetSize(group=G, expected_target=5, target=3, reason="r")
+    state = cloud.look(Done(action=withdrawal, started=cloud.world.now, accepted=2))
+    (left,) = state.memory.provisioning.reservations.values()
+    assert (left.key, left.broken, left.parts[0].nodes) == ("default/younger", "", 3)
+    (request,) = state.memory.requests[G]
+    assert (request.increase, request.reservation) == (3, "default/younger")

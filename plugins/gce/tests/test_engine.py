@@ -111,6 +111,31 @@ def test_a_request_whose_time_is_over_is_cancelled_and_asked_elsewhere(
     assert _states(play, DEAR) == ["SUCCEEDED"]
 
 
+@pytest.mark.parametrize("grows", [True, False])
+@pytest.mark.parametrize("is_deleted", [True, False])
+def test_each_of_two_requests_waits_for_its_own_time(
+    cloud: GceCloud, clock: FakeClock, is_deleted: bool, grows: bool
+) -> None:
+    """The older one is cancelled when its user deletes it, or its time is over; the younger one is granted later."""
+    cloud.state.grows_at_request = grows
+    play = _requesting(cloud, clock)
+    play.request_more("younger", count=2, at=300.0)
+    if is_deleted:
+        play.delete_request(400.0)
+    cheap = play.names[CHEAP]
+    for name in play.names.values():
+        cloud.limit(name, 0)
+    seen: dict[float, list[str]] = {}
+    for moment in (390.0, 440.0, 880.0, 960.0, 1080.0):
+        play.at(moment, lambda moment=moment: seen.update({moment: _states(play, CHEAP)}))  # type: ignore[misc]
+    play.at(1090.0, lambda: cloud.limit(cheap, 2))
+    play.run()
+    both, younger = ["ACCEPTED", "ACCEPTED"], ["CANCELLED", "ACCEPTED"]
+    rest = younger if is_deleted else both
+    assert seen == {390.0: both, 440.0: rest, 880.0: rest, 960.0: younger, 1080.0: younger}
+    assert _states(play, CHEAP)[:2] == ["CANCELLED", "SUCCEEDED"]
+
+
 def test_a_request_that_fails_in_the_queue_is_asked_elsewhere_at_once(cloud: GceCloud, clock: FakeClock) -> None:
     play = _requesting(cloud, clock)
     cloud.limit(play.names[CHEAP], 0)

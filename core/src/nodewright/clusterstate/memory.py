@@ -185,7 +185,8 @@ class ScaleUpRequest(msgspec.Struct, frozen=True, kw_only=True):
     ``increase``: machines that are still owed. Only arrivals move ``deadline``, to at most twice the provision time.
     ``accepted``: the cloud accepted it; False without an answer, and for machines that another writer asked for.
     ``atomic``: the machines are for an all-or-nothing request, whose deadline no arrival moves. ``hedged``: how many of
-    the machines were bought although the groups ``hedge_for`` had been asked for them before.
+    the machines were bought although the groups ``hedge_for`` had been asked for them before. ``reservation``: the key of
+    the reservation that they are a part of (empty: of none).
     """
 
     increase: int
@@ -195,6 +196,7 @@ class ScaleUpRequest(msgspec.Struct, frozen=True, kw_only=True):
     atomic: bool = False
     hedged: int = 0
     hedge_for: tuple[GroupRef, ...] = ()
+    reservation: str = ""
 
     @property
     def owed_hedges(self) -> int:

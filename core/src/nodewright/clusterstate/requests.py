@@ -1,6 +1,6 @@
 """Scale-up requests: which machines are still owed, which have arrived, which are overdue."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -13,15 +13,21 @@ from nodewright.snapshot.observation import GroupSeen
 Requests = tuple[ScaleUpRequest, ...]
 
 
-def opened(increase: int, started: float, provision_seconds: float, *, atomic: bool = False) -> ScaleUpRequest:
-    return ScaleUpRequest(increase=increase, started=started, deadline=started + provision_seconds, atomic=atomic)
+def opened(increase: int, started: float, provision_seconds: float, *, reservation: str = "") -> ScaleUpRequest:
+    return ScaleUpRequest(
+        increase=increase,
+        started=started,
+        deadline=started + provision_seconds,
+        atomic=bool(reservation),
+        reservation=reservation,
+    )
 
 
 def with_increases(requests: Requests, increases: Iterable[Increase], provision_seconds: float) -> Requests:
     """Return the requests with a new one for each increase."""
     found = (
         replace(
-            opened(increase.machines, increase.started, provision_seconds, atomic=increase.atomic),
+            opened(increase.machines, increase.started, provision_seconds, reservation=increase.reservation),
             accepted=increase.accepted,
             hedged=min(increase.hedged, increase.machines),
             hedge_for=increase.hedge_for,
@@ -31,22 +37,33 @@ def with_increases(requests: Requests, increases: Iterable[Increase], provision_
     return (*requests, *found)
 
 
-def settled(requests: Requests, owed: int, arrived: int, now: float, provision_seconds: float) -> tuple[Requests, int]:
+def settled(
+    requests: Requests,
+    owed: int,
+    arrived: int,
+    now: float,
+    provision_seconds: float,
+    withdrawn: Container[str] = (),
+) -> tuple[Requests, int]:
     """Return the requests after ``arrived`` machines came and ``owed`` are left, and how many machines were taken back.
 
-    Arrivals belong to the oldest request. Machines that are no longer owed and did not come are taken from the newest
-    requests: an increase had no effect, or another writer lowered the target. Machines owed without a request (a first
-    start, another writer's increase) become a request that starts now.
+    Arrivals belong to the oldest request. Machines that are no longer owed and did not come are taken from the
+    reservations that are being ``withdrawn`` (by key), and then from the newest requests: an increase had no effect, or
+    another writer lowered the target. Machines owed without a request (a first start, another
+    writer's increase) become a request that starts now.
     """
     fewer = sum(request.increase for request in requests) - max(0, owed)
     if fewer < 0:
         return (*requests, opened(-fewer, now, provision_seconds)), 0
     came = min(arrived, fewer)
-    kept, taken_back = _without_newest(_credited(requests, came, now, provision_seconds), fewer - came)
+    credited = _credited(requests, came, now, provision_seconds)
+    in_turn = sorted(credited, key=lambda request: bool(request.reservation) and request.reservation in withdrawn)
+    kept, taken_back = _without_newest(in_turn, fewer - came)
+    kept = tuple(sorted(kept, key=lambda request: request.started))
     return kept, 0 if came else taken_back
 
 
-def _without_newest(requests: Requests, fewer: int) -> tuple[Requests, int]:
+def _without_newest(requests: Sequence[ScaleUpRequest], fewer: int) -> tuple[Requests, int]:
     """Return the requests without ``fewer`` of the newest machines, and how many of those had been accepted."""
     kept: list[ScaleUpRequest] = []
     ended = 0

@@ -199,7 +199,10 @@ class _Settlement:
             self._found[name] = _with_part(reservation, replace(part, nodes=made, asked=True), broken)
 
     def _deal(self, group: GroupSeen) -> None:
-        """Assign new machines to reservations, and check that as many are still to come as are owed."""
+        """Assign new machines to reservations, and check that as many are still to come as are owed.
+
+        Older reservations come first, and broken ones last: what is withdrawn for them, others are still owed.
+        """
         assert group.instances is not None
         found = self._found
         failed = {failure.instance_id or failure.failure_id for failure in group.failed or ()}
@@ -207,11 +210,11 @@ class _Settlement:
         living = [machine for machine in there if machine not in failed]
         known = _known_before(group, self._context.before.get(group.ref), living)
         owners = sorted(
-            (reservation.started, name)
+            (bool(reservation.broken), reservation.started, name)
             for name, reservation in found.items()
             if _part(reservation, group.ref) is not None
         )
-        parts = {name: part for _, name in owners if (part := _part(found[name], group.ref)) is not None}
+        parts = {name: part for *_, name in owners if (part := _part(found[name], group.ref)) is not None}
         known.update(machine for part in parts.values() for machine in part.machines)
         for machine in living:
             if machine not in known:

@@ -78,13 +78,13 @@ class Readiness:
 class Increase(NamedTuple):
     """Machines that were asked for at ``started`` (epoch seconds).
 
-    ``accepted``: the cloud accepted it. ``atomic``: they are for an all-or-nothing request.
+    ``accepted``: the cloud accepted it. ``reservation``: the key of the all-or-nothing request that they are for.
     """
 
     machines: int
     started: float
     accepted: bool
-    atomic: bool = False
+    reservation: str = ""
     hedged: int = 0
     hedge_for: tuple[GroupRef, ...] = ()
 
@@ -165,7 +165,7 @@ def find_increases(outcomes: Iterable[Outcome]) -> list[Increase]:
                     machines,
                     outcome.started,
                     accepted=isinstance(outcome, Done),
-                    atomic=action.request is not None,
+                    reservation=action.request.key if action.request is not None else "",
                     hedged=action.hedged,
                     hedge_for=action.hedge_for,
                 )

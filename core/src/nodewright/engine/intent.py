@@ -47,8 +47,8 @@ def with_intent(memory: Memory, state: ClusterState, actions: tuple[Action, ...]
             # A group that is created for this increase is read for the first time in the next loop.
             options = group.seen.options if group is not None else GroupOptions()
             patience = options.max_node_provision_seconds
-            more, is_atomic = action.target - action.expected_target, action.request is not None
-            request = opened(more, state.now, patience, atomic=is_atomic)
+            more, key = action.target - action.expected_target, action.request.key if action.request is not None else ""
+            request = opened(more, state.now, patience, reservation=key)
             request = changed(request, hedged=action.hedged, hedge_for=action.hedge_for)
             requests[action.group] = (*requests.get(action.group, ()), request)
             if action.group in last_known:

@@ -28,7 +28,8 @@ def evaluate_prompt(context: GroupContext) -> GroupState:
     owed = max(0, _owed(group, readiness) - given_up)
     requests = with_increases(context.requests, context.increases, context.patience)
     requests = without(requests, sum(failure.count for failure in context.new_failures) + len(newly_late))
-    requests, taken_back = settled(requests, owed, context.arrived, context.now, context.patience)
+    withdrawn = {held.key for held in context.memory.provisioning.reservations.values() if held.broken}
+    requests, taken_back = settled(requests, owed, context.arrived, context.now, context.patience, withdrawn)
     taken_back = 0 if _lowers_target(context) else taken_back
     requests, out_of_time = split_overdue(requests, len(readiness.unregistered), context.now)
     overdue = sum(request.increase for request in out_of_time)
