@@ -304,6 +304,14 @@ class DeclaresNoDelay(FakeProvider):
         return replace(super().provider_info(), settles_after=0.0)
 
 
+class SaysThatItRemembers(FakeProvider):
+    """Says that it corrects late listings by its own writes, and believes each listing."""
+
+    @hookimpl
+    def provider_info(self) -> spec.ProviderInfo:
+        return replace(super().provider_info(), remembers_writes=True)
+
+
 class AsksTheWallClock(FakeProvider):
     """Tells from the computer's own clock how old its data is."""
 
@@ -382,7 +390,9 @@ REJECTED = [
     (ComparesWithItsOwnMemory, "a_new_process_makes_nothing_twice"),
     (NumbersFailuresByProcess, "a_new_process_tells_failures_by_the_same_ids"),
     (DeclaresNoDelay, "late_listings_hide_no_increase"),
+    (SaysThatItRemembers, "late_listings_hide_no_increase"),
     (DeclaresNoDelay, "late_listings_bring_no_machine_back"),
+    (SaysThatItRemembers, "late_listings_bring_no_machine_back"),
     (DeclaresNoDelay, "late_listings_hide_nothing_from_a_new_process"),
     (AsksTheWallClock, "time_comes_from_the_context"),
     (AsksTheCalendar, "time_comes_from_the_context"),

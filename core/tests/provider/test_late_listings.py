@@ -9,7 +9,7 @@ from nodewright import spec
 from nodewright.model.errors import ContractViolation
 from nodewright.spec import ProviderError, ProviderUnavailable, hookimpl
 from nodewright.testkit import FakeClock, build_template
-from nodewright.testkit.contract import connect
+from nodewright.testkit.contract import CallSettings, connect
 
 LAG = 5.0
 
@@ -17,8 +17,11 @@ LAG = 5.0
 class LabelledServers:
     """Servers with a label are the group; their number in a listing is its target."""
 
-    def __init__(self, clock: FakeClock, *, settles_after: float, lost_answers: int) -> None:
+    def __init__(
+        self, clock: FakeClock, *, settles_after: float, lost_answers: int = 0, remembers_writes: bool = False
+    ) -> None:
         self.bought: list[float] = []
+        self._remembers_writes = remembers_writes
         self._clock = clock
         self._settles_after = settles_after
         self._lost = lost_answers
@@ -26,7 +29,8 @@ class LabelledServers:
 
     @hookimpl
     def provider_info(self) -> spec.ProviderInfo:
-        return spec.ProviderInfo(name="late", settles_after=self._settles_after)
+        remembers = self._remembers_writes
+        return spec.ProviderInfo(name="late", settles_after=self._settles_after, remembers_writes=remembers)
 
     @hookimpl
     def refresh(self, wanted: frozenset[str]) -> bool:
@@ -98,15 +102,45 @@ def test_without_settles_after_late_listings_cost_money(lost_answers: int) -> No
     assert buy_one(0.0, lost_answers) > 1
 
 
-def test_a_new_process_sees_what_the_one_before_bought_last() -> None:
+@pytest.mark.parametrize("remembers_writes", [False, True])
+def test_a_new_process_sees_what_the_one_before_bought_last(remembers_writes: bool) -> None:
     clock = FakeClock(1000)
-    cloud = LabelledServers(clock, settles_after=LAG, lost_answers=0)
+    cloud = LabelledServers(clock, settles_after=LAG, remembers_writes=remembers_writes)
     before = connect("late", cloud, clock)
     before.refresh()
     before.increase_size("servers", 0, 1)
     after = connect("late", cloud, clock)
     after.refresh()
     assert after.target_size("servers") == 1
+
+
+@pytest.mark.parametrize(
+    ("remembers_writes", "lost_answers", "waits"), [(False, 0, LAG), (True, 0, 0.0), (True, 1, LAG)]
+)
+def test_what_a_plugin_remembers_is_not_waited_for_but_what_is_in_doubt_is(
+    remembers_writes: bool, lost_answers: int, waits: float
+) -> None:
+    clock = FakeClock(1000)
+    client = connect(
+        "late",
+        LabelledServers(clock, settles_after=LAG, lost_answers=lost_answers, remembers_writes=remembers_writes),
+        clock,
+        CallSettings(write_repeats=0),
+    )
+    client.refresh()
+    looks = client.stats()["refresh"].calls
+    with suppress(ProviderError):
+        client.increase_size("servers", 0, 1)
+    if client.stats()["refresh"].calls == looks:  # otherwise the core has looked what became of the write
+        client.refresh()
+    assert clock.now() == 1000 + LAG + waits
+
+
+def test_a_dry_run_does_not_wait_for_the_process_before_it() -> None:
+    clock = FakeClock(1000)
+    cloud = LabelledServers(clock, settles_after=LAG)
+    connect("late", cloud, clock, CallSettings(dry_run=True)).refresh()
+    assert clock.now() == 1000
 
 
 @pytest.mark.parametrize("wrong", [-1.0, 61.0, True, "5s"])

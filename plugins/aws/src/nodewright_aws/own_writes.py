@@ -13,7 +13,7 @@ from nodewright_aws.shapes import Group
 # No terminated instance is shown for so long.
 _REMEMBERED_SECONDS = 60.0
 # After so many seconds a listing with a former size is believed: another writer may have set it. Listings lagged up to 25 s.
-_FORMER_SECONDS = 30.0
+SETTLING_SECONDS = 30.0
 
 
 class _Size(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,7 +44,7 @@ class OwnWrites:
         """Note that we changed the size of a group."""
         now = self._clock.now()
         held = self._sizes.get(name)
-        former = {before} | (held.former if held is not None and now < held.written_at + _FORMER_SECONDS else set())
+        former = {before} | (held.former if held is not None and now < held.written_at + SETTLING_SECONDS else set())
         self._sizes[name] = _Size(current=written, former=frozenset(former - {written}), written_at=now)
 
     def note_ended(self, instance_ids: frozenset[str]) -> None:
@@ -63,7 +63,7 @@ class OwnWrites:
         self._hidden.discard(group.name)
         if held is None or listed == held.current:
             return group
-        if now >= held.written_at + _FORMER_SECONDS:
+        if now >= held.written_at + SETTLING_SECONDS:
             del self._sizes[group.name]
             return group
         if listed in held.former:

@@ -14,6 +14,7 @@ from nodewright_aws.fleet import Fleet
 from nodewright_aws.interruptions import Notices
 from nodewright_aws.making import Maker
 from nodewright_aws.options import load_options
+from nodewright_aws.own_writes import SETTLING_SECONDS
 from nodewright_aws.policy import minimal_policy
 from nodewright_aws.prices import Prices
 from nodewright_aws.reservations import Reservations
@@ -69,7 +70,13 @@ class AwsProvider:
             Capability.AUTOPROVISIONING: self._options.autoprovisioning is not None,
         }
         capabilities = _ALWAYS | {capability for capability, holds in optional.items() if holds}
-        return spec.ProviderInfo(name="aws", spec_version=(1, 0), capabilities=capabilities)
+        return spec.ProviderInfo(
+            name="aws",
+            spec_version=(1, 0),
+            capabilities=capabilities,
+            settles_after=SETTLING_SECONDS,
+            remembers_writes=True,
+        )
 
     @hookimpl
     def refresh(self, wanted: frozenset[str]) -> bool:

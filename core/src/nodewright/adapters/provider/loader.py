@@ -250,7 +250,7 @@ def _make_client(
     check_info(manager, name, info)
     if info.parallel_calls:
         calls = caller(workers=settings.parallel_calls)
-    calls.settles_after = info.settles_after
+    calls.settles_after, calls.remembers_writes = info.settles_after, info.remembers_writes
     can_wait = bool(manager.hook.await_interruption.get_hookimpls())
     return ProviderClient(info, calls, settings, caller(1, "-notices") if can_wait else None)
 
