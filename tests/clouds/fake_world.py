@@ -20,6 +20,15 @@ from nodewright_fake.options import GroupConfig, Interrupt, OldRead, load_option
 from nodewright_fake.supply import BROKEN, OVER_QUOTA, Shortage
 
 _WRITES = ("increase_size", "decrease_target_size", "delete_instances", "atomic_increase_size")
+_SLOW = (
+    "refresh",
+    *_WRITES,
+    "force_delete_instances",
+    "create_node_group",
+    "delete_node_group",
+    "provision",
+    "diagnose",
+)
 # The plugin's own SDK would give up after this.
 _PATIENCE_SECONDS = 30.0
 _SOLD_OUT = Shortage(
@@ -168,7 +177,7 @@ class FakeCloudWorld(ContractWorld):
         self.cloud.old_reads.add(OldRead(lag=Seconds(seconds)), views, self.clock.now())
 
     def slow(self, seconds: float) -> None:
-        for hook in ("refresh", *_WRITES):
+        for hook in _SLOW:
             self.cloud.faults.inject(Slow(hook=hook, seconds=Seconds(min(seconds, _PATIENCE_SECONDS))))
             if seconds > _PATIENCE_SECONDS:
                 self.cloud.faults.inject(Refuse(hook=hook, error="unavailable"))

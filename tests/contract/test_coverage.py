@@ -2,6 +2,7 @@
 
 from tests.contract import (
     test_faulty_capabilities,
+    test_faulty_deadlines,
     test_faulty_in_part,
     test_faulty_machines,
     test_faulty_races,
@@ -14,6 +15,7 @@ from nodewright.testkit.contract import CHECKS, Promise
 
 FAULTY = (
     test_faulty_capabilities,
+    test_faulty_deadlines,
     test_faulty_in_part,
     test_faulty_machines,
     test_faulty_races,

@@ -1,18 +1,23 @@
 """PUBLIC, for plugins: count the calls to a cloud by result, limit them per minute, and read Retry-After headers."""
 
+import math
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TypeVar
 
 from nodewright.model.clock import Clock
-from nodewright.model.errors import ProviderError, Throttled
+from nodewright.model.errors import ProviderError, ProviderUnavailable, Throttled
 from nodewright.spec.diagnosis import ApiCalls
 
 T = TypeVar("T")
 # The longest wait that a response may ask for, in seconds: a wrong date must not stop a plugin for years.
 LONGEST_RETRY_AFTER = 3600.0
+# When, by the clock of the meter, this thread begins no further call.
+_ENDS_AT: ContextVar[float] = ContextVar("ends_at", default=math.inf)
 
 
 def read_retry_after(headers: Mapping[str, str]) -> float:
@@ -56,7 +61,10 @@ class Meter:
         """Make the call and return its result.
 
         Raise Throttled (``retry_after`` in seconds) without calling if the limit is reached and the call is not urgent.
+        Raise ProviderUnavailable without calling if the time of ``within`` is over.
         """
+        if self._clock.now() >= _ENDS_AT.get():
+            raise ProviderUnavailable(f"{operation}: not asked, the calls before it took too long")
         self._pay(operation, urgent=urgent)
         started, result = self._clock.now(), "ok"
         try:
@@ -66,6 +74,15 @@ class Meter:
             raise
         finally:
             self._record(operation, result, self._clock.now() - started)
+
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """Let the calling thread begin no call later than ``seconds`` from now: a hook of many calls ends before its deadline."""
+        before = _ENDS_AT.set(self._clock.now() + seconds)
+        try:
+            yield
+        finally:
+            _ENDS_AT.reset(before)
 
     def made(self) -> tuple[ApiCalls, ...]:
         """Return the calls made so far, sorted by operation and result."""

@@ -8,6 +8,7 @@ repeats reads and settles writes, and retries at two levels would multiply. Cred
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
@@ -41,6 +42,10 @@ class Calls:
     def made(self) -> Sequence[ApiCalls]:
         """Return the number of calls so far, by operation and result."""
         return self._meter.made()
+
+    def within(self, seconds: float) -> AbstractContextManager[None]:
+        """Let this thread begin no call later than ``seconds`` from now; raise ProviderUnavailable instead."""
+        return self._meter.within(seconds)
 
     def region(self) -> str:
         """Return the region; raise ProviderError if none is configured."""

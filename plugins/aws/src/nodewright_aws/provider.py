@@ -43,6 +43,8 @@ _ALWAYS = frozenset(
         Capability.SIMILARITY,
     )
 )
+# With the call that is under way then, diagnose ends before its deadline (60 s).
+_EXAMINED_WITHIN = 25.0
 _STARTING = ("Pending", "Warmed")
 
 
@@ -192,7 +194,13 @@ class AwsProvider:
     @hookimpl
     def diagnose(self) -> Sequence[spec.Finding]:
         doctor = Doctor(self._api, self._options, self._selection)
-        return (*doctor.examine(self._fleet), *self._maker.problems(), *self._prices.problems(), *self._templateless())
+        with self._api.within(_EXAMINED_WITHIN):
+            return (
+                *doctor.examine(self._fleet),
+                *self._maker.problems(),
+                *self._prices.problems(),
+                *self._templateless(),
+            )
 
     @hookimpl
     def minimal_policy(self) -> str:

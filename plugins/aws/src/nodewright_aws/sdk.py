@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -67,6 +68,9 @@ class Sdk:
 
     def made(self) -> Sequence[ApiCalls]:
         return self._calls.made()
+
+    def within(self, seconds: float) -> AbstractContextManager[None]:
+        return self._calls.within(seconds)
 
     def region(self) -> str:
         return self._calls.region()

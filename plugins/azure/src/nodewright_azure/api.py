@@ -1,6 +1,7 @@
 """The calls to Azure that the plugin needs, typed. Every method may raise errors of nodewright's tree."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from nodewright.spec import ApiCalls
@@ -22,6 +23,9 @@ class Api(Protocol):
 
     def made(self) -> Sequence[ApiCalls]:
         """Return the number of calls so far, by operation and result."""
+
+    def within(self, seconds: float) -> AbstractContextManager[None]:
+        """Let this thread begin no call later than ``seconds`` from now; raise ProviderUnavailable instead."""
 
     def place(self) -> str:
         """Return the resource group and subscription, for messages."""

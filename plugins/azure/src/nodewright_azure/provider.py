@@ -44,6 +44,8 @@ _ALWAYS = frozenset(
         Capability.SIMILARITY,
     )
 )
+# With the call that is under way then, diagnose ends before its deadline (60 s).
+_EXAMINED_WITHIN = 25.0
 _UNFORCED = "AKS has no forced deletion for machines of a VM pool"
 
 
@@ -144,7 +146,8 @@ class AzureProvider:
     @hookimpl
     def diagnose(self) -> Sequence[spec.Finding]:
         doctor = Doctor(self._api, self._options, self._account)
-        return (*doctor.examine(self._fleet), *self._prices.problems(), *self._templateless())
+        with self._api.within(_EXAMINED_WITHIN):
+            return (*doctor.examine(self._fleet), *self._prices.problems(), *self._templateless())
 
     @hookimpl
     def minimal_policy(self) -> str:

@@ -5,6 +5,7 @@ read afterwards.
 """
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -65,6 +66,9 @@ class Sdk:
 
     def made(self) -> Sequence[ApiCalls]:
         return self._meter.made()
+
+    def within(self, seconds: float) -> AbstractContextManager[None]:
+        return self._meter.within(seconds)
 
     def place(self) -> str:
         return f"resource group {self._account.resource_group} of subscription {self._account.subscription_id}"

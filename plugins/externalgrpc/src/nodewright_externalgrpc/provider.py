@@ -13,6 +13,8 @@ from nodewright_externalgrpc.traits import Traits
 from nodewright_externalgrpc.view import FailureNames, View, read_failures, read_instances
 from nodewright_externalgrpc.wire import ACCEPTED, DELETING, EXPECTED, WANTED, messages
 
+# With the call that is under way then, diagnose ends before its deadline (60 s).
+_EXAMINED_WITHIN = 25.0
 _NEEDS = {"NodeGroupGetOptions": Capability.GROUP_OPTIONS, "PricingNodePrice": Capability.PRICING}
 
 
@@ -127,7 +129,8 @@ class ExternalGrpcProvider:
 
     @hookimpl
     def diagnose(self) -> Sequence[spec.Finding]:
-        return tuple(examine(self._channel, {name: self._traits.lacks(name) for name in self._groups}))
+        with self._channel.meter.within(_EXAMINED_WITHIN):
+            return tuple(examine(self._channel, {name: self._traits.lacks(name) for name in self._groups}))
 
     @hookimpl
     def minimal_policy(self) -> str:

@@ -4,6 +4,7 @@ Every method may raise errors of nodewright's tree.
 """
 
 from collections.abc import Collection, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from nodewright.spec import ApiCalls
@@ -17,6 +18,9 @@ class Api(Protocol):
 
     def made(self) -> Sequence[ApiCalls]:
         """Return the number of calls so far, by operation and result."""
+
+    def within(self, seconds: float) -> AbstractContextManager[None]:
+        """Let this thread begin no call later than ``seconds`` from now; raise ProviderUnavailable instead."""
 
     def places(self) -> Sequence[Place]:
         """Return the zones in which groups are discovered; raise ProviderError if no project or zone is known."""

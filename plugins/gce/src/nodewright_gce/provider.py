@@ -37,6 +37,8 @@ _ALWAYS = frozenset(
     )
 )
 # The group options that CA reads for Compute Engine.
+# With the call that is under way then, diagnose ends before its deadline (60 s).
+_EXAMINED_WITHIN = 25.0
 _OPTION_NAMES = frozenset(
     (
         "maxnodeprovisiontime",
@@ -172,7 +174,8 @@ class GceProvider:
     @hookimpl
     def diagnose(self) -> Sequence[spec.Finding]:
         doctor = Doctor(self._api, self._options, self._selection)
-        return (*doctor.examine(self._fleet), *self._templateless())
+        with self._api.within(_EXAMINED_WITHIN):
+            return (*doctor.examine(self._fleet), *self._templateless())
 
     @hookimpl
     def minimal_policy(self) -> str:

@@ -6,6 +6,7 @@ configured endpoint and the errors with which an operation ended.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 from nodewright.spec import ApiCalls, Clock, NodeGroupNotFound, ProviderError
@@ -56,6 +57,9 @@ class Sdk:
 
     def made(self) -> Sequence[ApiCalls]:
         return self._meter.made()
+
+    def within(self, seconds: float) -> AbstractContextManager[None]:
+        return self._meter.within(seconds)
 
     def places(self) -> Sequence[Place]:
         project = self._clients.project()

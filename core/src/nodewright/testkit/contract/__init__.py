@@ -5,6 +5,7 @@ from nodewright.testkit.client import Client
 from nodewright.testkit.contract import (
     atomic,
     concurrency,
+    deadlines,
     deletions,
     failures,
     nodes,
@@ -47,6 +48,7 @@ CHECK_MODULES = (
     failures,
     refusals,
     restarts,
+    deadlines,
     nodes,
     concurrency,
     atomic,

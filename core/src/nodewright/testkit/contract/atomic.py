@@ -1,12 +1,11 @@
 """Checks of atomic resizes and of groups created on demand."""
 
 from nodewright.model.capability import Capability
-from nodewright.model.group import MachineType, NewNodeGroup
-from nodewright.model.node import Taint
+from nodewright.model.group import NewNodeGroup
 from nodewright.testkit.contract.promises import Promise
 from nodewright.testkit.contract.registry import check, demand, demand_target_changed, refusal, unless_refused
-from nodewright.testkit.contract.situations import demand_target, group, refresh, target
-from nodewright.testkit.contract.world import CannotSteer, ContractWorld, Touch
+from nodewright.testkit.contract.situations import demand_target, group, new_group, refresh, target
+from nodewright.testkit.contract.world import ContractWorld, Touch
 
 
 @check(Promise.ATOMIC, touches=Touch.OWN_CLOUD, capability=Capability.ATOMIC_RESIZE)
@@ -44,7 +43,7 @@ def wrong_expected_target_refuses_atomic_increase(world: ContractWorld) -> None:
 @check(Promise.AUTOPROVISIONING, touches=Touch.OWN_CLOUD, capability=Capability.AUTOPROVISIONING)
 def groups_can_be_made_and_removed(world: ContractWorld) -> None:
     """A created group is listed as autoprovisioned, is as requested, and can be deleted while it is empty."""
-    kind, wanted = _wanted(world)
+    kind, wanted = new_group(world)
     made = world.client.create_node_group(wanted)
     demand(made is not None and made.max_size == wanted.max_size, f"create_node_group created {made!r}")
     refresh(world)
@@ -66,7 +65,7 @@ def groups_can_be_made_and_removed(world: ContractWorld) -> None:
 @check(Promise.AUTOPROVISIONING, touches=Touch.OWN_CLOUD, capability=Capability.AUTOPROVISIONING)
 def groups_are_made_once(world: ContractWorld) -> None:
     """A second call to create the same group, as after a restart, returns the first group and creates no other."""
-    _, wanted = _wanted(world)
+    _, wanted = new_group(world)
     before = _listed(world)
     first = world.client.create_node_group(wanted)
     second = world.client.create_node_group(wanted)
@@ -81,7 +80,7 @@ def groups_are_made_once(world: ContractWorld) -> None:
 @check(Promise.AUTOPROVISIONING, touches=Touch.OWN_CLOUD, capability=Capability.AUTOPROVISIONING)
 def groups_that_are_used_are_not_removed(world: ContractWorld) -> None:
     """A created group can be increased at once, and is not deleted while machines are requested from it."""
-    _, wanted = _wanted(world)
+    _, wanted = new_group(world)
     world.client.create_node_group(wanted)
     demand(
         world.client.increase_size(wanted.group_id, 0, 1) == 1,
@@ -94,7 +93,7 @@ def groups_that_are_used_are_not_removed(world: ContractWorld) -> None:
 @check(Promise.AUTOPROVISIONING, touches=Touch.OWN_CLOUD, capability=Capability.AUTOPROVISIONING)
 def groups_of_others_are_not_removed(world: ContractWorld) -> None:
     """A group that has machines, or that this provider did not create, is neither deleted nor taken over."""
-    kind, wanted = _wanted(world)
+    kind, wanted = new_group(world)
     alive = world.machines(world.group_id)
     gone = unless_refused(lambda: world.client.delete_node_group(world.group_id), False, "delete_node_group")
     demand(not gone, f"delete_node_group deleted {world.group_id}, which has {len(alive)} machines")
@@ -103,21 +102,6 @@ def groups_of_others_are_not_removed(world: ContractWorld) -> None:
     refusal(
         lambda: world.client.create_node_group(taken),
         "create_node_group with the id of a group that the provider did not create",
-    )
-
-
-def _wanted(world: ContractWorld) -> tuple[MachineType, NewNodeGroup]:
-    """Return a machine type and the specification of a group of this type."""
-    refresh(world)
-    kinds = world.client.machine_types()
-    if not kinds:
-        raise CannotSteer("this world has no machine types")
-    return kinds[0], NewNodeGroup(
-        group_id=f"{kinds[0].id_prefix}contract-suite",
-        machine_type=kinds[0].name,
-        max_size=3,
-        labels={"example.com/made-by": "contract-suite"},
-        taints=(Taint(key="example.com/made-by", value="contract-suite", effect="NoSchedule"),),
     )
 
 

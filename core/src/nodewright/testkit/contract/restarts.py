@@ -1,33 +1,28 @@
-"""Checks of restarts, which lose a provider's memory, and of time: late or slow clouds, and clocks."""
+"""Checks of restarts, which lose a provider's memory, of late listings, and of clocks."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import date
 from types import FrameType
 
-from nodewright.adapters.provider.calls import UnansweredCall
 from nodewright.model.capability import Capability
 from nodewright.model.errors import ProviderError, TargetChanged
 from nodewright.model.group import GroupOptions
 from nodewright.testkit.contract.promises import Promise
-from nodewright.testkit.contract.registry import check, demand, refusal
+from nodewright.testkit.contract.registry import check, demand
 from nodewright.testkit.contract.situations import (
     ask_and_fail,
-    ask_without_arrival,
     demand_alive,
     demand_target,
     group,
     ids,
     refresh,
-    some_machine,
     target,
 )
 from nodewright.testkit.contract.world import CannotSteer, ContractWorld, Touch
 
 _LAG_SECONDS = 5.0
-# Longer than any deadline of a call.
-_HUNG_SECONDS = 3600.0
 _CLOCKS = {"time", "time_ns", "monotonic", "monotonic_ns", "sleep"}
 
 
@@ -107,60 +102,6 @@ def late_listings_hide_nothing_from_a_new_process(world: ContractWorld) -> None:
     _demand_seen(world, before + accepted, "a new process")
 
 
-@check(Promise.DEADLINES, touches=Touch.OWN_CLOUD)
-def a_call_ends_by_itself(world: ContractWorld) -> None:
-    """A refresh of a cloud that does not answer for an hour ends before its deadline; it or reads raise a ProviderError."""
-    refresh(world)
-    world.slow(_HUNG_SECONDS)
-
-    def read() -> None:
-        world.client.refresh(frozenset({world.group_id}))
-        target(world)
-
-    _demand_ended(read, "refresh of a cloud that does not answer, with a read of the group,")
-
-
-@check(Promise.DEADLINES, touches=Touch.OWN_CLOUD)
-def a_write_ends_by_itself(world: ContractWorld) -> None:
-    """An increase in a cloud that does not answer for an hour raises a ProviderError before its deadline."""
-    refresh(world)
-    before = target(world)
-    world.slow(_HUNG_SECONDS)
-    what = "increase_size in a cloud that does not answer"
-    _demand_ended(lambda: world.client.increase_size(world.group_id, before, before + 1), what)
-
-
-@check(Promise.DEADLINES, touches=Touch.OWN_CLOUD)
-def a_decrease_ends_by_itself(world: ContractWorld) -> None:
-    """A decrease in a cloud that does not answer for an hour raises a ProviderError before its deadline."""
-    raised = ask_without_arrival(world, 2)
-    refresh(world)
-    world.slow(_HUNG_SECONDS)
-    what = "decrease_target_size in a cloud that does not answer"
-    _demand_ended(lambda: world.client.decrease_target_size(world.group_id, raised, raised - 1), what)
-
-
-@check(Promise.DEADLINES, touches=Touch.OWN_CLOUD)
-def a_deletion_ends_by_itself(world: ContractWorld) -> None:
-    """A deletion in a cloud that does not answer for an hour raises a ProviderError before its deadline."""
-    refresh(world)
-    before, victim = target(world), some_machine(world)
-    world.slow(_HUNG_SECONDS)
-    what = "delete_instances in a cloud that does not answer"
-    _demand_ended(lambda: world.client.delete_instances(world.group_id, [victim], before), what)
-
-
-@check(Promise.DEADLINES, touches=Touch.OWN_CLOUD)
-def a_slow_cloud_is_waited_for(world: ContractWorld) -> None:
-    """In a cloud that takes two seconds for every answer, an increase is exact."""
-    world.slow(2.0)
-    refresh(world)
-    before = target(world)
-    accepted = world.client.increase_size(world.group_id, before, before + 1)
-    demand(accepted == 1, f"increase_size by 1 in a slow cloud accepted {accepted}")
-    demand_target(world, before + 1, "increase_size in a slow cloud")
-
-
 @check(Promise.CLOCK, touches=Touch.OWN_CLOUD)
 def time_comes_from_the_context(world: ContractWorld) -> None:
     """The plugin's own code reads no clock except ``ProviderContext.clock``, and sleeps on no other."""
@@ -198,16 +139,6 @@ def _ask_for_less(world: ContractWorld) -> None:
         with suppress(ProviderError):
             client.atomic_increase_size(group_id, target(world), target(world) + 1)
         refresh(world)
-
-
-def _demand_ended(call: Callable[[], object], what: str) -> None:
-    """Raise BrokenPromise unless the provider itself gives up, with an error of nodewright, before the core abandons it."""
-    error = refusal(call, what)
-    cause: BaseException | None = error
-    while isinstance(cause, ProviderError):
-        abandoned = isinstance(cause, UnansweredCall)
-        demand(not abandoned, f"{what} waited for the cloud until the core abandoned it: {error}")
-        cause = cause.__context__
 
 
 @contextmanager

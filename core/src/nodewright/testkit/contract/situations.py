@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from nodewright.model.group import NodeGroup
+from nodewright.model.group import MachineType, NewNodeGroup, NodeGroup
+from nodewright.model.node import Taint
 from nodewright.testkit.contract.registry import BrokenPromise, demand, unless_refused
 from nodewright.testkit.contract.world import CannotHappen, CannotSteer, ContractWorld, Trouble
 
@@ -30,6 +31,21 @@ def group(world: ContractWorld) -> NodeGroup:
         if listed.id == world.group_id:
             return listed
     raise BrokenPromise(f"node_groups does not list {world.group_id}")
+
+
+def new_group(world: ContractWorld) -> tuple[MachineType, NewNodeGroup]:
+    """Return a machine type and the specification of a group of this type."""
+    refresh(world)
+    kinds = world.client.machine_types()
+    if not kinds:
+        raise CannotSteer("this world has no machine types")
+    return kinds[0], NewNodeGroup(
+        group_id=f"{kinds[0].id_prefix}contract-suite",
+        machine_type=kinds[0].name,
+        max_size=3,
+        labels={"example.com/made-by": "contract-suite"},
+        taints=(Taint(key="example.com/made-by", value="contract-suite", effect="NoSchedule"),),
+    )
 
 
 def some_machine(world: ContractWorld) -> str:
