@@ -1,6 +1,7 @@
 """AWS as the cases tell it: every answer is given beforehand."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from random import Random
 from typing import Any
@@ -102,6 +103,9 @@ class AnsweredApi(Api):
 
     def made(self) -> Sequence[ApiCalls]:
         raise _untold("made")
+
+    def within(self, seconds: float) -> AbstractContextManager[None]:
+        raise _untold(f"within {seconds}")
 
     def terminate(self, instance_id: str) -> None:
         raise _untold("terminate", instance_id)

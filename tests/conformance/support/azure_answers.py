@@ -1,6 +1,7 @@
 """Azure as the cases tell it: every answer is given beforehand."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from random import Random
 from typing import Any
 
@@ -77,6 +78,9 @@ class AnsweredApi(Api):
 
     def made(self) -> Sequence[ApiCalls]:
         raise _untold("made")
+
+    def within(self, seconds: float) -> AbstractContextManager[None]:
+        raise _untold(f"within {seconds}")
 
     def retail_prices(self, location: str, sizes: Sequence[str]) -> Sequence[RetailPrice]:
         raise _untold("retail_prices", location, *sizes)

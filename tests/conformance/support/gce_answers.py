@@ -1,6 +1,7 @@
 """Compute Engine as the cases tell it: every answer is given beforehand."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from random import Random
 from typing import Any
 
@@ -71,6 +72,9 @@ class AnsweredApi(Api):
 
     def made(self) -> Sequence[ApiCalls]:
         raise _untold("made")
+
+    def within(self, seconds: float) -> AbstractContextManager[None]:
+        raise _untold(f"within {seconds}")
 
     def create(self, ref: Ref, names: Sequence[str], request_id: str) -> None:
         raise _untold("create", ref.name, *names, request_id)

@@ -30,12 +30,11 @@ CODES = {
 
 
 class AcmeWorld(ContractWorld):
-    impossible = {"lag": "a list of Acme Cloud is never late"}
     page_size = sdk.PAGE
 
     def __init__(self) -> None:
         self.clock, self.group_id = FakeClock(), "web"
-        self.cloud = sdk.CLOUDS["test"] = sdk.Cloud(sleep=self.clock.sleep)
+        self.cloud = sdk.CLOUDS["test"] = sdk.Cloud(now=self.clock.now, sleep=self.clock.sleep)
         self.pool = self.cloud.add(sdk.Pool(id="web", cluster="test", desired=2))
         for _ in range(2):
             self.pool.make_vm("running")
@@ -105,6 +104,9 @@ class AcmeWorld(ContractWorld):
     def node_of(self, machine: str) -> Node:
         pool = self.pool
         return build_node("node", str(pool.vcpus), pool.memory, provider_id=machine, labels=pool.labels)
+
+    def lag(self, seconds: float) -> None:
+        self.cloud.lag = seconds
 
     def slow(self, seconds: float) -> None:
         self.cloud.seconds_per_call = seconds

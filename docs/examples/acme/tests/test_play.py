@@ -22,7 +22,7 @@ class PlayedCloud:
 
     def __init__(self, clock: FakeClock) -> None:
         self.clock = clock
-        self.cloud = sdk.CLOUDS["play"] = sdk.Cloud(sleep=clock.sleep)
+        self.cloud = sdk.CLOUDS["play"] = sdk.Cloud(lag=5, now=clock.now, sleep=clock.sleep)
         self.cheap = self.cloud.add(sdk.Pool(id="cheap", cluster="test", price=0.1))
         self.dear = self.cloud.add(sdk.Pool(id="dear", cluster="test", price=0.2))
         self.sold_out: set[str] = set()

@@ -41,7 +41,12 @@ class AcmeProvider:
     @spec.hookimpl
     def provider_info(self) -> spec.ProviderInfo:
         can = {spec.Capability.FAST_FAILURE_DETECTION, spec.Capability.PRICING, spec.Capability.INTERRUPTION}
-        return spec.ProviderInfo(name="acme", spec_version=(1, 0), capabilities=frozenset(can))
+        return spec.ProviderInfo(
+            name="acme",
+            spec_version=(1, 0),
+            capabilities=frozenset(can),
+            settles_after=5.0,  # a list may be so late
+        )
 
     @spec.hookimpl
     def refresh(self, wanted: frozenset[str]) -> bool:
@@ -108,23 +113,20 @@ class AcmeProvider:
 
     @spec.hookimpl
     def decrease_target_size(self, group_id: str, expected_target: int, target: int) -> int:
+        pool = self._pool(group_id)
         with _translated():
-            self._api.withdraw(group_id, if_desired=expected_target, desired=target)
-            self._look_again(group_id)
-        return expected_target - self._pool(group_id).desired
+            pool.desired = self._api.withdraw(group_id, if_desired=expected_target, desired=target)
+        return expected_target - pool.desired
 
     @spec.hookimpl
     def delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> Sequence[str]:
+        pool = self._pool(group_id)
         with _translated():
             deleted = self._api.delete(group_id, expected_target, instance_ids)
-            self._look_again(group_id)
+        pool.vms = [vm for vm in pool.vms if vm.uri not in deleted]
+        pool.failures = {name: code for name, code in pool.failures.items() if name not in deleted}
+        pool.desired = expected_target - len(deleted)
         return deleted
-
-    def _look_again(self, group_id: str) -> None:
-        """Read one pool, so that reads show our own write at once."""
-        [pool] = [pool for pool in self._api.list_pools(self._cluster) if pool.id == group_id]
-        pool.vms = self._read_vms(group_id)
-        self._pools[group_id] = pool
 
     def _read_vms(self, pool_id: str) -> list[sdk.Vm]:
         vms, page = self._api.list_vms(pool_id)

@@ -52,18 +52,33 @@ class ApiError(Exception):
 
 @dataclass
 class Cloud:
-    """``refused`` are the error codes of the next calls, by kind (read, write); an empty code lets the call succeed."""
+    """``refused`` are the error codes of the next calls, by kind (read, write); an empty code lets the call succeed.
+
+    For ``lag`` seconds after a write, lists show the pools as they were before it.
+    """
 
     pools: dict[str, Pool] = field(default_factory=dict)
     refused: dict[str, list[str]] = field(default_factory=lambda: {"read": [], "write": []})
     answers_lost: int = 0
     seconds_per_call: float = 0.0
+    lag: float = 0.0
+    old_lists: list[tuple[float, dict[str, Pool]]] = field(default_factory=list)
+    now: Callable[[], float] = lambda: 0.0
     sleep: Callable[[float], None] = lambda _: None
     before_write: Callable[[], object] | None = None
 
     def add(self, pool: Pool) -> Pool:
         self.pools[pool.id] = pool
         return pool
+
+    def listed(self) -> dict[str, Pool]:
+        """Return the pools as lists show them now."""
+        return next((pools for until, pools in self.old_lists if self.now() < until), self.pools)
+
+    def note_write(self) -> None:
+        """Keep the pools as they are, because lists show them for a while after the write that comes now."""
+        if self.lag:
+            self.old_lists.append((self.now() + self.lag, deepcopy(self.pools)))
 
 
 CLOUDS: dict[str, Cloud] = {}
@@ -79,13 +94,13 @@ class Client:
     def list_pools(self, cluster: str) -> list[Pool]:
         """Return the pools with that cluster's label, without their VMs."""
         self._arrive("read")
-        found = [pool for pool in self._cloud.pools.values() if pool.cluster == cluster]
+        found = [pool for pool in self._cloud.listed().values() if pool.cluster == cluster]
         return [Pool(**{**vars(deepcopy(pool)), "vms": []}) for pool in found]
 
     def list_vms(self, pool_id: str, page: int = 0) -> tuple[list[Vm], int | None]:
         """Return one page of a pool's VMs, and the number of the next page if there is one."""
         self._arrive("read")
-        vms, start = self._pool(pool_id).vms, page * PAGE
+        vms, start = self._find(self._cloud.listed(), pool_id).vms, page * PAGE
         return deepcopy(vms[start : start + PAGE]), page + 1 if start + PAGE < len(vms) else None
 
     def grow(self, pool_id: str, if_desired: int, desired: int) -> None:
@@ -95,11 +110,12 @@ class Client:
         pool.desired = desired
         self._answer()
 
-    def withdraw(self, pool_id: str, if_desired: int, desired: int) -> None:
-        """Withdraw requests for VMs that were not started; keep the size at or above the existing VMs."""
+    def withdraw(self, pool_id: str, if_desired: int, desired: int) -> int:
+        """Withdraw requests for VMs that were not started, and return the new size: not below the existing VMs."""
         pool = self._written(pool_id, if_desired)
         pool.desired = max(desired, len(pool.vms))
         self._answer()
+        return pool.desired
 
     def delete(self, pool_id: str, if_desired: int, names: Iterable[str]) -> list[str]:
         """Delete VMs by uri and failures by id, and lower the size by as many."""
@@ -116,16 +132,17 @@ class Client:
         happening, self._cloud.before_write = self._cloud.before_write, None
         if happening is not None:
             happening()
-        pool = self._pool(pool_id)
+        pool = self._find(self._cloud.pools, pool_id)
         self._arrive("write")
         if pool.desired != if_desired:
             raise ApiError("CONFLICT", desired=pool.desired)
+        self._cloud.note_write()
         return pool
 
-    def _pool(self, pool_id: str) -> Pool:
-        if pool_id not in self._cloud.pools:
+    def _find(self, pools: dict[str, Pool], pool_id: str) -> Pool:
+        if pool_id not in pools:
             raise ApiError("NO_SUCH_POOL")
-        return self._cloud.pools[pool_id]
+        return pools[pool_id]
 
     def _arrive(self, kind: str) -> None:
         self._cloud.sleep(min(self._cloud.seconds_per_call, self._timeout))
