@@ -149,6 +149,48 @@ def test_a_command_that_is_terminated_takes_back_what_it_made_or_says_what_is_le
     assert (told in done.stderr) == is_left
 
 
+UNTRUE = """
+    @spec.hookimpl
+    def refresh(self, wanted):
+        super().refresh(wanted)
+"""
+GROUPLESS = """
+    @spec.hookimpl
+    def node_groups(self):
+        return None
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "group", "said"),
+    [
+        (UNTRUE, "a", "hook refresh answered None, not True"),
+        (GROUPLESS, "unknown", "hook node_groups answered None, not a sequence of NodeGroup"),
+    ],
+)
+def test_a_plugin_that_breaks_the_contract_at_once_gets_its_certificate(
+    command: Command, settings: Callable[..., Path], add_plugin: AddPlugin, more: str, group: str, said: str
+) -> None:
+    add_plugin("odd", REAL.format(more=more))
+    done = command("provider", "check", "odd", "--settings", settings(odd={}), "-o", "json")
+    assert done.returncode == 4, done.stderr
+    made = json.loads(done.stdout)
+    assert (made["group_id"], made["verdict"]) == (group, "broken")
+    assert any(said in one["reason"] for promise in made["promises"] for one in promise["checks"])
+
+
+def test_what_a_library_writes_to_the_descriptor_of_stdout_does_not_break_json(
+    command: Command, settings: Callable[..., Path], add_plugin: AddPlugin
+) -> None:
+    more = "    @spec.hookimpl\n    def refresh(self, wanted):\n        import os\n"
+    more += "        os.write(1, b'a banner {')\n        return super().refresh(wanted)\n"
+    add_plugin("odd", REAL.format(more=more))
+    done = command("provider", "check", "odd", "--settings", settings(odd={}), "-o", "json")
+    made = json.loads(done.stdout)
+    assert (made["provider"], made["left_behind"], made["target_off"], made["unknown"]) == ("odd", [], 0, "")
+    assert "a banner {" in done.stderr
+
+
 def test_what_it_refuses(command: Command, settings: Callable[..., Path]) -> None:
     file = settings(fake=fake("a", "b"))
     refused = {

@@ -79,6 +79,14 @@ class BlamesTheAccount(FakeProvider):
         return [replace(failure, scope=spec.FailureScope.ACCOUNT) for failure in super().failed_instances(group_id)]
 
 
+class BucketOnEverything(FakeProvider):
+    """Names the quota of the group's family for each failure, whatever its cause."""
+
+    @hookimpl
+    def failed_instances(self, group_id: str) -> Sequence[spec.FailedInstance]:
+        return [replace(failure, bucket="family") for failure in super().failed_instances(group_id)]
+
+
 class RemovesNoGroup(FakeProvider):
     """Says that it is gone."""
 
@@ -244,6 +252,7 @@ REJECTED = [
     (TellsOfFailuresThatAreNone, "nothing_failed_is_empty"),
     (ForgetsTheCode, "failures_keep_the_clouds_code"),
     (BlamesTheAccount, "unexplained_failures_reach_their_group_only"),
+    (BucketOnEverything, "unexplained_failures_reach_their_group_only"),
     (RemovesNoGroup, "groups_can_be_made_and_removed"),
     (RemovesAnyGroup, "groups_of_others_are_not_removed"),
     (MakesAnotherGroupEachTime, "groups_are_made_once"),

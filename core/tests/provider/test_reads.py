@@ -139,7 +139,7 @@ def test_a_foreign_error_is_translated_with_its_cause(client: ProviderClient, sc
         ("target_size", "2", "'2', not a whole number"),
         ("instances", [Instance(id="x"), Instance(id="x")], "the instance id x twice"),
         ("instances", [Instance(id="")], "not a non-empty string"),
-        ("instances", ["x"], "'x', not a Instance"),
+        ("instances", ["x"], "'x', not an Instance"),
         ("instances", "x", "not a sequence of Instance"),
         ("node_groups", [build_group("a"), build_group("a")], "the group id a twice"),
         ("node_groups", [NodeGroup(id="a", min_size=3, max_size=2)], "minimum 3 above maximum 2"),

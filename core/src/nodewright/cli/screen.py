@@ -1,5 +1,6 @@
 """Output: tables for people, JSON for programs. Names in it come from users, so they are never read as markup."""
 
+import io
 import json
 import os
 import sys
@@ -17,12 +18,32 @@ from nodewright.model.printable import MAX_SHOWN, printable
 
 _PIPE_WIDTH = 120
 
+
+def _choose_output(context: click.Context, option: click.Parameter, output: str) -> str:
+    del context, option
+    if output == "json":
+        keep_stdout()
+    return output
+
+
+def keep_stdout() -> None:
+    """Let only ``sys.stdout`` write to stdout from now on: what a plugin's library writes to descriptor 1 goes to stderr."""
+    stream = sys.stdout
+    if not isinstance(stream, io.TextIOWrapper) or stream.fileno() != 1 or sys.stderr is None:
+        return
+    stream.flush()
+    own = os.dup(1)
+    os.dup2(2, 1)
+    sys.stdout = os.fdopen(own, "w", encoding=stream.encoding, errors=stream.errors)
+
+
 output_option = click.option(
     "--output",
     "-o",
     type=click.Choice(["table", "json"]),
     default="table",
     show_default=True,
+    callback=_choose_output,
     help="table: for people; json: for programs.",
 )
 

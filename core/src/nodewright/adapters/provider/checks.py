@@ -67,10 +67,11 @@ class Unfit(ValueError):
 
 def a(kind: type[T]) -> Callable[[Any], T]:
     """Return a check that the answer is exactly one value of that kind."""
+    article = "an" if kind.__name__[0] in "AEIOaeio" else "a"
 
     def check(answer: Any) -> T:
         if not isinstance(answer, kind):
-            raise Unfit(f"{_shown(answer)}, not a {kind.__name__}")
+            raise Unfit(f"{_shown(answer)}, not {article} {kind.__name__}")
         return answer
 
     return check

@@ -16,12 +16,13 @@ from jinja2 import Environment, StrictUndefined
 
 from nodewright.adapters.clocks import SystemClock, VirtualClock
 from nodewright.adapters.provider import InlineRunner, ProviderClient, installed_providers
+from nodewright.adapters.provider.calls import UnexpectedError
 from nodewright.adapters.provider.replay import Replay, find_recordings, replay
 from nodewright.cli.connect import Connector
 from nodewright.cli.screen import count, make_console, make_table, name_some, output_option, safe, write_json
 from nodewright.cli.settings.flags import SettingsSource
 from nodewright.model.capability import Capability
-from nodewright.model.errors import ConfigError
+from nodewright.model.errors import BadAnswer, ConfigError, ProviderError
 from nodewright.model.printable import printable, suggest
 from nodewright.model.settings import ProviderSettings
 from nodewright.testkit.contract import (
@@ -42,6 +43,8 @@ from nodewright.testkit.contract import (
     run_contract,
 )
 
+# Stands for the group if the plugin lists none that can be used.
+_NO_GROUP = "unknown"
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _RENDERED = ".jinja"
 
@@ -133,7 +136,8 @@ _STYLES = {Verdict.KEPT: "green", Verdict.PARTLY: "yellow", Verdict.BROKEN: "red
 class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     """The provider that was checked, its group, whether checks that write were allowed, and every promise.
 
-    ``left_behind`` are the ids of machines that checks made and could not remove.
+    ``left_behind`` are the ids of machines that checks made and could not remove, ``target_off`` by how much the group's
+    target differs from what it was, and ``unknown`` says why it is not known what is left. Empty and 0: nothing is.
     """
 
     schema: int
@@ -145,6 +149,8 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict
     level: Level | None
     left_behind: tuple[str, ...] = ()
+    target_off: int = 0
+    unknown: str = ""
     promises: tuple[PromiseVerdict, ...]
 
 
@@ -315,6 +321,8 @@ def _certify(worlds: _Worlds) -> Certificate:
         verdict=_sum_up(promises),
         level=reached(promises),
         left_behind=tuple(sorted(worlds.leaked.ids)),
+        target_off=worlds.leaked.target_off,
+        unknown=worlds.leaked.unknown,
         promises=promises,
     )
 
@@ -353,8 +361,18 @@ def _find_settings(name: str, file: str) -> ProviderSettings:
 
 
 def _choose_group(client: ProviderClient, wanted: str | None, file: str, *, write: bool) -> str:
-    client.refresh()
-    names = [listed.id for listed in client.node_groups()]
+    """Return the id of the group to check. A plugin that breaks the contract here is left to the checks."""
+    try:
+        client.refresh()
+    except ProviderError as error:
+        if not _is_a_defect(error):
+            raise
+    try:
+        names = [listed.id for listed in client.node_groups()]
+    except ProviderError as error:
+        if not _is_a_defect(error):
+            raise
+        return wanted or _NO_GROUP
     if not names:
         raise ConfigError(f"{file}: providers.{client.name} finds no node group to check")
     if wanted is not None and wanted not in names:
@@ -363,6 +381,11 @@ def _choose_group(client: ProviderClient, wanted: str | None, file: str, *, writ
     if wanted is None and write and len(names) > 1:
         raise ConfigError(f"--write: say with --group which of {name_some(names)} may be resized")
     return wanted or names[0]
+
+
+def _is_a_defect(error: ProviderError) -> bool:
+    """Return whether the plugin is to blame, and neither the cloud nor the settings."""
+    return isinstance(error, BadAnswer) or error.code == UnexpectedError.code
 
 
 def _print(made: Certificate) -> None:

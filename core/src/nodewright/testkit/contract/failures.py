@@ -63,13 +63,17 @@ def failures_keep_the_clouds_code(world: ContractWorld) -> None:
 
 @check(Promise.FAILURES, touches=Touch.OWN_CLOUD, capability=_FAST)
 def unexplained_failures_reach_their_group_only(world: ContractWorld) -> None:
-    """A failure that is neither a quota nor a lack of capacity has the scope of its group, and stops no other group."""
+    """A failure that is neither a quota nor a lack of capacity has the scope of its group and no bucket, and stops no other group."""
     ask_and_fail(world, kind=Trouble.OTHER)
     for failure in _failures(world):
         explained = failure.error_class != ErrorClass.OTHER
         demand(
             explained or failure.scope == FailureScope.GROUP,
             f"failure {failure.failure_id} of class {failure.error_class} has the scope {failure.scope}",
+        )
+        demand(
+            explained or not failure.bucket,
+            f"failure {failure.failure_id} of class {failure.error_class} names the bucket {failure.bucket}, which is not used up",
         )
 
 
