@@ -16,7 +16,7 @@ from tests.faults.late_troubles import (
     add_gangs,
     add_smaller_machines,
 )
-from tests.faults.troubles import TROUBLES
+from tests.faults.troubles import TROUBLES, add_more_small_machines
 
 MINUTE = 60
 TROUBLE = 60 * MINUTE
@@ -257,7 +257,8 @@ def schedules(draw: Draw) -> Schedule:
     found = draw(_with_gangs(schedule))
     found = draw(_with_empty_answers(found))
     found = draw(_with_renewal(found))
-    return draw(_with_few_missing(found))
+    found = draw(_with_few_missing(found))
+    return draw(_with_more_small_machines(found))
 
 
 @st.composite
@@ -282,12 +283,22 @@ def _with_empty_answers(draw: Draw, schedule: Schedule) -> Schedule:
 
 @st.composite
 def _with_few_missing(draw: Draw, schedule: Schedule) -> Schedule:
-    """Hide a few pods in some of the ordinary worlds. This is drawn last of all."""
+    """Hide a few pods in some of the ordinary worlds. This is drawn after even these."""
     is_ordinary = schedule["name"] == "random" and schedule["settings"]["scale-down-enabled"]
     if not is_ordinary or draw(st.integers(0, 4)) != 4:
         return schedule
     world = {**schedule, "name": "few_missing"}
     add_few_missing(draw, world)
+    return world
+
+
+@st.composite
+def _with_more_small_machines(draw: Draw, schedule: Schedule) -> Schedule:
+    """In half of the worlds with small machines there are more of such groups than may be tried. This is drawn last of all."""
+    if schedule["name"] != "small_machines" or not draw(st.booleans()):
+        return schedule
+    world = {**schedule}
+    add_more_small_machines(world)
     return world
 
 

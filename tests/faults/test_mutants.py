@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,13 @@ TOOL = Path(__file__).parents[2] / "bench" / "mutants.py"
 
 def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run([sys.executable, str(TOOL), *arguments], capture_output=True, text=True, check=False)
+
+
+def test_each_kind_of_trouble_that_can_be_taken_out_has_a_bug_that_only_it_shows() -> None:
+    files = (TOOL.parent / "mutants").glob("*.toml")
+    bugs = [bug for file in files for bug in tomllib.loads(file.read_text())["mutant"]]
+    assert {bug["trouble"] for bug in bugs if "trouble" in bug} == REMOVABLE.keys()
+    assert any(bug.get("clock_jumps") for bug in bugs)
 
 
 @pytest.mark.slow

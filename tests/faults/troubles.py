@@ -145,6 +145,18 @@ def add_small_machines(draw: Draw, world: World) -> None:
     rules(world, "small_machines").append(small)
 
 
+def add_more_small_machines(world: World) -> None:
+    """Add three more such groups for good, all cheaper than one with a node that shows that it takes the pods."""
+    cloud, groups = world["providers"]["fake"], world["providers"]["fake"]["groups"]
+    world["settings"] |= {"expander": "price", "enforce-node-group-min-size": True}
+    [small] = [rule for rule in cloud["small_machines"] if rule["group"] == "a"]
+    small["end"] = 360000
+    for number, name in enumerate(("d", "e", "f"), 1):
+        groups.append({**groups[0], "name": name, "price_per_hour": groups[0]["price_per_hour"] + number / 100})
+        cloud["small_machines"].append({**small, "group": name})
+    groups[1] |= {"size": 1, "min_size": 1, "price_per_hour": 0.5}
+
+
 def add_wrong_lists(draw: Draw, world: World) -> None:
     """Add lists of the cluster that show no pods, some of them or old ones, on and off."""
     start = draw(st.integers(1, 20)) * MINUTE

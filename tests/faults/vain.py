@@ -4,15 +4,18 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from tests.faults.facts import Facts
-from tests.faults.history import Loop
+from tests.faults.history import Loop, group_of
 
 Findings = Iterator[str]
 
 MOST_MISFITS = 3
+# What another writer may change of a group's description.
+_DESCRIPTION = frozenset({"cpu", "zone", "labels"})
 
 
 def check_vain_purchases(facts: Facts) -> Findings:
-    """No pod causes more than three machines in a day that it does not use. No run lasts a day.
+    """No pod causes more than three machines in a day that it does not use; one more if the last was asked of a group that a
+    node or a new description spoke for. No run lasts a day.
 
     A pod causes a purchase if it waits when the machines are asked for, and still when the first of them is Ready. Pods
     that wait together are alike, and no check can tell for which of them a machine was meant: they share what is bought.
@@ -30,7 +33,7 @@ def check_vain_purchases(facts: Facts) -> Findings:
             share = max(min(1.0, count / len(waiting)), count / len(bought.waiting)) if waiting else 0.0
             for pod in waiting:
                 caused[knows_since, pod] += share
-                if caused[knows_since, pod] > MOST_MISFITS:
+                if caused[knows_since, pod] > MOST_MISFITS + _has_evidence(facts, group, bought):
                     machines = caused[knows_since, pod]
                     yield f"{arrived.at:g} s: {machines:g} machines were bought for {pod} that it cannot use"
                     return
@@ -55,6 +58,16 @@ def _bought_in_vain(facts: Facts, group: str) -> Iterator[tuple[Loop, Loop, int]
         refill = max(0, seen.least - seen.target) if seen is not None and facts.enforces_minimum else 0
         if arrived is not None and len(mine) > others + refill:
             yield bought, arrived, len(mine) - others - refill
+
+
+def _has_evidence(facts: Facts, group: str, bought: Loop) -> bool:
+    """Return whether a sound node of the group was Ready, or its description had changed, when machines were asked for."""
+    if any(
+        node.ready and name not in facts.small_nodes for name, node in bought.nodes.items() if group_of(name) == group
+    ):
+        return True
+    changes = (rule for rule in facts.cloud.get("interference", ()) if rule["group"] == group)
+    return any(rule["start"] <= bought.at and not _DESCRIPTION.isdisjoint(rule) for rule in changes)
 
 
 def _buys(loop: Loop, group: str) -> bool:

@@ -15,7 +15,7 @@ from nodewright.model.quantity import Quantity
 from nodewright.snapshot.context import Context
 from nodewright_simulator.controllers import DeploymentController
 from nodewright_simulator.journal import What
-from nodewright_simulator.scenario import PodShape
+from nodewright_simulator.scenario import PodShape, SpreadSpec
 from nodewright_simulator.workloads import pod_of
 
 HOUR, DAY = 60 * MINUTE, 24 * 60 * MINUTE
@@ -103,14 +103,90 @@ def test_groups_that_could_be_created_count_as_groups_that_were_never_tried() ->
     assert {group[:6] for _, group in asked} == {"a", "b", "nap-m1", "nap-m2", "nap-m3"}
 
 
-def test_a_group_that_has_a_node_which_takes_such_pods_is_asked_after_three_in_vain() -> None:
-    groups = [*LYING[:4], {**A, "name": "sound", "price_per_hour": 0.9, "size": 1, "min_size": 1}]
+SOUND = {**A, "name": "sound", "price_per_hour": 0.9, "size": 1, "min_size": 1}
+
+
+def test_a_group_that_has_a_node_which_takes_such_pods_is_asked_after_two_in_vain() -> None:
     small = [{**SMALL, "group": name} for name in NAMES[:4]]
-    story = Story(*groups, settings=SOON, small_machines=small, minutes=2 * 60)
+    story = Story(*LYING[:4], SOUND, settings=SOON, small_machines=small, minutes=2 * 60)
     story.pods(2, at=5 * MINUTE, cpu="1900m")
-    assert sum(len(story.asked(name)) for name in NAMES[:4]) <= 3
+    assert sum(len(story.asked(name)) for name in NAMES[:4]) == 2
     assert story.machines("sound") == 2
     assert story.result.final.pending == 0
+
+
+def test_machines_that_one_loop_asks_of_several_groups_count_once() -> None:
+    """Each is for another pod. The next groups were never tried, and the last of them is right."""
+    settings = {**SOON, "balance-similar-node-groups": True}
+    similar = [{**group, "price_per_hour": 0.1} for group in LYING[:4]]
+    small = [{**SMALL, "group": name} for name in NAMES]
+    right = {**B, "name": "right", "price_per_hour": 0.9}
+    story = Story(*similar, LYING[4], right, settings=settings, small_machines=small, minutes=60)
+    story.pods(4, at=5 * MINUTE, cpu="1900m")
+    assert [len(story.asked(name)) for name in NAMES] == [1] * 5
+    assert story.machines("right") == 2
+    assert story.result.final.pending == 0
+
+
+def test_a_proof_that_holds_no_longer_costs_the_last_of_three_machines() -> None:
+    """A node of each of three groups takes such pods, but their next machines do not."""
+    more = [{**SOUND, "name": name, "price_per_hour": price} for name, price in (("other", 1.0), ("third", 1.1))]
+    groups = [*LYING[:4], SOUND, *more]
+    small = [{**SMALL, "group": "*", "start": "4m"}]
+    day = Story(*groups[:5], settings=SOON, small_machines=small, minutes=23 * 60)
+    day.pods(2, at=5 * MINUTE, cpu="1900m")
+    assert [group for *_, group, _, _ in day.writes("increase")] == ["a", "b", "sound"]
+    assert day.result.final.pending == 1
+    day = Story(*groups, settings=SOON, small_machines=small, minutes=23 * 60)
+    day.pods(4, at=5 * MINUTE, cpu="1900m")
+    assert [group for *_, group, _, _ in day.writes("increase")] == ["a", "b", "sound", "other"]
+
+
+REFUSES = {"kind": "refuse", "hook": "increase_size", "group": "sound", "error": "out_of_capacity", "times": 1}
+BY_ZONE = SpreadSpec()
+
+
+@pytest.mark.parametrize(
+    ("limits", "cloud", "pod"),
+    [({"max_size": 1}, {}, {}), ({}, {"faults": [REFUSES]}, {}), ({}, {}, {"spread": (BY_ZONE,)})],
+    ids=["full", "in backoff", "in the wrong zone"],
+)
+def test_a_group_with_proof_that_does_not_help_now_keeps_no_other_group_waiting(
+    limits: dict[str, Any], cloud: dict[str, Any], pod: dict[str, Any]
+) -> None:
+    """The third group is right, and was never tried."""
+    small = [{**SMALL, "group": name} for name in NAMES[:2]]
+    groups = [{**group, "zone": group["name"]} for group in (*LYING[:3], {**SOUND, **limits})]
+    story = Story(*groups, settings=SOON, small_machines=small, minutes=60, **cloud)
+    story.pods(2, at=5 * MINUTE, cpu="1900m", **pod)
+    assert [len(story.asked(name)) for name in NAMES[:3]] == [1, 1, 1]
+    assert story.result.final.pending == 0
+
+
+def test_a_new_description_ends_the_wait_of_its_group_at_once() -> None:
+    small = [{**SMALL, "group": name} for name in ("b", "c")]
+    changes = [{"do": "change", "group": "a", "start": "50m", "cpu": 3}]
+    story = Story(
+        *LYING[:3],
+        settings=SOON,
+        small_machines=[{**SMALL, "end": "45m"}, *small],
+        interference=changes,
+        minutes=2 * 60,
+    )
+    story.pods(1, at=5 * MINUTE, cpu="1900m")
+    asked = [(group, at) for at, _, group, *_ in story.writes("increase")]
+    assert [group for group, _ in asked] == ["a", "b", "c", "a"]
+    assert asked[-1][1] == pytest.approx(50 * MINUTE, abs=2 * LOOP)
+    assert story.result.final.pending == 0
+
+
+def test_a_description_that_changes_all_the_time_buys_four_machines_a_day_at_most() -> None:
+    changes = [{"do": "change", "group": "a", "start": f"{10 + n * 30}m", "cpu": 2 + n % 2} for n in range(90)]
+    settings = {**SOON, "scan-interval": "1m"}
+    story = Story(A, settings=settings, small_machines=[SMALL], interference=changes, minutes=2 * 24 * 60)
+    story.pods(1, at=5 * MINUTE, cpu="1900m")
+    asked = story.asked("a")
+    assert max(sum(at <= other < at + DAY for other in asked) for at in asked) == 4
 
 
 def test_what_fits_the_machines_is_bought_all_the_same() -> None:

@@ -1,20 +1,20 @@
 """How long a group rests after machines that did not take their pods, and when all groups do (docs/adr/0027-vain-purchases.md)."""
 
 import pytest
+from msgspec.structs import replace
 
 from nodewright.clusterstate.memory import Purchase, Purchases
 from nodewright.clusterstate.purchases import (
     DAY,
-    MOST_MISFITS,
     after_misfit,
     asked_since,
-    has_too_many_misfits,
     purchase_no_later,
+    recent_misfits,
     with_asked,
     without_old,
 )
 from nodewright.model.group import GroupRef
-from nodewright.planner.scale_up.misfits import _barred_groups
+from nodewright.planner.scale_up.misfits import _paused_groups
 from nodewright.testkit.world import ref
 
 NOW = 1_800_000_000.0
@@ -25,12 +25,12 @@ A, B, C = ref("a"), ref("b"), ref("c")
 def misfits(*at: float) -> Purchase:
     held = Purchase()
     for moment in at:
-        held = after_misfit(held, "Insufficient cpu", moment)
+        held = after_misfit(replace(held, asked=moment), "Insufficient cpu", moment)
     return held
 
 
-def barred(held: Purchases, now: float) -> dict[GroupRef, str]:
-    return {ref: reason.message for ref, reason in _barred_groups(held, set(), "kind", now)}
+def paused(held: Purchases, now: float) -> dict[GroupRef, str]:
+    return {ref: reason.message for ref, reason in _paused_groups(held, set(), "kind", now)}
 
 
 def test_each_misfit_makes_the_pause_longer() -> None:
@@ -40,26 +40,28 @@ def test_each_misfit_makes_the_pause_longer() -> None:
 
 def test_misfits_of_the_day_before_count_no_longer() -> None:
     first = misfits(NOW)
-    assert after_misfit(first, "", NOW + 2 * DAY + 1).misfits == (NOW + 2 * DAY + 1,)
-    assert len(after_misfit(first, "", NOW + DAY).misfits) == 2
+    assert after_misfit(replace(first, asked=NOW + 2 * DAY), "", NOW + 2 * DAY + 1).misfits == (NOW + 2 * DAY,)
+    assert len(after_misfit(replace(first, asked=NOW + DAY), "", NOW + DAY).misfits) == 2
 
 
-@pytest.mark.parametrize("groups", [{A: 3}, {A: 2, B: 1}, {A: 1, B: 1, C: 1}])
-def test_three_misfits_of_one_kind_in_a_day_bar_every_group_that_had_one(groups: dict[GroupRef, int]) -> None:
-    held = {ref: {"kind": misfits(*(NOW + n for n in range(count)))} for ref, count in groups.items()}
-    assert sum(groups.values()) == MOST_MISFITS
-    assert has_too_many_misfits(held, "kind", NOW + DAY - 1)
-    assert not has_too_many_misfits(held, "kind", NOW + DAY + 3)
-    assert not has_too_many_misfits(held, "other", NOW)
-    assert set(barred(held, NOW + DAY - 1)) == set(groups)
+@pytest.mark.parametrize(
+    ("asked", "count"),
+    [({A: [0, 1, 2]}, 3), ({A: [0, 1], B: [2]}, 3), ({A: [0], B: [1], C: [2]}, 3), ({A: [0, 1], B: [0], C: [0]}, 2)],
+)
+def test_loops_that_asked_in_vain_for_one_kind_add_up_over_the_groups_for_a_day(
+    asked: dict[GroupRef, list[int]], count: int
+) -> None:
+    held = {ref: {"kind": misfits(*(NOW + n for n in moments))} for ref, moments in asked.items()}
+    assert len(recent_misfits(held, "kind", NOW + DAY - 1)) == count
+    assert recent_misfits(held, "kind", NOW + DAY + 3) == ()
+    assert recent_misfits(held, "other", NOW) == ()
 
 
-def test_two_misfits_bar_their_group_until_its_pause_ends() -> None:
+def test_two_misfits_pause_their_group_for_eight_hours() -> None:
     held = {A: {"kind": misfits(NOW, NOW + 1)}, B: {"kind": Purchase(asked=NOW)}}
-    assert not has_too_many_misfits(held, "kind", NOW + 2)
-    assert "did not take them (Insufficient cpu)" in barred(held, NOW + 2)[A]
-    assert set(barred(held, NOW + 8 * HOUR)) == {A}
-    assert not barred(held, NOW + 8 * HOUR + 2)
+    assert "did not take them (Insufficient cpu)" in paused(held, NOW + 2)[A]
+    assert set(paused(held, NOW + 8 * HOUR)) == {A}
+    assert not paused(held, NOW + 8 * HOUR + 2)
 
 
 def test_an_awaited_purchase_is_not_forgotten_and_an_old_one_is() -> None:

@@ -139,7 +139,7 @@ class ProvisioningMemory:
 class Purchase(msgspec.Struct, frozen=True, kw_only=True):
     """Machines of one group that were bought for pods of one kind; times in epoch seconds.
 
-    ``asked``: when they were last asked for (0: none are awaited). ``misfits``: when machines came that do not take
+    ``asked``: when they were last asked for (0: none are awaited). ``misfits``: when those were asked for that do not take
     such pods, oldest first; ``reason``: what the last one lacked. The group is not grown for such pods before
     ``until``.
     """

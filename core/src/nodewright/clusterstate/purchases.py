@@ -11,8 +11,10 @@ from nodewright.model.group import GroupRef
 PAUSES = (3600.0, 8 * 3600.0, 24 * 3600.0)
 DAY = 24 * 3600.0
 
-# The most unusable machines that are bought for pods of one kind within a day.
+# The most loops within a day that ask for machines which pods of one kind cannot use: a loop asks for at most one for each pod.
+# And the most where the last one asks because a node of the group takes such pods, or the group has a new description.
 MOST_MISFITS = 3
+MOST_WITH_EVIDENCE = 4
 # The most kinds of pods that are remembered for one group.
 _MOST_KINDS = 100
 
@@ -28,15 +30,18 @@ def with_asked(held: Purchases, bought: Iterable[tuple[GroupRef, str]], now: flo
 
 def after_misfit(held: Purchase, reason: str, now: float) -> Purchase:
     """Return the purchase after a machine came that does not take its pods."""
-    misfits = (*(at for at in held.misfits if at + DAY + PAUSES[-1] > now), now)
+    misfits = (*(at for at in held.misfits if at + DAY + PAUSES[-1] > now), held.asked)
     pause = PAUSES[min(len(misfits), len(PAUSES)) - 1]
     return Purchase(misfits=misfits, until=now + pause, reason=reason)
 
 
-def has_too_many_misfits(held: Purchases, kind: str, now: float) -> bool:
-    """Return whether ``MOST_MISFITS`` machines or more were bought within a day that pods of this kind cannot use."""
+def recent_misfits(held: Purchases, kind: str, now: float) -> tuple[float, ...]:
+    """Return when loops of the last day asked for machines that pods of this kind cannot use, oldest first.
+
+    Machines that one loop asked of several groups are for different pods: they count once.
+    """
     known = (kinds[kind] for kinds in held.values() if kind in kinds)
-    return sum(at + DAY > now for purchase in known for at in purchase.misfits) >= MOST_MISFITS
+    return tuple(sorted({at for purchase in known for at in purchase.misfits if at + DAY > now}))
 
 
 def asked_since(held: Purchases, ref: GroupRef) -> float:

@@ -435,10 +435,9 @@ def _evaluate_purchases(draft: _Growing) -> _Growing:
     Groups that providers could create are barred as well: they are offered before.
     """
     context, memory = draft.context, draft.memory
-    templates, policy = context.settings.templates, context.settings.policy
     of_gangs = chain.from_iterable(gang.waiting for gang in draft.due)
     waiting = chain(draft.left, of_gangs, find_moving(context.state))
-    found = evaluate_purchases(context.state, templates, policy, waiting)
+    found = evaluate_purchases(context, waiting)
     purchases = found.purchases or memory.purchases
     left, own_pools = bar_own_pools(draft.interruptions, context.snapshot, draft.left)
     barred = {**found.barred, **{held: {**found.barred.get(held, {}), **own} for held, own in own_pools.items()}}

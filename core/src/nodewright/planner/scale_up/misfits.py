@@ -9,7 +9,15 @@ from msgspec.structs import replace as changed
 from nodewright.clusterstate.learned_templates import is_startup_of, settling_seconds
 from nodewright.clusterstate.memory import Purchase, Purchases
 from nodewright.clusterstate.node_samples import STANDARD_RESOURCES, is_stable, sample_of
-from nodewright.clusterstate.purchases import after_misfit, asked_since, has_too_many_misfits, with_asked
+from nodewright.clusterstate.purchases import (
+    DAY,
+    MOST_MISFITS,
+    MOST_WITH_EVIDENCE,
+    after_misfit,
+    asked_since,
+    recent_misfits,
+    with_asked,
+)
 from nodewright.clusterstate.state import ClusterState
 from nodewright.estimator.binpacking import Template
 from nodewright.model.duration import format_moment
@@ -21,6 +29,8 @@ from nodewright.model.policy import Policy
 from nodewright.model.reason import Rejection, SkipCode, SkipReason
 from nodewright.model.settings import TemplateSettings
 from nodewright.planner.context import PlanningContext
+from nodewright.planner.scale_up.node_group_fit import NodeGroupFit
+from nodewright.planner.scale_up.options import skip_reason
 from nodewright.planner.scale_up.pending_pods import Bought, ByClass, unplaced
 from nodewright.planner.scale_up.planned_nodes import planned_places
 from nodewright.planner.scale_up.templates import place_daemons, sanitized
@@ -29,11 +39,6 @@ from nodewright.snapshot.pod_class import PodClass, kind_of, map_alike
 from nodewright.snapshot.snapshot import Snapshot
 
 _AT_ONCE = frozenset({"Too many pods", *(f"Insufficient {name}" for name in STANDARD_RESOURCES)})
-_UNPROVEN = SkipReason(
-    code=SkipCode.MISFIT,
-    message="nodes of other groups that were added for such pods did not take them, too often within a day; "
-    "meanwhile only groups are asked that have a node which takes them",
-)
 # Why a group is not grown for a class of pods.
 Barred = Mapping[PodClass, Mapping[GroupRef, SkipReason]]
 
@@ -47,16 +52,15 @@ class PurchaseEvaluation:
     barred: Barred = field(default_factory=dict)
 
 
-def evaluate_purchases(
-    state: ClusterState, templates: TemplateSettings, policy: Policy, left: Iterable[Pod]
-) -> PurchaseEvaluation:
+def evaluate_purchases(context: PlanningContext, left: Iterable[Pod]) -> PurchaseEvaluation:
     """Evaluate what was bought, now that the pods in ``left`` fit nowhere. CA does not do this.
 
     A purchase ends when a node of the group is up that was created after it: no such pods wait any more, or the node
     would take them if it were empty, or it is a misfit.
     """
+    state, templates = context.state, context.settings.templates
     held = state.memory.purchases
-    if not held or not policy.remembers_purchases:
+    if not held or not context.settings.policy.remembers_purchases:
         return PurchaseEvaluation()
     classes = _by_kind(state.observation.snapshot, left)
     purchases: dict[GroupRef, dict[str, Purchase]] = {ref: dict(kinds) for ref, kinds in held.items()}
@@ -86,7 +90,7 @@ def evaluate_purchases(
     barred = {
         pod_class: reasons
         for kind, alike in classes.items()
-        if (reasons := _find_bars(state, templates, purchases, unsettled, kind, next(iter(alike))))
+        if (reasons := _find_bars(context, purchases, unsettled, kind, next(iter(alike))))
         for pod_class in alike
     }
     return PurchaseEvaluation(purchases, tuple(misfits), barred)
@@ -114,8 +118,10 @@ def _end_pauses(
     if newest is None:
         return
     for kind in paused:
-        came = max(kinds[kind].misfits, default=0.0) - state.groups[ref].seen.options.max_node_startup_seconds
-        if newest.created >= came and _find_rejection(state, templates, newest, next(iter(classes[kind]))) is None:
+        if (
+            newest.created >= max(kinds[kind].misfits, default=0.0)
+            and _find_rejection(state, templates, newest, next(iter(classes[kind]))) is None
+        ):
             kinds[kind] = changed(kinds[kind], until=0.0)
 
 
@@ -160,8 +166,7 @@ def bars_of(context: PlanningContext, classes: Iterable[PodClass]) -> Barred:
     purchases = context.purchases
     if not purchases:
         return {}
-    state, templates = context.state, context.settings.templates
-    found = {one: _find_bars(state, templates, purchases, frozenset(), kind_of(one), one) for one in classes}
+    found = {one: _find_bars(context, purchases, frozenset(), kind_of(one), one) for one in classes}
     return {one: reasons for one, reasons in found.items() if reasons}
 
 
@@ -243,8 +248,7 @@ def _is_final(rejection: Rejection) -> bool:
 
 
 def _find_bars(
-    state: ClusterState,
-    templates: TemplateSettings,
+    context: PlanningContext,
     purchases: Purchases,
     unsettled: Collection[tuple[GroupRef, str]],
     kind: str,
@@ -252,30 +256,64 @@ def _find_bars(
 ) -> dict[GroupRef, SkipReason]:
     """Return the groups that are not grown for a kind of pods, of which ``pod_class`` is one class.
 
-    After too many misfits within a day these are also groups that were never tried, unless a node of theirs takes such pods.
+    After two vain purchases within a day, a group comes first that has a node which takes such pods, if it may grow and helps.
+    After three, only such groups are grown, and those whose description has changed since; after four, none. All others
+    wait, also those that were never tried. A purchase whose node is not settled yet counts as vain meanwhile.
     """
-    barred = dict(_barred_groups(purchases, unsettled, kind, state.now))
-    if has_too_many_misfits(purchases, kind, state.now):
-        for ref in state.groups.keys() - barred.keys():
-            newest = _newest_up(state, ref, 0.0)
-            if newest is None or _find_rejection(state, templates, newest, pod_class) is not None:
-                barred[ref] = _UNPROVEN
-    return barred
+    state = context.state
+    barred = dict(_paused_groups(purchases, unsettled, kind, state.now))
+    doubtful = {purchases[ref][kind].asked for ref, of in unsettled if of == kind}
+    misfits = sorted(doubtful.union(recent_misfits(purchases, kind, state.now)))
+    if len(misfits) < MOST_MISFITS - 1:
+        return barred
+    others = state.groups.keys() - barred.keys()
+    proven = {ref for ref in others if _is_proven(context, purchases, ref, kind, pod_class)}
+    if len(misfits) < MOST_MISFITS and not _helps_any(context, proven, pod_class):
+        return barred
+    allowed = proven | {ref for ref in others if _described_since(state, ref) > misfits[-1]}
+    if len(misfits) >= MOST_WITH_EVIDENCE:
+        allowed = set()
+    return barred | dict.fromkeys(others - allowed, _too_often(misfits[-MOST_MISFITS:][0] + DAY))
 
 
-def _barred_groups(
+def _helps_any(context: PlanningContext, groups: Collection[GroupRef], pod_class: PodClass) -> bool:
+    """Return whether one of the groups may grow now and its new node fits such pods."""
+    able = {ref for ref in groups if skip_reason(context, ref) is None}
+    return bool(able) and not able.isdisjoint(NodeGroupFit(context.snapshot, context.templates, {}).fits(pod_class))
+
+
+def _too_often(until: float) -> SkipReason:
+    message = (
+        "nodes that were added for such pods did not take them, too often within a day; "
+        f"before {format_moment(until)} only a group grows that has a node which takes them, or a new description"
+    )
+    return SkipReason(code=SkipCode.MISFIT, message=message)
+
+
+def _is_proven(context: PlanningContext, purchases: Purchases, ref: GroupRef, kind: str, pod_class: PodClass) -> bool:
+    """Return whether the newest node of a group takes such pods, and came after the group's last misfit and description."""
+    held = purchases.get(ref, {}).get(kind, Purchase())
+    since = max((_described_since(context.state, ref), *held.misfits))
+    newest = _newest_up(context.state, ref, since)
+    return newest is not None and _find_rejection(context.state, context.settings.templates, newest, pod_class) is None
+
+
+def _described_since(state: ClusterState, ref: GroupRef) -> float:
+    """Return since when machines have come by the provider's present template (epoch seconds); 0: always."""
+    learned = state.memory.learned.get(ref)
+    return learned.since if learned is not None else 0.0
+
+
+def _paused_groups(
     purchases: Purchases, unsettled: Collection[tuple[GroupRef, str]], kind: str, now: float
 ) -> Iterator[tuple[GroupRef, SkipReason]]:
-    too_many = has_too_many_misfits(purchases, kind, now)
     for ref, kinds in purchases.items():
         purchase = kinds.get(kind)
         if (ref, kind) in unsettled:
             message = "its new node does not take such pods yet, and may lack devices or labels that come later"
-        elif purchase is None or not purchase.misfits or not (too_many or now <= purchase.until):
-            continue
-        elif now <= purchase.until:
+        elif purchase is not None and purchase.misfits and now <= purchase.until:
             until = format_moment(purchase.until)
             message = f"a node that was added for such pods did not take them ({purchase.reason}); not before {until}"
         else:
-            message = "nodes that were added for such pods did not take them, too often within a day"
+            continue
         yield ref, SkipReason(code=SkipCode.MISFIT, message=message)
