@@ -64,7 +64,8 @@ class Renewals:
     """The nodes that are to be replaced, and the memory for the next loop.
 
     ``proposal``: the move that replaces some of them now (None: none is replaced). ``next_at``: when the next node
-    becomes too old, or room is searched again (epoch seconds; inf: never).
+    becomes too old, room is searched again, or the pause of an outdated node ends (epoch seconds; inf: only after the
+    cluster changed).
     """
 
     memory: MoveMemory
@@ -97,8 +98,12 @@ def find_renewals(
         unrenewed |= stuck
         held = replace(held, renewed_at=context.state.now)
     shown = tuple(replace(one, held=one.held or hindrance or unrenewed.get(one.node, "")) for one in outdated)
-    if outdated:
+    if hindrance and outdated:
+        next_at = min(next_at, context.state.now + _SEARCH_SECONDS)
+    elif free and not held.under_way:
         next_at = min(next_at, max(context.state.now, held.renewed_at + _SEARCH_SECONDS))
+    pauses = (held.pauses[name].until for name in known if name in held.pauses)
+    next_at = min(next_at, *(until for until in pauses if until >= context.state.now), math.inf)
     memory = replace(held, unrenewed=unrenewed)
     return Renewals(memory=memory, outdated=shown, proposal=proposal, next_at=next_at)
 
