@@ -5,14 +5,20 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.faults.hunt import REMOVABLE, without_trouble
 from tests.faults.schedules import REMADE
 
+import nodewright
+
 # Kinds of trouble in which machines are smaller than their template says.
 _SMALLER = ("small_machines", *REMADE)
 TOOL = Path(__file__).parents[2] / "bench" / "mutants.py"
+BUGS = [
+    bug for file in sorted(TOOL.with_suffix("").glob("*.toml")) for bug in tomllib.loads(file.read_text())["mutant"]
+]
 
 
 def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -20,10 +26,13 @@ def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_each_kind_of_trouble_that_can_be_taken_out_has_a_bug_that_only_it_shows() -> None:
-    files = (TOOL.parent / "mutants").glob("*.toml")
-    bugs = [bug for file in files for bug in tomllib.loads(file.read_text())["mutant"]]
-    assert {bug["trouble"] for bug in bugs if "trouble" in bug} == REMOVABLE.keys()
-    assert any(bug.get("clock_jumps") for bug in bugs)
+    assert {bug["trouble"] for bug in BUGS if "trouble" in bug} == REMOVABLE.keys()
+    assert any(bug.get("clock_jumps") for bug in BUGS)
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=[bug["name"] for bug in BUGS])
+def test_the_text_that_a_bug_replaces_stands_in_the_code_once(bug: dict[str, Any]) -> None:
+    assert (Path(nodewright.__path__[0]) / bug["file"]).read_text().count(bug["old"]) == 1
 
 
 @pytest.mark.slow
