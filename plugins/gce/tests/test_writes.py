@@ -10,6 +10,7 @@ from gcecloud import GceCloud
 from nodewright.spec import (
     AccessDenied,
     FailureScope,
+    InstanceState,
     NodeGroupNotFound,
     OperationInProgress,
     OutOfCapacity,
@@ -49,20 +50,44 @@ def test_more_than_a_thousand_go_in_several_requests(cloud: GceCloud, attach: At
     assert (cloud.calls[_CREATE], cloud.group(name).target) == (3, 2100)
 
 
+def _at_second_write(cloud: GceCloud, happening: Callable[[], object]) -> None:
+    sent: list[int] = []
+
+    def count() -> None:
+        sent.append(1)
+        if len(sent) == 2:
+            happening()
+        cloud.before_write(count)
+
+    cloud.before_write(count)
+
+
 def test_what_was_granted_before_a_refusal_is_told(cloud: GceCloud, attach: Attach) -> None:
     name = cloud.add_group()
     client = attach(f"0:3000:{name}").client
-    sent: list[int] = []
-
-    def refuse_the_second() -> None:
-        sent.append(1)
-        if len(sent) == 2:
-            cloud.refuse_once(_CREATE, 403, "quotaExceeded", "no more")
-        cloud.before_write(refuse_the_second)
-
-    cloud.before_write(refuse_the_second)
+    _at_second_write(cloud, lambda: cloud.refuse_once(_CREATE, 403, "quotaExceeded", "no more"))
     assert client.increase_size(name, 0, 1500) == 1000
     assert client.target_size(name) == cloud.group(name).target == 1000
+
+
+def test_machines_that_were_deleted_before_a_refusal_are_told(cloud: GceCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=2100)
+    client = attach(f"0:3000:{name}").client
+    ids = tuple(one.id for one in client.instances(name))
+    _at_second_write(cloud, lambda: cloud.refuse_once(_DELETE, 403, "forbidden", "not any more"))
+    assert client.delete_instances(name, ids, 2100) == ids[:1000]
+    assert client.target_size(name) == cloud.group(name).target == 1100
+    assert len([one for one in client.instances(name) if one.state is not InstanceState.DELETING]) == 1100
+
+
+def test_a_deletion_whose_second_answer_is_lost_is_settled_by_looking(cloud: GceCloud, attach: Attach) -> None:
+    """The second thousand is gone; only the last hundred machines are asked for again."""
+    name = cloud.add_group(size=2100)
+    client = attach(f"0:3000:{name}").client
+    ids = tuple(one.id for one in client.instances(name))
+    _at_second_write(cloud, lambda: cloud.lose_answer_once(_DELETE))
+    assert client.delete_instances(name, ids, 2100) == ids
+    assert (client.target_size(name), cloud.group(name).target, cloud.calls[_DELETE]) == (0, 0, 3)
 
 
 def test_what_somebody_else_adds_in_the_middle_stays(cloud: GceCloud, attach: Attach) -> None:

@@ -45,7 +45,7 @@ class Api(Protocol):
         """Add instances with these names. Compute Engine carries out a repeated request id only once."""
 
     def delete(self, ref: Ref, instances: Sequence[Ref], request_id: str) -> None:
-        """Delete these instances and lower the size by as many; ignore those that are gone or being deleted."""
+        """Delete these instances, at most 1000, and lower the size by as many; ignore those that are gone or being deleted."""
 
     def request_resize(self, ref: Ref, name: str, count: int, request_id: str) -> None:
         """Request this many machines, all or none, for the option's run duration, or else the template's."""

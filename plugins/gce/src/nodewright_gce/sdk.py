@@ -36,7 +36,6 @@ T = TypeVar("T")
 
 _PAGE = 500
 _PREEMPTED = 'operationType="compute.instances.preempted"'
-_AT_ONCE = 1000
 _WAIT_SECONDS = 1.0
 # Metadata contain each machine's whole kube-env. A server without field masks sends them; they are dropped then.
 _VM_MASK = (("x-goog-fieldmask", "items(name,selfLink,status),nextPageToken"),)
@@ -104,15 +103,16 @@ class Sdk:
         self._write(ref, _of_managers(ref, "createInstances"), asked)
 
     def delete(self, ref: Ref, instances: Sequence[Ref], request_id: str) -> None:
-        for start in range(0, len(instances), _AT_ONCE):
-            paths = [one.instance_path for one in instances[start : start + _AT_ONCE]]
-            body = {"instances": paths, "skip_instances_on_validation_error": True}
-            asked = {
-                **_named(ref),
-                f"{_prefix(ref, 'region_')}instance_group_managers_delete_instances_request_resource": body,
-                "request_id": request_id if start == 0 else "",
-            }
-            self._write(ref, _of_managers(ref, "deleteInstances"), _non_empty(asked))
+        body = {
+            "instances": [one.instance_path for one in instances],
+            "skip_instances_on_validation_error": True,
+        }
+        asked = {
+            **_named(ref),
+            f"{_prefix(ref, 'region_')}instance_group_managers_delete_instances_request_resource": body,
+            "request_id": request_id,
+        }
+        self._write(ref, _of_managers(ref, "deleteInstances"), asked)
 
     def request_resize(self, ref: Ref, name: str, count: int, request_id: str) -> None:
         body: Raw = {"name": name, "resize_by": count}

@@ -103,6 +103,7 @@ class Writer:
     def delete(self, listed: NodeGroup, ids: Sequence[str], expected: int, *, force: bool) -> tuple[str, ...]:
         """Delete machines by name, also those that were never created; return the accepted ids.
 
+        A request holds 1000 names, so a part may be accepted. If the response of one is lost, the others are not sent.
         A machine that was reported as failed and runs by now is not deleted: nodewright wanted to delete a failure.
         """
         group = self.expect(listed.id, expected, machines=True)
@@ -115,17 +116,17 @@ class Writer:
             message = f"{group.ref.name} would go below its minimum of {listed.min_size}"
             raise ProviderError(message, code="belowMinimum")
         accepted = set(self._queue.drop(listed.id, ids))
-        if not doomed:
-            return tuple(one for one in ids if one in accepted)
-        group = self._fleet.group(listed.id)
-        refs = [one.ref for one in doomed]
-        try:
-            self._api.delete(group.ref, refs, self.new_request_id())
-        except ProviderError as error:
-            if error.code != TOO_SLOW:
-                raise
-        self._fleet.note(_without(group, frozenset(refs)))
-        accepted |= {ref.provider_id for ref in refs}
+        for start in range(0, len(doomed), _AT_ONCE):
+            refs = [one.ref for one in doomed[start : start + _AT_ONCE]]
+            try:
+                self._api.delete(group.ref, refs, self.new_request_id())
+            except ProviderError as error:
+                if error.code != TOO_SLOW:
+                    if isinstance(error, ProviderUnavailable) or not accepted:
+                        raise
+                    break
+            self._fleet.note(_without(self._fleet.group(listed.id), frozenset(refs)))
+            accepted |= {ref.provider_id for ref in refs}
         return tuple(one for one in ids if one in accepted)
 
     # Begin and end of all writes
