@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from random import Random
+from typing import TypeVar
 
 import msgspec
 
@@ -26,6 +27,8 @@ from nodewright_azure.machines import Unit, Why, find_failure, lacks_view, read_
 from nodewright_azure.options import Options
 from nodewright_azure.shapes import InstanceView, Machine, ScaleSet
 
+V = TypeVar("V")
+
 # A listing may lag behind a write: for this long, a listed set with an etag that we know to be old is ignored.
 _LAG_SECONDS = 120.0
 _EARLIEST = 0.5
@@ -34,6 +37,9 @@ _SHORT_SECONDS = 300.0
 # For so long after its deletion a machine that is listed as running is taken for a late listing.
 _GONE_SECONDS = 30.0
 _AGAIN_SECONDS = 20.0
+# No read of a single set begins later in a refresh: it may take twenty seconds more, and the core waits for a minute.
+_REFRESH_SECONDS = 30.0
+_NOT_ASKED = "notAsked"
 # How long no instance view is asked for after Azure denied one.
 _PROBE_SECONDS = 600.0
 
@@ -82,12 +88,17 @@ class Fleet:
         self._held: dict[str, Held] = {}
         self._read_at = float("-inf")
         self._probed_at = float("-inf")
+        self._ends_at = float("inf")
+        self._silent: set[str] = set()
         self.no_views: str | None = None
         self.no_pools: ProviderError | None = None
         self.unusable: dict[str, str] = {}
 
     def refresh(self, wanted: frozenset[str]) -> None:
-        """Read all sets if the interval is over; until then only the wanted ones."""
+        """Read all sets if the interval is over; until then only the wanted ones.
+
+        Sets that Azure did not answer for come last, so that they hold up no others.
+        """
         now, asked_for = self._clock.now(), {name.lower() for name in wanted}
         if now - self._read_at >= self._options.refresh_interval:
             self._list()
@@ -95,11 +106,16 @@ class Fleet:
             looked_at = set(self._held)
         else:
             looked_at = asked_for
-        self._look(sorted(asked_for & (set(self._held) | set(self._selection.named))))
-        known = [self._held[key] for key in sorted(looked_at & set(self._held))]
-        self._read_machines(
-            [one for one in known if one.scale_set.key in asked_for or self._may_differ(one)], asked_for
-        )
+        self._ends_at = now + _REFRESH_SECONDS
+        exist, silent = set(self._held) | set(self._selection.named), frozenset(self._silent)
+        for some in (exist - silent, exist & silent):
+            self._look(sorted(asked_for & some))
+            known = [self._held[key] for key in sorted(looked_at & set(self._held) & some)]
+            readable = [one for one in known if one.trouble is None]
+            self._read_machines(
+                [one for one in readable if one.scale_set.key in asked_for or self._may_differ(one)], asked_for
+            )
+        self._ends_at = float("inf")
 
     # Reads
 
@@ -256,7 +272,7 @@ class Fleet:
     def _look(self, keys: Sequence[str]) -> None:
         """Read these sets one by one: a listing may lag."""
         names = [self._held[key].scale_set.name if key in self._held else self.name(key) for key in keys]
-        answers = attempt_each(self._api.scale_set, names, self._options.parallel_calls)
+        answers = self._ask_each(self._api.scale_set, names)
         for key, found in zip(keys, answers, strict=True):
             if isinstance(found, ScaleSet):
                 self._put(found)
@@ -264,6 +280,22 @@ class Fleet:
                 self._held.pop(key, None)
             elif key in self._held:
                 self._change(key, trouble=found)
+
+    def _ask_each(self, call: Callable[[str], V], names: Sequence[str]) -> list[V | ProviderError]:
+        """Attempt the call for each set; none begins when the time for a refresh is over."""
+
+        def ask(name: str) -> V:
+            if self._clock.now() > self._ends_at:
+                raise ProviderUnavailable(f"{name} was not read: Azure was slow to answer for others", code=_NOT_ASKED)
+            return call(name)
+
+        answers = attempt_each(ask, names, self._options.parallel_calls)
+        for name, answer in zip(names, answers, strict=True):
+            if isinstance(answer, ProviderUnavailable):
+                self._silent |= {name.lower()} if answer.code != _NOT_ASKED else set()
+            else:
+                self._silent.discard(name.lower())
+        return answers
 
     def _put(self, one: ScaleSet) -> None:
         now, held = self._clock.now(), self._held.get(one.key)
@@ -295,6 +327,8 @@ class Fleet:
             self._update_machine_list(self._held[key], answer, strict=key in asked_for)
         short = [self._held[held.scale_set.key] for held in wanted if held.scale_set.has_known_mode]
         for held in short if self._options.watches_failures else ():
+            if self._clock.now() > self._ends_at:  # their failures are told of after the next refresh
+                return
             ledger = update_ledger(held.scale_set, held.machine_list.units, held.ledger, partial(self._why, held))
             self._change(held.scale_set.key, ledger=ledger, short={**held.short, **self._newly_short(held, ledger)})
 
@@ -310,7 +344,7 @@ class Fleet:
 
     def _ask_machines(self, wanted: Sequence[Held]) -> dict[str, Sequence[Machine] | ProviderError]:
         uniform = [held.scale_set for held in wanted if held.scale_set.is_uniform]
-        answers = attempt_each(self._api.machines, [one.name for one in uniform], self._options.parallel_calls)
+        answers = self._ask_each(self._api.machines, [one.name for one in uniform])
         found: dict[str, Sequence[Machine] | ProviderError] = {
             one.key: answer for one, answer in zip(uniform, answers, strict=True)
         }
