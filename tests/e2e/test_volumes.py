@@ -6,6 +6,7 @@ No driver and no PersistentVolume controller run here: claims are bound by hand,
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 from tests.e2e.cloud import SharedCloud
 from tests.e2e.conftest import StartDaemon, make_group
@@ -20,11 +21,16 @@ VOLUMES, CLAIMS = "/api/v1/persistentvolumes", "/api/v1/namespaces/default/persi
 CAPACITIES = f"{STORAGE}/namespaces/default/csistoragecapacities"
 DRIVER, MERGE = "disk.example.com", "application/merge-patch+json"
 SELECTED = "volume.kubernetes.io/selected-node"
+# The plugin of a volume that is not of CSI, and the driver that stands in for it.
+EBS, EBS_DRIVER, EBS_ZONE = "kubernetes.io/aws-ebs", "ebs.csi.aws.com", "topology.ebs.csi.aws.com/zone"
+MIGRATED = "storage.alpha.kubernetes.io/migrated-plugins"
 
 
 @pytest.fixture
 def groups() -> tuple[GroupConfig, ...]:
-    return (make_group("small", zone="a"), make_group("far", zone="b"))
+    """Nodes of ``far`` have the label that the driver for volumes of an in-tree plugin gives to its nodes."""
+    far = make_group("far", zone="b")
+    return (make_group("small", zone="a"), msgspec.structs.replace(far, labels={**far.labels, EBS_ZONE: "b"}))
 
 
 @pytest.fixture
@@ -53,15 +59,16 @@ def add_driver(plane: ControlPlane, *, reports_space: bool, is_needed: bool = Fa
     plane.request(f"{STORAGE}/csidrivers", method="POST", body={"metadata": {"name": DRIVER}, "spec": spec})
 
 
-def add_csi_nodes(plane: ControlPlane, limit: int, *groups: str) -> None:
+def add_csi_nodes(plane: ControlPlane, limit: int, *groups: str, driver: str = DRIVER) -> None:
     """The next nodes of these groups (none named: both) have the driver, with this limit."""
     for name in (f"{group}-{number}" for group in groups or ("small", "far") for number in range(8)):
-        add_csi_node(plane, name, limit)
+        add_csi_node(plane, name, limit, driver)
 
 
-def add_csi_node(plane: ControlPlane, name: str, limit: int) -> None:
-    driver = {"name": DRIVER, "nodeID": name, "topologyKeys": [], "allocatable": {"count": limit}}
-    body = {"metadata": {"name": name}, "spec": {"drivers": [driver]}}
+def add_csi_node(plane: ControlPlane, name: str, limit: int, driver: str = DRIVER) -> None:
+    """As every kubelet does, it says that volumes of in-tree plugins are left to their drivers."""
+    own = {"name": driver, "nodeID": name, "topologyKeys": [], "allocatable": {"count": limit}}
+    body = {"metadata": {"name": name, "annotations": {MIGRATED: EBS}}, "spec": {"drivers": [own]}}
     plane.request(f"{STORAGE}/csinodes", method="POST", body=body)
 
 
@@ -70,8 +77,11 @@ def add_claim(plane: ControlPlane, name: str, size: str = "5Gi") -> None:
     plane.request(CLAIMS, method="POST", body={"metadata": {"name": name}, "spec": spec})
 
 
-def bind(plane: ControlPlane, name: str, size: str = "5Gi") -> None:
-    """Do what the driver and the controller of volumes would do for a claim."""
+def bind(plane: ControlPlane, name: str, size: str = "5Gi", **source: Any) -> None:
+    """Do what the driver and the controller of volumes would do for a claim.
+
+    ``source``: fields of the volume's spec in the place of those of the driver.
+    """
     held = plane.request(f"{CLAIMS}/{name}")
     volume: dict[str, Any] = {
         "metadata": {"name": f"volume-{name}"},
@@ -79,7 +89,7 @@ def bind(plane: ControlPlane, name: str, size: str = "5Gi") -> None:
             "capacity": {"storage": size},
             "accessModes": ["ReadWriteOnce"],
             "storageClassName": "wait",
-            "csi": {"driver": DRIVER, "volumeHandle": name},
+            **(source or {"csi": {"driver": DRIVER, "volumeHandle": name}}),
             "claimRef": {
                 "kind": "PersistentVolumeClaim",
                 "namespace": "default",
@@ -130,6 +140,48 @@ def test_the_limit_of_a_driver_is_learned_from_the_first_node(
     wait_until(lambda: count_running(storing) > 0, "a running pod")
     there = [host for host in hosts(storing) if host]
     assert len(set(there)) == len(there)
+    assert count_bought(shared) == 3
+
+
+def in_tree(name: str) -> dict[str, Any]:
+    return {"awsElasticBlockStore": {"volumeID": f"vol-{name}"}}
+
+
+def test_volumes_of_an_in_tree_plugin_count_for_the_driver_that_stands_in(
+    storing: ControlPlane, shared: SharedCloud, start: StartDaemon
+) -> None:
+    """As above, for volumes that are not of CSI: three machines for pods that have room on one."""
+    add_csi_nodes(storing, 1, driver=EBS_DRIVER)
+    start()
+    for name in ("x", "y", "z"):
+        add_claim(storing, name)
+        bind(storing, name, **in_tree(name))
+        deploy(storing, name, 1, volumes=volume_of(name))
+    wait_until(lambda: count_bought(shared) == 3, "three machines")
+    wait_until(lambda: count_running(storing) > 0, "a running pod")
+    there = [host for host in hosts(storing) if host]
+    assert len(set(there)) == len(there)
+    assert count_bought(shared) == 3
+
+
+def test_a_volume_of_an_in_tree_plugin_is_reached_by_the_label_of_its_driver(
+    storing: ControlPlane, shared: SharedCloud, start: StartDaemon
+) -> None:
+    """Both groups are in a zone of the volume; the driver has labelled the nodes of one only, as the first ones show."""
+    add_csi_nodes(storing, 8, driver=EBS_DRIVER)
+    start()
+    for zone in ("a", "b"):
+        deploy(storing, f"in-{zone}", 1, "3", nodeSelector={"topology.kubernetes.io/zone": zone})
+    wait_until(lambda: count_running(storing) == 2, "two running pods")
+    shared.calls.clear()
+    zones = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["a", "b"]}
+    affinity = {"required": {"nodeSelectorTerms": [{"matchExpressions": [zones]}]}}
+    for name in ("x", "y", "z"):
+        add_claim(storing, name)
+        bind(storing, name, **in_tree(name), nodeAffinity=affinity)
+        deploy(storing, name, 1, "3", volumes=volume_of(name))
+    wait_until(lambda: count_running(storing) == 5, "all pods running")
+    assert {args[0] for what, args in shared.calls if what == "increase"} == {"far"}
     assert count_bought(shared) == 3
 
 

@@ -93,8 +93,7 @@ _IN_TREE = {
 @pytest.mark.parametrize("plugin", _IN_TREE)
 def test_bound_volumes_of_in_tree_plugins_count_for_the_driver_that_stands_in(plugin: str) -> None:
     driver, source = _IN_TREE[plugin]
-    meta = {"name": "old", "labels": {"topology.kubernetes.io/zone": "z"}}
-    old = convert_object(PersistentVolume, {"kind": "PersistentVolume", "metadata": meta, "spec": source})
+    old = convert_object(PersistentVolume, {"kind": "PersistentVolume", "metadata": {"name": "old"}, "spec": source})
     claims = (claim("old", volume="old"), old)
     asked = pod(**_claiming("old"))
     assert refusals(_limited(0, *claims, driver=driver, migrated=plugin), asked) == {"n": REASON}

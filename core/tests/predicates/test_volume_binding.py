@@ -21,12 +21,15 @@ from nodewright.model.cluster import (
     CsiDriver,
     CsiDriverSpec,
     CsiStorageCapacity,
+    PersistentVolume,
     PersistentVolumeClaim,
     TopologyRequirement,
     TopologyTerm,
     VolumeNodeAffinity,
 )
+from nodewright.model.decode import convert_object
 from nodewright.model.meta import LabelSelector, Object, ObjectMeta, Requirement
+from nodewright.model.node import CsiNode
 from nodewright.model.pod import NodeSelector, NodeSelectorTerm
 from nodewright.model.quantity import Quantity
 from nodewright.predicates.volume_binding import (
@@ -120,6 +123,62 @@ def test_a_bound_volume_must_reach_the_node() -> None:
     snapshot = _zones(claim("c", volume="v"), volume("v", node_affinity=_in_zone("a")))
     reason = "VolumeBinding: node(s) didn't match PersistentVolume's node affinity"
     assert refusals(snapshot, pod(**_claiming())) == {"b": reason, "out": reason}
+
+
+_ZONAL = {
+    "kubernetes.io/aws-ebs": ({"awsElasticBlockStore": {"volumeID": "aws://a/vol"}}, "topology.ebs.csi.aws.com/zone"),
+    "kubernetes.io/gce-pd": ({"gcePersistentDisk": {"pdName": "disk"}}, "topology.gke.io/zone"),
+    "kubernetes.io/cinder": ({"cinder": {"volumeID": "v"}}, "topology.cinder.csi.openstack.org/zone"),
+}
+_OLD_ZONE, _OLD_REGION = "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"
+
+
+def _in_tree(source: dict[str, Any], labels: dict[str, str], *affinity: tuple[str, str]) -> PersistentVolume:
+    expressions = [{"key": key, "operator": "In", "values": [value]} for key, value in affinity]
+    terms = {"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": expressions}]}}}
+    meta = {"name": "v", "labels": labels}
+    raw = {"kind": "PersistentVolume", "metadata": meta, "spec": {**source, **(terms if affinity else {})}}
+    return convert_object(PersistentVolume, raw)
+
+
+def _migrated(name: str, plugin: str) -> CsiNode:
+    annotations = {"storage.alpha.kubernetes.io/migrated-plugins": f"kubernetes.io/other,{plugin}"}
+    return CsiNode(metadata=ObjectMeta(name=name, annotations=annotations))
+
+
+@pytest.mark.parametrize("plugin", _ZONAL)
+@pytest.mark.parametrize(
+    ("labels", "affinity"),
+    [
+        ({}, [(ZONE, "a")]),
+        ({ZONE: "a"}, [(ZONE, "a")]),
+        ({ZONE: "a__c"}, []),
+        ({_OLD_ZONE: "a"}, []),
+        ({}, [(_OLD_ZONE, "a"), (_OLD_REGION, "r")]),
+        ({ZONE: "a"}, [("disk", "ssd")]),
+    ],
+)
+def test_a_volume_of_an_in_tree_plugin_is_reached_by_the_label_of_the_driver_that_stands_in(
+    plugin: str, labels: dict[str, str], affinity: list[tuple[str, str]]
+) -> None:
+    """The migrated nodes are ``a``, ``b`` and ``bare``, which its driver has not labelled; ``old`` is not migrated."""
+    source, key = _ZONAL[plugin]
+    held = _in_tree(source, labels, *affinity)
+    plain = {ZONE: "a", _OLD_ZONE: "a", "topology.kubernetes.io/region": "r", _OLD_REGION: "r", "disk": "ssd"}
+    nodes = {"a": {key: "a"}, "b": {key: "b"}, "bare": {}, "old": {}}
+    csi_nodes = [_migrated(name, plugin) for name in ("a", "b", "bare")]
+    snapshot = cluster(
+        *(node(name, labels={**plain, **own}) for name, own in nodes.items()),
+        context=volume_context(claim("c", volume="v"), held, *csi_nodes),
+    )
+    reason = "VolumeBinding: node(s) didn't match PersistentVolume's node affinity"
+    assert refusals(snapshot, pod(**_claiming())) == {"b": reason, "bare": reason}
+    assert_agreement(PREDICATE, snapshot, snapshot.class_of(pod(**_claiming())))
+
+
+def test_a_volume_of_an_in_tree_plugin_without_a_zone_is_reached_from_everywhere() -> None:
+    context = volume_context(claim("c", volume="v"), _in_tree(_ZONAL["kubernetes.io/cinder"][0], {}))
+    assert refusals(cluster(node("a"), context=context), pod(**_claiming())) == {}
 
 
 def test_126_a_claim_given_to_a_node_goes_there_only() -> None:

@@ -10,6 +10,19 @@ import numpy as np
 from nodewright.model.cluster import PersistentVolume, PersistentVolumeClaim
 from nodewright.model.node import ZONE_LABEL, CsiNode
 from nodewright.model.pod import ElasticBlockStore, Volume
+from nodewright.predicates.in_tree_volumes import (
+    AZURE_DISK,
+    AZURE_FILE,
+    CINDER,
+    DRIVERS,
+    EBS,
+    GCE,
+    OLD_ZONE_LABEL,
+    PORTWORX,
+    VSPHERE,
+    csi_node_of,
+    migrated_plugins,
+)
 from nodewright.predicates.predicate import Predicate, Texts, whole
 from nodewright.predicates.volumes import claims_of, class_of_claim, per_context
 from nodewright.snapshot.column import Ids, Ints, Mask
@@ -21,22 +34,9 @@ from nodewright.snapshot.snapshot import Snapshot
 
 REASON = "node(s) exceed max volume count"
 MISSING_REASON = "CSI driver is not installed on the node"
-_MIGRATED_ANNOTATION = "storage.alpha.kubernetes.io/migrated-plugins"
 _UNLIMITED = int(np.iinfo(np.int64).max)
-_OLD_ZONE_LABEL = "failure-domain.beta.kubernetes.io/zone"
 # Values below any limit: the node lacks the driver; the row is a real node, whose limit is in its CSINode.
 _MISSING, _OF_NODE = -(2**40), -(2**41)
-_GCE, _EBS = "kubernetes.io/gce-pd", "kubernetes.io/aws-ebs"
-# In-tree plugins whose volumes a CSI driver serves on nodes that say so.
-_DRIVERS = {
-    _GCE: "pd.csi.storage.gke.io",
-    _EBS: "ebs.csi.aws.com",
-    "kubernetes.io/cinder": "cinder.csi.openstack.org",
-    "kubernetes.io/azure-disk": "disk.csi.azure.com",
-    "kubernetes.io/azure-file": "file.csi.azure.com",
-    "kubernetes.io/vsphere-volume": "csi.vsphere.vmware.com",
-    "kubernetes.io/portworx-volume": "pxd.portworx.com",
-}
 
 
 class _Attachment(NamedTuple):
@@ -66,28 +66,28 @@ def _of_claim(key: str, claim: PersistentVolumeClaim, context: Context) -> _Atta
     if storage_class is None or not storage_class.provisioner:
         return None
     provisioner = storage_class.provisioner
-    migrates = provisioner in _DRIVERS
-    return _Attachment(_DRIVERS.get(provisioner, provisioner), f"claim {key}", provisioner if migrates else "")
+    migrates = provisioner in DRIVERS
+    return _Attachment(DRIVERS.get(provisioner, provisioner), f"claim {key}", provisioner if migrates else "")
 
 
 def _of_in_tree(volume: PersistentVolume) -> _Attachment | None:
     """Return what the CSI driver attaches for a volume of an in-tree plugin; None for plugins without such a driver."""
     spec = volume.spec
     handles = {
-        _GCE: spec.gce_persistent_disk and _gce_handle(volume, spec.gce_persistent_disk.pd_name),
-        _EBS: spec.aws_elastic_block_store and _ebs_handle(spec.aws_elastic_block_store),
-        "kubernetes.io/cinder": spec.cinder and spec.cinder.volume_id,
-        "kubernetes.io/azure-disk": spec.azure_disk and spec.azure_disk.disk_uri,
-        "kubernetes.io/azure-file": spec.azure_file and f"{spec.azure_file.secret_name}#{spec.azure_file.share_name}",
-        "kubernetes.io/vsphere-volume": spec.vsphere_volume and spec.vsphere_volume.volume_path,
-        "kubernetes.io/portworx-volume": spec.portworx_volume and spec.portworx_volume.volume_id,
+        GCE: spec.gce_persistent_disk and _gce_handle(volume, spec.gce_persistent_disk.pd_name),
+        EBS: spec.aws_elastic_block_store and _ebs_handle(spec.aws_elastic_block_store),
+        CINDER: spec.cinder and spec.cinder.volume_id,
+        AZURE_DISK: spec.azure_disk and spec.azure_disk.disk_uri,
+        AZURE_FILE: spec.azure_file and f"{spec.azure_file.secret_name}#{spec.azure_file.share_name}",
+        VSPHERE: spec.vsphere_volume and spec.vsphere_volume.volume_path,
+        PORTWORX: spec.portworx_volume and spec.portworx_volume.volume_id,
     }
-    return next((_Attachment(_DRIVERS[plugin], handle, plugin) for plugin, handle in handles.items() if handle), None)
+    return next((_Attachment(DRIVERS[plugin], handle, plugin) for plugin, handle in handles.items() if handle), None)
 
 
 def _gce_handle(volume: PersistentVolume, disk: str) -> str:
     labels = volume.metadata.labels
-    zone = labels.get(ZONE_LABEL) or labels.get(_OLD_ZONE_LABEL) or "UNSPECIFIED"
+    zone = labels.get(ZONE_LABEL) or labels.get(OLD_ZONE_LABEL) or "UNSPECIFIED"
     return f"projects/UNSPECIFIED/zones/{zone}/disks/{disk}"
 
 
@@ -98,15 +98,10 @@ def _ebs_handle(volume: ElasticBlockStore) -> str:
 def _of_inline(volume: Volume) -> _Attachment | None:
     if volume.gce_persistent_disk is not None:
         disk = f"projects/UNSPECIFIED/zones/UNSPECIFIED/disks/{volume.gce_persistent_disk.pd_name}"
-        return _Attachment(_DRIVERS[_GCE], disk, _GCE)
+        return _Attachment(DRIVERS[GCE], disk, GCE)
     if volume.aws_elastic_block_store is not None:
-        return _Attachment(_DRIVERS[_EBS], _ebs_handle(volume.aws_elastic_block_store), _EBS)
+        return _Attachment(DRIVERS[EBS], _ebs_handle(volume.aws_elastic_block_store), EBS)
     return None
-
-
-def _csi_node_of(snapshot: Snapshot, row: int) -> CsiNode | None:
-    """Return the CSINode of a node; that of its template for a simulated node."""
-    return snapshot.template(row).csi_node or snapshot.context.csi_nodes.get(snapshot.name(row))
 
 
 def _limit_of(csi_node: CsiNode, driver: str) -> int:
@@ -211,7 +206,7 @@ def _mask(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask | None:
 
 def _explain(snapshot: Snapshot, pod: PodClass, row: int) -> Texts | None:
     context, name = snapshot.context, snapshot.name(row)
-    csi_node = _csi_node_of(snapshot, row)
+    csi_node = csi_node_of(snapshot, row)
     fresh = _counted(_attachments(pod, context), csi_node)
     if not fresh:
         return None
@@ -233,7 +228,7 @@ def _explain(snapshot: Snapshot, pod: PodClass, row: int) -> Texts | None:
 
 def _counted(attachments: frozenset[_Attachment], csi_node: CsiNode | None) -> set[tuple[str, str]]:
     """Return driver and handle of the volumes that CSI attaches on a node."""
-    migrated = csi_node.metadata.annotations.get(_MIGRATED_ANNOTATION, "").split(",") if csi_node else ()
+    migrated = migrated_plugins(csi_node)
     return {(a.driver, a.handle) for a in attachments if not a.in_tree or a.in_tree in migrated}
 
 

@@ -7,8 +7,15 @@ import numpy as np
 
 from nodewright.model.cluster import PersistentVolume, PersistentVolumeClaim, StorageClass, TopologyTerm
 from nodewright.model.meta import Requirement
+from nodewright.model.node import CsiNode
 from nodewright.model.pod import Volume
 from nodewright.model.quantity import ZERO, Quantity
+from nodewright.predicates.in_tree_volumes import (
+    csi_node_of,
+    migrated_plugins,
+    translated_affinity,
+    zonal_plugin_of,
+)
 from nodewright.predicates.node_selector import matches_node, requirement_mask, selector_mask
 from nodewright.predicates.predicate import Predicate, Texts, whole
 from nodewright.predicates.selectors import Labels, Selector, SelectorRequirement, parse_requirement, parse_selector
@@ -85,7 +92,7 @@ def _mask(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask | None:
     plan = _plan(pod, snapshot.context)
     found: Mask = np.ones(window.stop - window.start, dtype=np.bool_)
     for volume in plan.bound:
-        found &= False if volume is None else _reach_mask(snapshot, volume, window)
+        found &= False if volume is None else _bound_mask(snapshot, volume, window)
     for node, claim in plan.selected:
         found &= _row_mask(snapshot, node, window) & _provision_mask(snapshot, claim, window)
     if plan.unbound_claims:
@@ -98,6 +105,19 @@ def _reach_mask(snapshot: Snapshot, volume: PersistentVolume, window: slice) -> 
     if affinity is None or affinity.required is None:
         return np.ones(window.stop - window.start, dtype=np.bool_)
     return selector_mask(snapshot, window, affinity.required, named=False)
+
+
+def _bound_mask(snapshot: Snapshot, volume: PersistentVolume, window: slice) -> Mask:
+    """Return the rows that reach a bound volume. Migrated nodes reach those of in-tree plugins by their driver's labels."""
+    found, plugin = _reach_mask(snapshot, volume, window), zonal_plugin_of(volume)
+    if not plugin:
+        return found
+    rows = range(window.start, window.stop)
+    migrated = np.fromiter((plugin in migrated_plugins(csi_node_of(snapshot, row)) for row in rows), np.bool_)
+    affinity = translated_affinity(volume, plugin)
+    if affinity is None or not migrated.any():
+        return found
+    return np.where(migrated, selector_mask(snapshot, window, affinity, named=False), found)
 
 
 def _row_mask(snapshot: Snapshot, name: str, window: slice) -> Mask:
@@ -199,7 +219,7 @@ def _join(selectors: Iterable[Selector]) -> list[Selector]:
 def _explain(snapshot: Snapshot, pod: PodClass, row: int) -> Texts | None:
     node, plan = snapshot.node(row), _plan(pod, snapshot.context)
     labels = node.metadata.labels
-    reasons = [_fault_of_bound(plan.bound, labels)]
+    reasons = [_fault_of_bound(plan.bound, labels, csi_node_of(snapshot, row))]
     if any(name != node.name for name, _ in plan.selected):
         reasons.append(BIND_REASON)
     else:
@@ -216,13 +236,23 @@ def _reaches(volume: PersistentVolume, labels: Labels) -> bool:
     return affinity is None or affinity.required is None or matches_node(affinity.required, labels)
 
 
-def _fault_of_bound(volumes: tuple[PersistentVolume | None, ...], labels: Labels) -> str | None:
+def _fault_of_bound(
+    volumes: tuple[PersistentVolume | None, ...], labels: Labels, csi_node: CsiNode | None
+) -> str | None:
     for volume in volumes:
         if volume is None:
             return VOLUME_REASON
-        if not _reaches(volume, labels):
+        if not _reaches_bound(volume, labels, csi_node):
             return NODE_REASON
     return None
+
+
+def _reaches_bound(volume: PersistentVolume, labels: Labels, csi_node: CsiNode | None) -> bool:
+    plugin = zonal_plugin_of(volume)
+    if not plugin or plugin not in migrated_plugins(csi_node):
+        return _reaches(volume, labels)
+    affinity = translated_affinity(volume, plugin)
+    return affinity is None or matches_node(affinity, labels)
 
 
 def _fault_of_provisioning(

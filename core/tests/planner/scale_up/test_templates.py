@@ -5,12 +5,14 @@ from typing import Any
 
 from msgspec import structs
 
+from nodewright.clusterstate.memory import LearnedTemplate
 from nodewright.estimator.binpacking import Template
 from nodewright.model.cluster import CsiDriver, DaemonSet, DaemonSetSpec, PodTemplateSpec
 from nodewright.model.meta import ObjectMeta
 from nodewright.model.node import HOSTNAME_LABEL, CsiAllocatable, CsiNode, CsiNodeDriver, CsiNodeSpec
 from nodewright.model.settings import TemplateSettings
 from nodewright.planner.scale_up.templates import TEMPLATE_LABEL, make_templates
+from nodewright.predicates.in_tree_volumes import migrated_plugins
 from nodewright.snapshot.context import Context
 from nodewright.testkit.builders import build_node, build_pod, build_taint
 from nodewright.testkit.world import World, ref
@@ -152,3 +154,16 @@ def test_a_new_node_has_the_csi_drivers_and_limits_of_a_real_one() -> None:
     assert template(world).node.csi_node == installed
     world.context = Context(csi_drivers={"other": driver})
     assert template(world).node.csi_node == CsiNode(spec=CsiNodeSpec(drivers=(CsiNodeDriver(name="other"),)))
+
+
+def test_the_drivers_of_a_last_real_node_serve_the_volumes_of_in_tree_plugins() -> None:
+    world = World()
+    world.add_group("g", 0, template=build_node("t"))
+    world.context = Context(csi_drivers={"other": CsiDriver(metadata=ObjectMeta(name="other"))})
+    drivers = (CsiNodeDriver(name="ebs.csi.aws.com", allocatable=CsiAllocatable(count=25)),)
+    state = world.state()
+    state = replace(state, memory=replace(state.memory, learned={ref("g"): LearnedTemplate(csi_drivers=drivers)}))
+    csi_node = make_templates(state, TemplateSettings())[ref("g")].node.csi_node
+    assert csi_node is not None
+    assert csi_node.spec.drivers == drivers
+    assert migrated_plugins(csi_node) == {"kubernetes.io/aws-ebs"}

@@ -25,6 +25,7 @@ from nodewright.model.pod import MIRROR_ANNOTATION, Container, Pod, PodSpec, Res
 from nodewright.model.quantity import Quantity
 from nodewright.model.settings import TemplateSettings
 from nodewright.predicates import static_fit
+from nodewright.predicates.in_tree_volumes import DRIVERS, MIGRATED_ANNOTATION
 from nodewright.snapshot.context import Context
 from nodewright.snapshot.snapshot import Snapshot
 
@@ -140,7 +141,8 @@ def _slices_of(
 def _csi_node_of(source: _Source, learned: LearnedTemplate | None, context: Context) -> CsiNode | None:
     """Return the CSI drivers of a group's next node with their limits: those of its sample or the last real node.
 
-    If there is neither, each known driver is assumed to be there without a limit.
+    Volumes of in-tree plugins are served by these drivers. If there is neither, each known driver is assumed to be there
+    without a limit.
     """
     if not (context.csi_nodes or context.csi_drivers):
         return None
@@ -148,7 +150,10 @@ def _csi_node_of(source: _Source, learned: LearnedTemplate | None, context: Cont
     if real is not None:
         return real
     if learned is not None and learned.csi_drivers:
-        return CsiNode(spec=CsiNodeSpec(drivers=learned.csi_drivers))
+        served = {driver.name for driver in learned.csi_drivers}
+        plugins = ",".join(plugin for plugin, driver in DRIVERS.items() if driver in served)
+        meta = ObjectMeta(annotations={MIGRATED_ANNOTATION: plugins} if plugins else {})
+        return CsiNode(metadata=meta, spec=CsiNodeSpec(drivers=learned.csi_drivers))
     return CsiNode(spec=CsiNodeSpec(drivers=tuple(CsiNodeDriver(name=name) for name in sorted(context.csi_drivers))))
 
 
