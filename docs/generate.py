@@ -35,6 +35,7 @@ from nodewright.spec.group_options import OPTION_NAMES
 
 ROOT = Path(__file__).resolve().parents[1]
 _WIDTH = 120
+KIT = ROOT / "core/src/nodewright/cli/provider_kit/docs"
 CHART = ROOT / "deploy/chart/values.schema.json"
 
 _HEAD = """# Settings
@@ -78,6 +79,9 @@ def pages() -> dict[Path, str]:
     return {
         docs / "settings.md": settings_page(),
         docs / "plugin-hooks.md": hooks.page(),
+        # ``nodewright provider new`` copies the pages for authors out of the wheel.
+        KIT / "plugin-guide.md": (docs / "plugin-guide.md").read_text(),
+        KIT / "plugin-hooks.md": hooks.page(),
         docs / "differences.md": differences.page(),
         docs / "reference/cli.md": reference_pages.cli_page(),
         docs / "reference/contract.md": reference_pages.contract_page(),

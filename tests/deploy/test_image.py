@@ -17,7 +17,7 @@ SOURCES = [word for line in re.findall(r"^COPY (?!--from)(.*) \S+$", TEXT, re.MU
 
 
 def test_what_is_copied_is_there() -> None:
-    assert SOURCES == ["deploy/locked", "core", "plugins"]
+    assert SOURCES == ["deploy/locked", "deploy/chart", "core", "plugins"]
     assert all((ROOT / source).exists() for source in SOURCES)
 
 

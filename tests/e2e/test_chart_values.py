@@ -65,7 +65,7 @@ def test_the_values_of_a_new_plugin(farm_binary: Path) -> None:
     args = find_args(values)
     assert {"--cloud-provider=acme", "--nodes=0:10:web", "--dry-run"} <= set(args)
     [config] = find("ConfigMap", values)["data"].values()
-    assert yaml.safe_load(config)["providers"] == {"acme": {"options": {"cluster": "default"}}}
+    assert yaml.safe_load(config)["providers"] == {"acme": {"options": {"endpoint": "demo", "cluster": "default"}}}
 
 
 def test_a_pod_monitor_and_a_network_policy_find_the_pods(farm_binary: Path) -> None:

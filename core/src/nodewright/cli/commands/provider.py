@@ -47,6 +47,8 @@ from nodewright.testkit.contract import (
 _NO_GROUP = "unknown"
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _RENDERED = ".jinja"
+# What comes along with each new package, so that its author needs no checkout of nodewright.
+_KIT = {"docs": "the guide for authors, and every hook by itself", "chart": "nodewright's chart for helm"}
 
 
 @click.command("new")
@@ -64,15 +66,19 @@ def new(name: str, title: str | None, folder: Path | None) -> None:
     """Make the package of a provider plugin for a new cloud.
 
     NAME is the provider's name, as in --cloud-provider. The package holds a provider for a made-up cloud in memory, its
-    contract tests and a scenario with the whole engine; all of them pass at once. The folder must be new or empty.
+    contract tests and a scenario with the whole engine; all of them pass at once. Beside it are the guide for authors (docs) and
+    nodewright's chart (chart). The folder must be new or empty.
 
     Exit codes: 0 done; 2 bad input.
     """
     folder = folder or Path(f"nodewright-{name}")
     made = render(_answers(name, title))
-    _write(folder, made)
+    kit = {path: text for part in _KIT for path, text in _read_kit(part).items()}
+    _write(folder, {**made, **kit})
     for path in made:
         click.echo(folder / path)
+    for part, said in _KIT.items():
+        click.echo(f"{folder / part}: {said}")
     click.echo(f"\nIts tests pass: cd {quote(str(folder))} && pip install -e '.[test]' && pytest")
     click.echo("Now put your cloud's SDK in the place of sdk.py; README.md says how to go on.")
 
@@ -85,18 +91,24 @@ def render(answers: Mapping[str, str]) -> dict[Path, str]:
         return environment.from_string(text).render(answers)
 
     found: dict[Path, str] = {}
-
-    def walk(folder: Traversable, into: Path) -> None:
-        for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
-            if entry.is_dir():
-                walk(entry, into / fill(entry.name))
-            else:
-                text = entry.read_text(encoding="utf-8")
-                path = into / fill(entry.name.removesuffix(_RENDERED))
-                found[path] = fill(text) if entry.name.endswith(_RENDERED) else text
-
-    walk(files("nodewright.cli") / "provider_template", Path())
+    for path, text in _walk(files("nodewright.cli") / "provider_template", Path()):
+        is_rendered = path.suffix == _RENDERED
+        named = Path(fill(str(path.with_suffix("") if is_rendered else path)))
+        found[named] = fill(text) if is_rendered else text
     return found
+
+
+def _read_kit(part: str) -> dict[Path, str]:
+    """Return the files of one folder that comes along with a new package: path → text."""
+    return dict(_walk(files("nodewright.cli") / "provider_kit" / part, Path(part)))
+
+
+def _walk(folder: Traversable, into: Path) -> Iterator[tuple[Path, str]]:
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if entry.is_dir():
+            yield from _walk(entry, into / entry.name)
+        else:
+            yield into / entry.name, entry.read_text(encoding="utf-8")
 
 
 def _answers(name: str, title: str | None) -> Mapping[str, str]:

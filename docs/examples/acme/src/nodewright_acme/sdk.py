@@ -81,7 +81,8 @@ class Cloud:
             self.old_lists.append((self.now() + self.lag, deepcopy(self.pools)))
 
 
-CLOUDS: dict[str, Cloud] = {}
+# By endpoint. "demo" is for a first run of the commands: one group without machines.
+CLOUDS: dict[str, Cloud] = {"demo": Cloud(pools={"web": Pool(id="web", cluster="default")})}
 
 
 class Client:
