@@ -9,6 +9,8 @@ import pytest
 from nodewright import spec
 from nodewright.adapters.provider.loader import check_info, hook_names, register
 from nodewright.model.errors import ContractViolation
+from nodewright.testkit import FakeClock
+from nodewright.testkit.contract import connect
 
 ROOT = Path(__file__).parents[2]
 ASKING = (ROOT / "core/src/nodewright", ROOT / "simulator/src/nodewright_simulator")
@@ -66,6 +68,18 @@ class PluginOf10:
 def test_todays_core_serves_a_plugin_of_1_0() -> None:
     plugin = PluginOf10()
     check_info(register("old", plugin), "old", plugin.provider_info())
+
+
+def test_todays_core_asks_it_as_it_was_asked_by_1_0() -> None:
+    client = connect("old", PluginOf10(), FakeClock())
+    client.refresh(frozenset({"a"}))
+    assert [listed.id for listed in client.node_groups()] == ["a"]
+    assert (client.target_size("a"), client.instances("a")[0].id) == (1, "old://a/1")
+    assert client.node_price("a") == spec.Price(per_hour=0.1, source="a")
+    assert client.increase_size("a", 1, 2) == 1
+    assert client.decrease_target_size("a", 2, 1) == 1
+    assert client.delete_instances("a", ["old://a/1"], 1) == ("old://a/1",)
+    assert client.failed_instances("a") is None
 
 
 @pytest.mark.parametrize("speaks", [(1, 0), (1, 1), (1, 7)])

@@ -31,9 +31,9 @@ class _Strict(yaml.SafeLoader):
         return found
 
 
-def render(values: Mapping[str, Any], *words: str) -> list[dict[str, Any]]:
+def render(values: Mapping[str, Any], *words: str, chart: Path = CHART) -> list[dict[str, Any]]:
     """The chart's manifests; raises AssertionError with what helm says."""
-    where = ("template", "nodewright", str(CHART), "--namespace=kube-system", f"--kube-version={_KUBERNETES}")
+    where = ("template", "nodewright", str(chart), "--namespace=kube-system", f"--kube-version={_KUBERNETES}")
     result = run_helm(*where, *words, values=values)
     assert result.returncode == 0, result.stderr
     return [document for document in yaml.load_all(result.stdout, _Strict) if document]

@@ -20,11 +20,14 @@ POLICY = frozenset(Policy.__dataclass_fields__)
 DOCS = ROOT / "docs"
 _TOPS = ("core", "simulator", "plugins", "tests", "bench", "docs", "deploy")
 _SUFFIXES = frozenset({".py", ".md", ".toml", ".yaml", ".yml"})
-_SKIPPED = frozenset({"build", "dist", "node_modules", "__pycache__", ".venv", "data", "cases", "certificates"})
+# provider_kit holds copies of pages, for a reader without the others.
+_SKIPPED = frozenset(
+    {"provider_kit", "build", "dist", "node_modules", "__pycache__", ".venv", "data", "cases", "certificates"}
+)
 # Pages about other repositories or for a reader outside of this one hold flags of other tools.
 _FOREIGN_FLAGS = frozenset(
     {
-        "all-namespaces", "cmd", "constraint", "create-namespace", "dist", "editable", "flag", "for", "kube-reserved", "no-flag", "from-literal", "group", "help",
+        "all-namespaces", "build-arg", "cmd", "constraint", "create-namespace", "dist", "editable", "flag", "for", "kube-reserved", "no-flag", "from-literal", "group", "help",
         "kubeconfig", "namespace", "no-deps", "output", "previous", "replicas", "set", "set-file", "set-string", "tail",
         "upgrade", "values", "version",
     }

@@ -36,8 +36,15 @@ def render(tmp_path: Path) -> Render:
 
 
 def test_the_guides_example_is_what_the_template_makes(render: Render) -> None:
-    made = render("acme")
-    assert files(made) == files(ACME)
+    made = files(render("acme"))
+    guide, chart = (
+        {name: made.pop(name) for name in list(made) if name.startswith(part)} for part in ("docs/", "chart/")
+    )
+    assert made == files(ACME)
+    assert guide == {
+        f"docs/{name}": (ROOT / "docs" / name).read_text() for name in ("plugin-guide.md", "plugin-hooks.md")
+    }
+    assert chart == {f"chart/{name}": text for name, text in files(ROOT / "deploy/chart").items()}
 
 
 def test_a_new_plugin_passes_its_tests_at_once(render: Render) -> None:

@@ -37,6 +37,16 @@ def test_a_wheel_is_typed_and_licensed(wheels: Path, name: str) -> None:
     assert not [file for file in ours if "/tests/" in file or file.endswith(".pyc")]
 
 
+def test_what_an_author_without_a_checkout_needs_is_in_the_wheel(wheels: Path) -> None:
+    [wheel] = wheels.glob("nodewright-0*.whl")
+    kit, chart = "nodewright/cli/provider_kit", ROOT / "deploy/chart"
+    wanted = {f"{kit}/chart/{path.relative_to(chart)}": path for path in chart.rglob("*") if path.is_file()}
+    wanted |= {f"{kit}/docs/{name}": ROOT / "docs" / name for name in ("plugin-guide.md", "plugin-hooks.md")}
+    with zipfile.ZipFile(wheel) as content:
+        held = {name: content.read(name) for name in content.namelist() if name.startswith(kit)}
+    assert held == {name: path.read_bytes() for name, path in wanted.items()}
+
+
 def test_an_index_would_take_them(wheels: Path, run: Run) -> None:
     """Metadata and long descriptions are valid, and no wheel holds what it should not."""
     run(sys.executable, "-m", "twine", "check", "--strict", *sorted(wheels.iterdir()))
