@@ -8,13 +8,18 @@ from html.parser import HTMLParser
 
 import pytest
 
+from nodewright.engine.report import LoopReport
+from nodewright.model.disruption import DisruptionReason
+from nodewright.model.group import GroupRef
+from nodewright.model.move import Addition, Move, MoveStage
+from nodewright.model.plan import Plan
 from nodewright_simulator.charts import TimeAxis, make_charts, pick_points
 from nodewright_simulator.comparison import Side, write_comparison
 from nodewright_simulator.journal import Fact, What
 from nodewright_simulator.openb import NodeShape, group_options
 from nodewright_simulator.page import make_table
 from nodewright_simulator.report import summary, write_report
-from nodewright_simulator.result import Decision, Series, SimulationResult, WaitingTimes
+from nodewright_simulator.result import Decision, RecordedMove, Series, SimulationResult, WaitingTimes
 from nodewright_simulator.scenario_file import read_scenario
 from nodewright_simulator.timeline import draw_timeline
 
@@ -172,6 +177,42 @@ def test_the_timeline_tells_of_outages_crashes_and_events_of_the_scenario(run: S
     ):
         assert expected in text
     assert re.search(r"Seed 7\. Hash of the inputs: [0-9a-f]{16}\.", text)
+
+
+def recorded(stage: MoveStage, until: float, why: str = "") -> RecordedMove:
+    """A move that began at 600 s."""
+    move = Move(
+        id="replaced-large-0-600",
+        reason=DisruptionReason.REPLACED,
+        stage=stage,
+        sources=("large-0",),
+        added=(Addition(group=GroupRef("fake", "small"), nodes=2),),
+        started=600.0,
+        deadline=2400.0,
+        savings=0.7,
+        score=0.88,
+        why=why,
+    )
+    return RecordedMove(move, until, {MoveStage.PROPOSED: 600.0, MoveStage.LAUNCHING: 610.0, stage: until})
+
+
+def test_the_timeline_tells_of_moves_from_the_proposal_to_the_end(run: SimulationResult) -> None:
+    assert "Moves" not in write_report(run)
+    ended = recorded(MoveStage.ABANDONED, 1200.0, EVIL)
+    going = recorded(MoveStage.LAUNCHING, 700.0)
+    axis = TimeAxis.spanning(run.start, run.end)
+    text = Elements(drawn := draw_timeline(replace(run, moves=(ended,)), axis, None)).text
+    assert (
+        "Moves 100:10:00 Move replaced-large-0-600 (abandoned) gives up node large-0 for new nodes (2 of group fake/small)"
+        in text
+    )
+    assert "saves $0.7000 an hour, score 0.88; launching 00:10:10, abandoned 00:20:00" in text
+    assert 'data-a="10.0" data-b="20.0"' in drawn
+    assert "<img" not in drawn
+    under_way = LoopReport(started=3500.0, finished=3500.0, plan=Plan(moves=(going.move,)))
+    assert 'data-a="10.0" data-b="60.0"' in draw_timeline(replace(run, moves=(going,), last_loop=under_way), axis, None)
+    forgotten = replace(run, moves=(going,), last_loop=replace(under_way, plan=Plan()))
+    assert f'data-a="10.0" data-b="{axis.place(700.0)}"' in draw_timeline(forgotten, axis, None)
 
 
 def test_a_lane_says_why_a_node_came_and_went_and_who_ran_there(run: SimulationResult) -> None:

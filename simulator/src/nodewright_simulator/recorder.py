@@ -22,6 +22,7 @@ from nodewright.model.action import (
 )
 from nodewright.model.clock import Clock
 from nodewright.model.group import GroupRef, NodeGroup
+from nodewright.model.move import Move
 from nodewright.model.plan import Plan
 from nodewright.model.removal import RemovalEnded, RemovalResult, Removing
 from nodewright.model.settings import TemplateSettings
@@ -34,6 +35,7 @@ from nodewright_simulator.result import (
     FinalState,
     Interrupted,
     NodeHours,
+    RecordedMove,
     Series,
     SimulationResult,
     TimedEvent,
@@ -158,6 +160,7 @@ class Recorder:
         self._problems: list[str] = []
         self._removals = list[RemovalEnded]()
         self._interrupted = list[Interrupted]()
+        self._moves = dict[str, RecordedMove]()
 
     @property
     def state(self) -> ClusterState | None:
@@ -178,6 +181,8 @@ class Recorder:
         self._last = report if report.state is not None else self._last
         self.take_outcomes(report.outcomes, report.plan)
         self.take_removals(report.state.ended if report.state is not None else ())
+        if report.plan is not None:
+            self._take_moves(report.plan.moves, report.started)
         self._violations += [f"{violation.action.group}: {violation.rule}" for violation in report.violations]
         if report.problem:
             self._problems.append(report.problem)
@@ -193,6 +198,13 @@ class Recorder:
     def take_removals(self, ended: Iterable[RemovalEnded]) -> None:
         """Record removals that have ended."""
         self._removals += ended
+
+    def _take_moves(self, moves: Iterable[Move], at: float) -> None:
+        for move in moves:
+            known = self._moves.get(move.id)
+            stages = {**(known.stages if known is not None else {})}
+            stages.setdefault(move.stage, at)
+            self._moves[move.id] = RecordedMove(move, at, stages)
 
     def take_interrupted(self, under_way: Iterable[Removing], at: float) -> None:
         """Record removals that did not end before their engine did; those that a crash ended are known."""
@@ -257,6 +269,7 @@ class Recorder:
             problems=tuple(self._problems),
             removals=tuple(self._removals),
             interrupted=tuple(self._interrupted),
+            moves=tuple(self._moves.values()),
             pod_waits=waits,
             journal=journal.facts(),
             audit=self.audit.records(),

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from nodewright.actuation import AuditRecord, Event
 from nodewright.engine.report import LoopReport
 from nodewright.engine.status import StatusReport
+from nodewright.model.move import Move, MoveStage
 from nodewright.model.removal import RemovalEnded, Removing
 from nodewright_simulator.journal import Fact
 
@@ -139,6 +140,14 @@ class Interrupted(NamedTuple):
     at: float
 
 
+class RecordedMove(NamedTuple):
+    """A move as it was last seen, at ``until``, and when each of its stages was first seen (epoch seconds)."""
+
+    move: Move
+    until: float
+    stages: Mapping[MoveStage, float]
+
+
 @dataclass(frozen=True, kw_only=True)
 class SimulationResult:
     """Everything a report is drawn from; times in epoch seconds.
@@ -148,7 +157,7 @@ class SimulationResult:
     ``pod_waits`` are seconds from creation to start, of each pod that started; ``still_waiting`` is about the pods that wait
     at the end, for as long as they have waited, and ``waiting`` about both. Pods that were deleted before they started
     are in none of them. ``removals`` are those that ended, ``interrupted`` those whose engine ended before them (the next
-    engine may go on with them, and report them as its own). ``status`` is the status at the end as the engine would report
+    engine may go on with them, and report them as its own). ``moves`` are in the order in which they began. ``status`` is the status at the end as the engine would report
     it, ``last_loop`` what the engine saw and planned last.
     """
 
@@ -172,6 +181,7 @@ class SimulationResult:
     problems: Sequence[str] = ()
     removals: Sequence[RemovalEnded] = ()
     interrupted: Sequence[Interrupted] = ()
+    moves: Sequence[RecordedMove] = ()
     pod_waits: Mapping[str, float] = field(default_factory=dict)
     journal: Sequence[Fact] = ()
     audit: Sequence[AuditRecord] = ()

@@ -1,4 +1,4 @@
-"""Everything that happened, on tracks along one axis of time: failures, outages, crashes, removals, and a lane per node."""
+"""Everything that happened, on tracks along one axis of time: failures, outages, crashes, moves, removals, and a lane per node."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from nodewright.model.duration import format_duration, parse_duration
+from nodewright.model.move import Move, MoveStage
 from nodewright.model.removal import RemovalResult
 from nodewright_simulator.charts import TimeAxis, main_groups
 from nodewright_simulator.journal import What
@@ -51,6 +52,7 @@ def draw_timeline(result: SimulationResult, axis: TimeAxis, scenario: Scenario |
         "Engine not running": list(_down_times(result)),
         "Writes paused": list(_pauses(result)),
         "Notices of interruptions": list(_events(result, (_NOTICE,), _WARN)),
+        "Moves": list(_moves(result, axis)),
         "Removals of nodes": list(_removals(result)),
     }
     drawn = [_track(name, items, axis, result.end) for name, items in rows.items() if items]
@@ -119,6 +121,22 @@ def _pauses(result: SimulationResult) -> Iterator[Item]:
             since = None
     if since is not None:
         yield Item(at=since, until=result.end, colour=_WARN, text="an operator paused all writes to clouds")
+
+
+def _moves(result: SimulationResult, axis: TimeAxis) -> Iterator[Item]:
+    """Yield the moves; one that is not over goes on until the end, unless its engine forgot it."""
+    colours = {MoveStage.DONE: _CALM, MoveStage.ABANDONED: _BAD}
+    last = {move.id for move in _last_moves(result)}
+    for move, until, stages in result.moves:
+        told = ", ".join(f"{stage} {axis.say(at)}" for stage, at in stages.items() if stage != MoveStage.PROPOSED)
+        said = f"{move.describe()}{f'; {told}' if told else ''}{f': {move.why}' if move.why else ''}"
+        ends = result.end if move.id in last and not move.stage.is_over else until
+        yield Item(at=move.started, until=max(ends, move.started), colour=colours.get(move.stage, _WARN), text=said)
+
+
+def _last_moves(result: SimulationResult) -> Sequence[Move]:
+    plan = result.last_loop.plan if result.last_loop is not None else None
+    return plan.moves if plan is not None else ()
 
 
 def _removals(result: SimulationResult) -> Iterator[Item]:
