@@ -21,6 +21,7 @@ from nodewright.model.action import DecreaseTargetSize, DeleteInstances, Increas
 from nodewright.model.disruption import Budget, DisruptionConfig, DisruptionReason
 from nodewright.model.group import GroupOptions, Instance, InstanceState
 from nodewright.model.move import Addition, Move, MoveStage
+from nodewright.model.node import INSTANCE_TYPE_LABEL, Node
 from nodewright.model.plan import Plan
 from nodewright.model.removal import RemovalReason
 from nodewright.planner import make_plan
@@ -312,6 +313,23 @@ def test_no_move_begins_with_nodes_of_a_group_in_quarantine() -> None:
     assert not look(world).moves
     world.now = NOW + 61
     assert look(world).moves
+
+
+def test_a_node_of_another_machine_type_than_its_groups_next_one_has_no_price_and_stays() -> None:
+    world = half_full()
+    template = world.groups[ref("pool")].template
+    assert template is not None
+    world.nodes = [labelled(node, "m5.large") for node in world.nodes]
+    world.groups[ref("pool")] = replace(world.groups[ref("pool")], template=labelled(template, "m5.xlarge"))
+    assert not look(world).moves
+    world.groups[ref("pool")] = replace(world.groups[ref("pool")], template=labelled(template, "m5.large"))
+    world.now += 16 * 60
+    assert look(world).moves
+
+
+def labelled(node: Node, machine_type: str) -> Node:
+    labels = {**node.metadata.labels, INSTANCE_TYPE_LABEL: machine_type}
+    return changed(node, metadata=changed(node.metadata, labels=labels))
 
 
 def test_no_more_nodes_go_together_than_a_disruption_budget_lets_go() -> None:

@@ -5,6 +5,7 @@ planner/explain has the part about nodes.
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from random import Random
 
 import msgspec
 
@@ -23,6 +24,7 @@ from nodewright.model.errors import ConfigError
 from nodewright.model.group import GroupRef
 from nodewright.model.pod import Pod
 from nodewright.model.printable import printable, suggest
+from nodewright.planner import find_growth_context
 from nodewright.planner.explain import (
     BufferFacts,
     GroupFacts,
@@ -172,7 +174,9 @@ def _why_ignored(dry_run: DryRun, kind: str, name: str) -> str:
 
 
 def _node(dry_run: DryRun, name: str) -> NodeExplanation | None:
-    return explain_node(dry_run.state, dry_run.plan, dry_run.settings, name)
+    settings, start = dry_run.settings, dry_run.planned_from or dry_run.state
+    growing = find_growth_context(start, settings, Random(0)) if settings.seeks_moves else None
+    return explain_node(dry_run.state, dry_run.plan, settings, name, growing)
 
 
 def _pod(dry_run: DryRun, key: str) -> PodExplanation | None:

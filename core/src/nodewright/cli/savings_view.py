@@ -2,7 +2,7 @@
 
 from collections import Counter
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from rich.console import Console
@@ -13,23 +13,55 @@ from nodewright.model.duration import format_moment
 from nodewright.model.price_book import CURRENCY
 from nodewright.planner import find_growth_context
 from nodewright.planner.consolidation import FoundMoves, Proposal, find_moves
+from nodewright.planner.context import PlanningContext
+from nodewright.planner.new_moves import find_unpriced
+from nodewright.planner.returns import find_return
 
 SCHEMA = 1
 _HOURS_A_MONTH = 730.0
+# How many searches for returns to preferred groups are made; each looks at ten nodes.
+_MOST_SEARCHES = 20
 
 
-def find_savings(dry_run: DryRun) -> FoundMoves:
-    """Return the moves that pay at the moment of the dry run."""
+class Savings(NamedTuple):
+    """The moves that pay, with what keeps other nodes, and the moves of pods back to preferred groups."""
+
+    found: FoundMoves
+    returns: tuple[Proposal, ...] = ()
+
+
+def find_savings(dry_run: DryRun) -> Savings:
+    """Return the moves that pay at the moment of the dry run, and the returns to preferred groups."""
     settings, start = dry_run.settings, dry_run.planned_from
     wanted = settings.moves
     if wanted.consolidation_policy == "off":
         wanted = msgspec.structs.replace(wanted, consolidation_policy="balanced")
     context = find_growth_context(start, settings, Random(0)) if start is not None else None
-    return find_moves(context, wanted, Random(0)) if context is not None else FoundMoves()
+    if context is None:
+        return Savings(FoundMoves())
+    found = find_moves(context, wanted, Random(0), settled=find_unpriced(context))
+    if wanted.consolidation_policy == "when-empty":
+        return Savings(found)
+    return Savings(found, _find_returns(context, found, wanted.consolidate_after))
 
 
-def as_json(dry_run: DryRun, found: FoundMoves) -> dict[str, Any]:
+def _find_returns(context: PlanningContext, found: FoundMoves, consolidate_after: float) -> tuple[Proposal, ...]:
+    """Return the moves back to preferred groups, each as if it were the only one, of nodes that no other move gives up."""
+    going = {name: "another move gives it up" for move in found.proposals for name in move.sources}
+    returns, unreturned = list[Proposal](), tuple[str, ...]()
+    for _ in range(_MOST_SEARCHES):
+        proposal, unreturned, has_more = find_return(context, consolidate_after, going, Random(0), unreturned)
+        if proposal is not None:
+            returns.append(proposal)
+            going |= dict.fromkeys(proposal.sources, "another move gives it up")
+        elif not has_more:
+            break
+    return tuple(returns)
+
+
+def as_json(dry_run: DryRun, savings: Savings) -> dict[str, Any]:
     """Return the document of ``--output json``; amounts are in dollars a month."""
+    found = savings.found
     return {
         "schema": SCHEMA,
         "now": format_moment(dry_run.state.now),
@@ -46,12 +78,22 @@ def as_json(dry_run: DryRun, found: FoundMoves) -> dict[str, Any]:
             }
             for move in found.proposals
         ],
+        "returns": [
+            {
+                "removed": list(move.sources),
+                "added": dict(Counter(str(node.group) for node in move.new_nodes)),
+                "evictions": _count_pods(move),
+                "savings": _monthly(move.savings),
+            }
+            for move in savings.returns
+        ],
         "held": dict(sorted(found.held.items())),
     }
 
 
-def print_savings(console: Console, dry_run: DryRun, found: FoundMoves) -> None:
+def print_savings(console: Console, dry_run: DryRun, savings: Savings) -> None:
     """Print a row for each move, then why other nodes stay."""
+    found = savings.found
     nodes = count(int(dry_run.state.observation.snapshot.alive.sum()), "node")
     total = f"nodes of groups with a price cost {_dollars(found.pool.price)} a month"
     console.print(safe(f"As of {format_moment(dry_run.state.now)}: {nodes}; {total}"), end="\n\n")
@@ -69,6 +111,13 @@ def print_savings(console: Console, dry_run: DryRun, found: FoundMoves) -> None:
         for move in found.proposals:
             table.add_row(*(safe(cell) for cell in _cells(move)))
         console.print(table)
+    if savings.returns:
+        title = "Moves back to preferred groups"
+        table = make_table(title, "$/month", "node", "new nodes", "evicts", right=("$/month", "evicts"))
+        for move in savings.returns:
+            cells = _dollars(move.savings), name_some(move.sources), _bought(move), str(_count_pods(move))
+            table.add_row(*(safe(cell) for cell in cells))
+        console.print(table)
     if found.held:
         table = make_table("Nodes that stay", "nodes", "which", "why", right=("nodes",))
         by_reason: dict[str, list[str]] = {}
@@ -78,13 +127,23 @@ def print_savings(console: Console, dry_run: DryRun, found: FoundMoves) -> None:
             table.add_row(safe(f"{len(names):,}"), safe(name_some(names)), safe(why))
         console.print(table)
     console.print(safe(_conclusion(found)))
+    if savings.returns:
+        console.print(safe("Moves back to preferred groups are made one at a time, and only while no other move pays."))
 
 
 def _cells(move: Proposal) -> tuple[str, ...]:
-    bought = Counter(str(node.group) for node in move.new_nodes)
-    new = ", ".join(f"{number} of {group}" for group, number in bought.items()) or "none"
-    which = name_some(move.sources)
+    which, new = name_some(move.sources), _bought(move) or "none"
     return _dollars(move.savings), str(len(move.sources)), which, new, str(move.evictions), f"{move.score:.2f}"
+
+
+def _bought(move: Proposal) -> str:
+    bought = Counter(str(node.group) for node in move.new_nodes)
+    return ", ".join(f"{number} of {group}" for group, number in bought.items())
+
+
+def _count_pods(move: Proposal) -> int:
+    """Return how many pods a return evicts: all of them go to its new nodes."""
+    return sum(len(node.pods) for node in move.new_nodes)
 
 
 def _conclusion(found: FoundMoves) -> str:

@@ -11,6 +11,7 @@ from nodewright.model.action import IncreaseSize
 from nodewright.model.disruption import DisruptionReason
 from nodewright.model.group import GroupRef
 from nodewright.model.move import Addition, Move, RejectedMove
+from nodewright.model.node import INSTANCE_TYPE_LABEL
 from nodewright.model.reason import UnremovableCode
 from nodewright.model.settings import ConsolidationSettings
 from nodewright.planner.consolidation import find_moves
@@ -59,8 +60,7 @@ def propose_moves(
     if is_busy or state.now < _calm_until(held):
         return NewMoves(held)
     seeks = settings.consolidation_policy in ("balanced", "when-cheaper")
-    paused = {name: pause.why for name, pause in held.pauses.items() if pause.until > state.now}
-    paused |= _held_by_pauses(context) | _held_by_delays(context)
+    paused = _held_for_now(context, held)
     resting = {key: pause.why for key, pause in held.returns.items() if pause.until > state.now}
     limits = DisruptionLimits(state)
     settled = paused | _held_by_budgets(state, limits, DisruptionReason.REPLACED)
@@ -69,6 +69,7 @@ def propose_moves(
     searched = _fingerprint(context, (settled.keys(), staying.keys()), most_nodes)
     if searched == held.vain and state.now < held.again_at:
         return NewMoves(held)
+    settled |= find_unpriced(context)
     found = find_moves(context, settings, random, most_nodes=most_nodes, settled=settled, unneeded=unneeded)
     proposals, back = found.proposals, NO_RETURN
     if not proposals and seeks:
@@ -85,6 +86,26 @@ def propose_moves(
     vain_times = held.vain_times + (found.was_searched or back.has_more)
     memory = replace(held, searched_at=state.now, vain=searched, vain_times=vain_times, again_at=again_at)
     return NewMoves(memory, rejected=found.rejected)
+
+
+def find_held(context: PlanningContext, held: MoveMemory) -> dict[str, str]:
+    """Return why each node that pauses, delays, budgets or a missing price hold is not given up for cheaper nodes now."""
+    limits = DisruptionLimits(context.state)
+    by_budgets = _held_by_budgets(context.state, limits, DisruptionReason.REPLACED)
+    return _held_for_now(context, held) | by_budgets | find_unpriced(context)
+
+
+def find_unpriced(context: PlanningContext) -> dict[str, str]:
+    """Return why nodes are not compared by price whose machine type is not that of their group's next node: that has the price."""
+    labels = {ref: template.node.metadata.labels for ref, template in context.templates.items()}
+    types = {ref: held[INSTANCE_TYPE_LABEL] for ref, held in labels.items() if held.get(INSTANCE_TYPE_LABEL)}
+    found = dict[str, str]()
+    for node in context.state.observation.snapshot.live_nodes() if types else ():
+        ref, own = context.state.group_of_node.get(node.name), node.metadata.labels.get(INSTANCE_TYPE_LABEL)
+        usual = types.get(ref) if ref is not None else None
+        if own and usual and own != usual:
+            found[node.name] = f"the price of a {own} is not known: that of group {ref} is of a {usual}"
+    return found
 
 
 def begin_moves(held: MoveMemory, proposals: Iterable[Proposal], state: ClusterState) -> NewMoves:
@@ -151,6 +172,12 @@ def _held_by_budgets(state: ClusterState, limits: DisruptionLimits, reason: Disr
         return {}
     obstacles = {name: limits.find_obstacle(name, reason) for name in state.group_of_node}
     return {name: obstacle.message for name, obstacle in obstacles.items() if obstacle is not None}
+
+
+def _held_for_now(context: PlanningContext, held: MoveMemory) -> dict[str, str]:
+    """Return why each node with a pause or in a delay is not given up now, for any reason."""
+    paused = {name: pause.why for name, pause in held.pauses.items() if pause.until > context.state.now}
+    return paused | _held_by_pauses(context) | _held_by_delays(context)
 
 
 def _held_by_pauses(context: PlanningContext) -> dict[str, str]:

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from nodewright.model.cluster import ConfigMap
+from nodewright.model.meta import ObjectMeta
 from nodewright.testkit import build_node, build_pod
 
 Nodewright = Callable[..., Any]
@@ -80,8 +82,9 @@ groups:
     document = nodewright("savings", dump, "--groups", mixed, "-o", "json").document
     assert document["held"] == dict.fromkeys(("large-0", "large-1"), "group dump/large has no price")
     said = "Nodes of groups without a price are not given up for cheaper ones (--consolidation-policy): dump/large."
-    assert said in " ".join(nodewright("plan", dump, "--groups", mixed, "--consolidation-policy", "auto").out.split())
-    assert said not in " ".join(nodewright("plan", dump, "--groups", mixed).out.split())
+    assert said in " ".join(nodewright("plan", dump, "--groups", mixed).out.split())
+    off = ("--consolidation-policy", "off")
+    assert said not in " ".join(nodewright("plan", dump, "--groups", mixed, *off).out.split())
 
 
 def test_nothing_pays(nodewright: Nodewright, dump: str, groups: Path) -> None:
@@ -96,7 +99,44 @@ def test_plan_shows_growth_for_a_move_as_such(nodewright: Nodewright, write_dump
         build_pod("web", "500m", node_name="large-0", created_at=HOUR),
         build_pod("late", "100m", created_at=5 * HOUR, phase="Succeeded"),
     )
-    policy = ("--consolidation-policy", "auto", "--expander", "price")
-    outcome = nodewright("plan", found, "--groups", groups, *policy, "--scale-down-utilization-threshold", "0")
+    outcome = nodewright(
+        "plan", found, "--groups", groups, "--expander", "price", "--scale-down-utilization-threshold", "0"
+    )
     assert "Plan: 1 more node in 1 group for 1 move" in outcome.out
     assert "grows for move replaced-large-0-" in " ".join(outcome.out.split())
+
+
+PREFERRED = """
+groups:
+- {name: large, nodes: {pool: large}, max_size: 8, price_per_hour: 3}
+- {name: spot, cpu: 32, memory: 64Gi, max_size: 5, price_per_hour: 3}
+"""
+
+
+def test_moves_back_to_preferred_groups_are_listed_apart(
+    nodewright: Nodewright, write_dump: WriteDump, tmp_path: Path
+) -> None:
+    nodes = [
+        build_node(f"large-{n}", "32", "64Gi", provider_id=f"x:///large/{n}", labels={"pool": "large"}, created_at=HOUR)
+        for n in range(2)
+    ]
+    pods = [build_pod(f"web-{n}", "20", node_name=f"large-{n}", created_at=HOUR) for n in range(2)]
+    name = ObjectMeta(name="cluster-autoscaler-priority-expander", namespace="kube-system")
+    priorities = ConfigMap(metadata=name, data={"priorities": "10: [large]\n50: [spot]"})
+    dump = write_dump(*nodes, *pods, priorities, build_pod("late", "100m", created_at=5 * HOUR, phase="Succeeded"))
+    (tmp_path / "groups.yaml").write_text(PREFERRED)
+    given = ("savings", dump, "--groups", tmp_path / "groups.yaml", "--expander", "priority")
+    document = nodewright(*given, "-o", "json").document
+    assert document["moves"] == []
+    first, second = document["returns"]
+    assert first == {"removed": ["large-0"], "added": {"dump/spot": 1}, "evictions": 1, "savings": 0.0}
+    assert second["removed"] == ["large-1"]
+    told = nodewright(*given).out
+    assert "Moves back to preferred groups" in told
+    assert "made one at a time, and only while no other move pays" in " ".join(told.split())
+    assert "preferred" not in nodewright(*given, "--consolidation-policy", "when-empty").out
+
+
+def test_without_a_preferred_group_no_returns_are_listed(nodewright: Nodewright, dump: str, groups: Path) -> None:
+    assert nodewright("savings", dump, "--groups", groups, "-o", "json").document["returns"] == []
+    assert "preferred" not in nodewright("savings", dump, "--groups", groups).out

@@ -11,6 +11,7 @@ from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.model.action import DeleteInstances
 from nodewright.model.duration import format_moment
 from nodewright.model.group import GroupRef
+from nodewright.model.move import MovePause
 from nodewright.model.node import Node
 from nodewright.model.plan import Plan
 from nodewright.model.policy import Policy
@@ -18,6 +19,8 @@ from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.model.removal import NodeRemoval, RemovalStage
 from nodewright.model.settings import ScaleDownSettings, Settings
 from nodewright.planner.consolidation.sources import why_outside
+from nodewright.planner.context import PlanningContext
+from nodewright.planner.explain.node_move import explain_move
 from nodewright.planner.explain.planned_snapshot import planned_snapshot
 from nodewright.planner.explain.pods import PodAfterDrain, explain_pods
 from nodewright.planner.late_machines import startup_deadlines
@@ -124,10 +127,13 @@ class NodeExplanation(msgspec.Struct, frozen=True, kw_only=True):
     pods: tuple[PodAfterDrain, ...] = ()
 
 
-def explain_node(state: ClusterState, plan: Plan, settings: Settings, name: str) -> NodeExplanation | None:
+def explain_node(
+    state: ClusterState, plan: Plan, settings: Settings, name: str, growing: PlanningContext | None = None
+) -> NodeExplanation | None:
     """Return why a node stays or when it goes, and what would happen to its pods; None if there is no such node.
 
-    ``plan`` is what was planned for ``state`` under ``settings``.
+    ``plan`` is what was planned for ``state`` under ``settings``. ``growing`` is the context in which growth was planned: in
+    it is found what a move of the node would save (None: that is not said).
     """
     observed = state.observation.snapshot
     row = observed.find_row(name)
@@ -158,7 +164,7 @@ def explain_node(state: ClusterState, plan: Plan, settings: Settings, name: str)
         last_failure=back.message if (back := state.memory.scale_down.removal_failures.get(name)) is not None else "",
         disputed=_disputed(state, node),
         interruption=_interruption(state, plan, name),
-        move=_move(state, plan, settings, name),
+        move=_move(state, plan, settings, name, growing),
         outdated=_outdated(plan, name),
         pods=pods,
     )
@@ -212,20 +218,29 @@ def _interruption(state: ClusterState, plan: Plan, name: str) -> str:
     return f"{told}; it is drained once its pods have places on ready nodes{latest}"
 
 
-def _move(state: ClusterState, plan: Plan, settings: Settings, name: str) -> str:
-    """Return which move removes the node, or why or until when none does; empty: there is nothing to say."""
+def _move(state: ClusterState, plan: Plan, settings: Settings, name: str, growing: PlanningContext | None) -> str:
+    """Return which move removes the node, or what one would save and why none does; empty: there is nothing to say."""
     move = next((one for one in plan.moves if name in one.left and not one.stage.is_over), None)
     if move is not None:
         return f"{move.describe()}, disruption {move.disruption:.2f}; if it does not go on until {format_moment(move.deadline)}, it is abandoned"
-    pause = state.memory.moves.pauses.get(name)
-    if pause is not None and pause.until > state.now:
-        return f"none gives it up before {format_moment(pause.until)}: {pause.why}"
-    pause = state.memory.moves.returns.get(name)
-    if pause is not None and pause.until > state.now:
-        return f"none gives it up for a preferred group before {format_moment(pause.until)}: {pause.why}"
-    ref = state.group_of_node.get(name)
-    why = why_outside(state, ref) if ref is not None and settings.seeks_moves else ""
-    return f"none gives it up for cheaper nodes: {why}" if why else ""
+    memory, ref = state.memory.moves, state.group_of_node.get(name)
+    outside = why_outside(state, ref) if ref is not None and settings.seeks_moves else ""
+    said = f"none gives it up for cheaper nodes: {outside}" if outside else ""
+    if paused := _while_paused(memory.pauses.get(name), state.now):
+        said = f"none gives it up {paused}"
+    is_priced = ref is not None and not outside and name not in state.interrupted
+    if growing is not None and settings.seeks_moves and is_priced:
+        said = explain_move(growing, memory, settings.moves, plan, name, said)
+    resting = _while_paused(memory.returns.get(name), state.now)
+    back = f"none gives it up for a preferred group {resting}" if resting else ""
+    return "; ".join(filter(None, (said, back)))
+
+
+def _while_paused(pause: MovePause | None, now: float) -> str:
+    """Return until when a node has a pause, and why; empty: it has none."""
+    if pause is None or pause.until <= now:
+        return ""
+    return f"before {format_moment(pause.until)}: {pause.why}"
 
 
 def _outdated(plan: Plan, name: str) -> str:
