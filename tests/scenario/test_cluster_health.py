@@ -238,7 +238,7 @@ def test_nodes_that_fail_everywhere_halt_everything_as_long_as_it_lasts() -> Non
 
 
 def test_scale_down_goes_on_for_the_other_groups_and_leaves_those_at_fault() -> None:
-    settings = {"expander": "price", "scale-down-unneeded-time": "20m"}
+    settings = {"expander": "price", "scale-down-unneeded-time": "20m", "consolidation-policy": "off"}
     story = Story({**POOL, "min_size": 0}, {**OTHER, "min_size": 0}, settings=settings, minutes=120)
     story.pods(1, at=5)
     story.turn(*POOL_NODES, at=FELL, ready=False)

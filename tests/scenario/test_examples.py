@@ -6,6 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from nodewright.engine.planning import Planning
 from nodewright.model.removal import RemovalResult
@@ -21,9 +22,12 @@ SCAN_INTERVAL = 10.0
 
 
 @cache
-def run(name: str, *, every_tick: bool = False) -> SimulationResult:
+def run(name: str, *, every_tick: bool = False, moves: bool = True) -> SimulationResult:
     options = BuildOptions(every_tick=every_tick, planning=Planning(strict=True))
-    return build_simulation(load_scenario(FOLDER / f"{name}.yaml"), options).run()
+    scenario = load_scenario(FOLDER / f"{name}.yaml")
+    if not moves:
+        scenario = replace(scenario, settings={**scenario.settings, "consolidation-policy": "off"})
+    return build_simulation(scenario, options).run()
 
 
 def decisions(result: SimulationResult, matches: Callable[[Decision], bool] = lambda _: True) -> list[tuple[str, str]]:
@@ -37,7 +41,8 @@ def test_all_examples_are_listed() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_skipping_empty_ticks_changes_nothing(name: str) -> None:
-    quick, full = run(name), run(name, every_tick=True)
+    """Searches for moves may fall on other ticks (Pacing), so that moves are left out."""
+    quick, full = run(name, moves=False), run(name, every_tick=True, moves=False)
     assert quick.loops < full.loops / 2
     assert quick.final == full.final
     assert quick.increases == full.increases

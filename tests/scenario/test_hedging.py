@@ -148,7 +148,8 @@ def test_a_cloud_that_takes_back_nothing_is_asked_once_in_a_while() -> None:
 def test_surplus_machines_are_drained_as_unneeded_and_none_with_pods_dies() -> None:
     """The hedge arrives first, then the first group wakes up after all."""
     woken = [{"group": "a", "start": TAUGHT, "end": TAUGHT + 4 * MINUTE}]
-    story = taught(stock_outs=woken, settings={**SOON, "scale-down-enabled": True})
+    settings = {**SOON, "scale-down-enabled": True, "consolidation-policy": "off"}
+    story = taught(stock_outs=woken, settings=settings)
     assert story.result.final.pending == 0
     assert story.machines("a") + story.machines("b") == 32
     gone = [fact for fact in story.result.journal if fact.what == What.MACHINE_GONE]

@@ -12,6 +12,7 @@ from tests.scenario.story import Story
 from nodewright.model.meta import LabelSelector
 from nodewright.model.move import Move, MoveStage
 from nodewright.model.quantity import Quantity
+from nodewright.model.settings import ConsolidationSettings
 from nodewright.planner.consolidation.sources import DO_NOT_DISRUPT
 from nodewright.planner.scale_down.eligibility import SCALE_DOWN_DISABLED
 from nodewright_simulator.api_server import BudgetRule
@@ -129,8 +130,9 @@ def test_a_schedule_switches_moves_off_for_its_window(tmp_path: Path) -> None:
     assert moves(told)[0].started >= 1800
 
 
-def test_moves_of_auto_are_made_where_groups_have_a_price() -> None:
-    told = story(settings={"consolidation-policy": "auto"})
+def test_moves_are_made_by_default_where_groups_have_a_price() -> None:
+    told = story(settings={"consolidation-policy": ConsolidationSettings().consolidation_policy})
+    assert ConsolidationSettings().consolidation_policy == "auto"
     assert (told.machines("large"), told.machines("small")) == (0, 2)
 
 

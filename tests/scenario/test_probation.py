@@ -12,6 +12,7 @@ DEAR = {"name": "b", "price_per_hour": 0.2}
 
 def pools(end: float, **settings: object) -> Story:
     """The cheap group is sold out until ``end``; eight pods come at once."""
+    settings = {"consolidation-policy": "off", **settings}  # no move back to the cheap group
     story = Story(CHEAP, DEAR, settings=settings, stock_outs=[{"group": "a", "end": end}], minutes=120)
     story.pods(8, at=5)
     return story

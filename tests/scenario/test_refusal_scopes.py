@@ -133,7 +133,9 @@ def test_a_bucket_that_its_own_group_does_not_list_reaches_the_scope_too() -> No
     unknown = [{**one, "price_per_hour": price} for price, one in ((1.0, CHEAP), (2.0, SAME_TYPE))]
     known = drawing(ELSEWHERE, "known", 3.0, "standard")
     other = {**ELSEWHERE, "price_per_hour": 4.0}
-    story = Story(*unknown, known, other, faults=[refusal(scope="instance_type", bucket="standard")])
+    settings = {"consolidation-policy": "off"}  # no move back to cheaper groups
+    faults = [refusal(scope="instance_type", bucket="standard")]
+    story = Story(*unknown, known, other, settings=settings, faults=faults)
     story.pods(3, at=AT)
     assert story.machines("elsewhere") == 3
     assert story.asked("type") == story.asked("known") == []

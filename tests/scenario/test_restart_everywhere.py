@@ -5,6 +5,7 @@ which it was not, at most one loop later than a call could last that was saved a
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.scenario.kills import Kill, kill_everywhere
@@ -28,50 +29,55 @@ GROUPS = {
 QUICK = {"max-node-provision-time": "5m"}
 
 
+def story_of(*groups: dict[str, Any], settings: dict[str, Any] | None = None, **more: Any) -> Story:
+    """Without moves: they would bring pods back from the group that helped while another one was held."""
+    return Story(*groups, settings={"consolidation-policy": "off", **(settings or {})}, **more)
+
+
 def scale_up() -> Simulation:
-    story = Story(*GROUPS.values(), minutes=30)
+    story = story_of(*GROUPS.values(), minutes=30)
     story.pods(4, at=15)
     story.pods(3, at=40, name="more")
     return story.simulation
 
 
 def stock_out_seen_at_once() -> Simulation:
-    story = Story(*GROUPS.values(), minutes=60, stock_outs=[{"group": "cheap", "remaining": 2, "end": 1200}])
+    story = story_of(*GROUPS.values(), minutes=60, stock_outs=[{"group": "cheap", "remaining": 2, "end": 1200}])
     story.pods(6, at=15)
     return story.simulation
 
 
 def stock_out_seen_by_timeout(remaining: int = 2) -> Simulation:
     stock_outs = [{"group": "cheap", "remaining": remaining, "end": 1200}]
-    story = Story(*GROUPS.values(), settings=QUICK, minutes=60, stock_outs=stock_outs, switched_off=SILENT)
+    story = story_of(*GROUPS.values(), settings=QUICK, minutes=60, stock_outs=stock_outs, switched_off=SILENT)
     story.pods(6, at=15)
     return story.simulation
 
 
 def machines_that_never_join() -> Simulation:
     broken = {**GROUPS["cheap"], "never_registers": 1.0}
-    story = Story(broken, GROUPS["dear"], settings=QUICK, minutes=60)
+    story = story_of(broken, GROUPS["dear"], settings=QUICK, minutes=60)
     story.pods(3, at=15)
     return story.simulation
 
 
 def refused() -> Simulation:
     refusal = {"kind": "refuse", "hook": "increase_size", "group": "cheap", "error": "out_of_capacity", "end": 1200}
-    story = Story(*GROUPS.values(), minutes=60, faults=[refusal])
+    story = story_of(*GROUPS.values(), minutes=60, faults=[refusal])
     story.pods(4, at=15)
     return story.simulation
 
 
 def balanced_over_three_groups() -> Simulation:
     zones = [{"name": f"zone-{zone}", "zone": zone, "price_per_hour": 0.1} for zone in "abc"]
-    story = Story(*zones, settings={"balance-similar-node-groups": True, "expander": "least-waste"}, minutes=30)
+    story = story_of(*zones, settings={"balance-similar-node-groups": True, "expander": "least-waste"}, minutes=30)
     story.pods(8, at=15)
     return story.simulation
 
 
 def group_made_on_demand() -> Simulation:
     kinds = [{"name": "big", "cpu": 4, "memory": "16Gi", "price_per_hour": 0.5}]
-    story = Story(settings={"node-autoprovisioning-enabled": True}, minutes=30, machine_types=kinds)
+    story = story_of(settings={"node-autoprovisioning-enabled": True}, minutes=30, machine_types=kinds)
     story.pods(6, at=15)
     kept = (TolerationSpec(key="team", value="a"),)  # so that their group takes no other pods
     story.pods(2, at=40, name="own", node_selector={"team": "a"}, tolerations=kept)

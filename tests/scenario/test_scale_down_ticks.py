@@ -15,6 +15,7 @@ EAGER = {
     "scale-down-unneeded-time": "30s",
     "scale-down-delay-after-add": "20s",
     "scale-down-utilization-threshold": 0.7,
+    "consolidation-policy": "off",  # its searches may fall on other ticks (Pacing)
 }
 
 

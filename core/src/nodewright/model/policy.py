@@ -416,7 +416,7 @@ class Policy:
     )
     gives_up_dear_nodes: bool = _row(
         _DOWN,
-        "With --consolidation-policy=auto, gives up nodes whose pods cost less on other or new nodes.",
+        "Gives up nodes whose pods cost less on other or new nodes, unless --consolidation-policy says otherwise.",
         "Removes a node only if its pods fit on the nodes that exist.",
         "A large node with few pods would stay forever: docs/consolidation.md",
     )

@@ -97,7 +97,9 @@ def find_held(context: PlanningContext, held: MoveMemory) -> dict[str, str]:
 
 def find_unpriced(context: PlanningContext) -> dict[str, str]:
     """Return why nodes are not compared by price whose machine type is not that of their group's next node: that has the price."""
-    labels = {ref: template.node.metadata.labels for ref, template in context.templates.items()}
+    # The provider's template: the one that is planned with may be made from a node of another type.
+    stated = {ref: group.seen.template for ref, group in context.state.groups.items()}
+    labels = {ref: template.metadata.labels for ref, template in stated.items() if template is not None}
     types = {ref: held[INSTANCE_TYPE_LABEL] for ref, held in labels.items() if held.get(INSTANCE_TYPE_LABEL)}
     found = dict[str, str]()
     for node in context.state.observation.snapshot.live_nodes() if types else ():

@@ -7,10 +7,9 @@ from nodewright.cli.console.last_loop import LastLoop
 from nodewright.clusterstate.memory import Backoff, Memory
 from nodewright.engine.report import LoopReport
 from nodewright.model.group import ErrorClass
-from nodewright.model.settings import Settings
 from nodewright.planner import make_plan
 from nodewright.testkit import build_pod
-from nodewright.testkit.world import NOW, World, ref
+from nodewright.testkit.world import NOW, World, ref, settings_with
 
 BAD_NAME = "<script>alert(1)</script>\"onload='x"
 
@@ -40,9 +39,10 @@ def build_world(kind: str) -> World:
     return world
 
 
-def build_last_loop(world: World, pause: Pause | None = None) -> LastLoop:
+def build_last_loop(world: World, pause: Pause | None = None, **changed: object) -> LastLoop:
     """Return the loop that planned for the cluster."""
-    state, settings = world.state(), Settings()
+    settings = settings_with(**changed)
+    state = world.state(settings)
     plan, _ = make_plan(state, settings, Random(1))
     report = LoopReport(started=NOW - 1, finished=NOW, loop="1-7", state=state, plan=plan)
     return LastLoop(report=report, state=state, settings=settings, pause=pause, now=NOW)
