@@ -148,6 +148,11 @@ class Facts:
         )
 
     @cached_property
+    def noticed(self) -> frozenset[str]:
+        """Return the machines of which the cloud ever gave notice."""
+        return frozenset[str]().union(*(loop.leaving for loop in self.loops))
+
+    @cached_property
     def small_nodes(self) -> Mapping[str, str]:
         """The nodes that take no pod although their group's template says that they do, with their groups."""
         rules = self.cloud.get("small_machines", ())

@@ -36,12 +36,18 @@ def check_overbuying(facts: Facts) -> Findings:
         counted = [group for group in counted if group not in facts.small_nodes.values()]
         on_their_way = sum(_surely_coming(facts, group, loop.seen[group], loop) for group in counted)
         promised = sum(facts.requests[name] for name, stage in loop.requests.items() if stage != "over")
-        needed = max(0, loop.pending + promised - on_their_way)
+        leaving = _pods_leaving(loop)
+        needed = max(0, loop.pending + leaving + promised - on_their_way)
         if bought > needed:
             yield (
-                f"{loop.at:g} s: asked for room for {bought} pods ({dict(asked)}), but {loop.pending} wait"
+                f"{loop.at:g} s: asked for room for {bought} pods ({dict(asked)}), but {loop.pending} wait, {leaving} leave"
                 f" and there is room for {on_their_way} on its way"
             )
+
+
+def _pods_leaving(loop: Loop) -> int:
+    """Return how many pods run on nodes of which the cloud gave notice."""
+    return sum(node.pods for machine, node in loop.nodes.items() if machine in loop.leaving)
 
 
 def check_hedges(facts: Facts) -> Findings:
@@ -64,7 +70,7 @@ def check_hedges(facts: Facts) -> Findings:
         coming = sum(_surely_coming(facts, group, seen, loop) for group, seen in loop.seen.items())
         for group, count in _asked_in(loop).items():
             coming += count * facts.groups[group].slots
-        surplus = coming - loop.pending
+        surplus = coming - loop.pending - _pods_leaving(loop)
         room = (most + 1) * max(
             limits.most_slots for limits in facts.groups.values()
         ) - 1  # the last machine may be part empty

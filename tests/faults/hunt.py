@@ -126,6 +126,7 @@ REMOVABLE: Mapping[str, frozenset[str]] = {
     "recreated_groups": frozenset({"recreate"}),
     "changed_groups": frozenset({"change"}),
     "vanishing_groups": frozenset({"vanish"}),
+    "interruptions": frozenset({"interrupt"}),
     "strange_state": frozenset(),
     "interlopers": frozenset(),
     "flapping_reads": frozenset(),

@@ -172,6 +172,23 @@ def add_few_missing(draw: Draw, world: World) -> None:
     world["timeline"] = [*kept, few]
 
 
+def add_interruptions(draw: Draw, world: World) -> None:
+    """Have the cloud take machines, or say that it may: with notice, too late, twice, in vain, or without a word."""
+    names = [group["name"] for group in world["providers"]["fake"]["groups"]]
+    world["settings"]["replace-on-rebalance"] = draw(st.booleans())
+    for _ in range(draw(st.integers(1, 4))):
+        notice: World = {
+            "do": "interrupt",
+            "group": draw(st.sampled_from(names)),
+            "start": draw(st.integers(8, 80)) * 30,
+        }
+        notice["kind"] = draw(st.sampled_from(("reclaim", "reclaim", "maintenance", "rebalance", "unhealthy")))
+        notice |= {"machines": draw(st.integers(1, 3)), "notice": draw(st.sampled_from((120, 300, 60, 30, 0)))}
+        notice["scope"] = draw(st.sampled_from(("", "group", "zone")))
+        odd = draw(st.sampled_from(("", "", "", "undelivered", "duplicated", "false_alarm")))
+        rules(world, "interference").append(notice | ({odd: True} if odd else {}))
+
+
 def add_smaller_machines(draw: Draw, world: World) -> None:
     """Have the machines of a group take no pod, for a while or for good, once another writer has changed or recreated it.
 

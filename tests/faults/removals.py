@@ -30,7 +30,8 @@ def check_removals(facts: Facts) -> Findings:
     for number, loop in enumerate(facts.loops):
         for write in loop.writes:
             for doomed in write.ids if write.hook == "delete_instances" else ():
-                if doomed not in write.marked:
+                # Nodes of which the cloud gave notice are drained whether pods have room or not.
+                if doomed not in write.marked or doomed in facts.noticed:
                     continue
                 if not facts.scales_down:
                     yield said(loop, write, f"{doomed} is removed although scale-down is off")

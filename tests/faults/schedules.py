@@ -14,6 +14,7 @@ from tests.faults.late_troubles import (
     add_empty_answers,
     add_few_missing,
     add_gangs,
+    add_interruptions,
     add_smaller_machines,
 )
 from tests.faults.troubles import TROUBLES, add_more_small_machines
@@ -26,6 +27,8 @@ READS = ("refresh", "node_groups", "target_size", "instances", "failed_instances
 WRITES = ("increase_size", "decrease_target_size", "delete_instances")
 # Worlds in which another writer changes or recreates groups, whose machines may be smaller from then on.
 REMADE = ("recreated_groups", "changed_groups", "vanishing_groups")
+# Worlds in which another writer changes templates.
+DRIFTING = ("changed_groups", "vanishing_groups")
 # Worlds with other machines that come all or not at all, or with a hundred nodes.
 WITHOUT_GANGS = ("atomic_requests", "idle_crowd")
 
@@ -258,7 +261,9 @@ def schedules(draw: Draw) -> Schedule:
     found = draw(_with_empty_answers(found))
     found = draw(_with_renewal(found))
     found = draw(_with_few_missing(found))
-    return draw(_with_more_small_machines(found))
+    found = draw(_with_more_small_machines(found))
+    found = draw(_with_drift(found))
+    return draw(_with_interruptions(found))
 
 
 @st.composite
@@ -308,6 +313,24 @@ def _with_renewal(draw: Draw, schedule: Schedule) -> Schedule:
     if schedule["settings"]["scale-down-enabled"] and draw(st.integers(0, 4)) == 4:
         schedule["settings"]["node-max-age"] = draw(st.sampled_from(("30m", "1h", "2h")))
     return schedule
+
+
+@st.composite
+def _with_drift(draw: Draw, schedule: Schedule) -> Schedule:
+    """In half of the worlds in which templates change nodes are renewed that differ from new ones. This is drawn after even these."""
+    if schedule["name"] in DRIFTING and schedule["settings"]["scale-down-enabled"] and draw(st.booleans()):
+        schedule["settings"]["replace-drifted-nodes"] = True
+    return schedule
+
+
+@st.composite
+def _with_interruptions(draw: Draw, schedule: Schedule) -> Schedule:
+    """Interrupt machines in some of the ordinary worlds. This is drawn last of all."""
+    if schedule["name"] != "random" or draw(st.integers(0, 2)) != 2:
+        return schedule
+    world = {**schedule, "name": "interruptions"}
+    add_interruptions(draw, world)
+    return world
 
 
 @st.composite

@@ -29,7 +29,9 @@ def test_a_number_is_the_same_schedule_in_a_process_that_imported_other_modules(
 @pytest.mark.slow
 def test_of_a_thousand_schedules_each_trouble_has_some() -> None:
     counts = count_kinds(drawn(range(1000)))
-    assert min(counts[kind] for kind in (*TROUBLES, *LATE_TROUBLES, "empty_answers", "few_missing")) >= 20
+    assert (
+        min(counts[kind] for kind in (*TROUBLES, *LATE_TROUBLES, "empty_answers", "few_missing", "interruptions")) >= 20
+    )
     assert min(counts[f"smaller machines in {kind}"] for kind in REMADE) >= 10
     states = [counts[f"restart with {state} state"] for state in STATES]
     assert max(states) == min(states) >= 20

@@ -152,6 +152,7 @@ class Witness:
                 running=self._running(),
                 backed_off=_backed_off(state),
                 requests=self._requests(),
+                leaving=frozenset(notice.instance_id for notice in self._provider.cloud.interruptions()),
             )
         )
         self._has_groups = False
@@ -174,7 +175,7 @@ class Witness:
             if move.stage.is_over:
                 continue
             loop.given_up.update(ids[name] for name in move.left)
-            if move.reason == DisruptionReason.EXPIRED:
+            if move.reason in (DisruptionReason.EXPIRED, DisruptionReason.DRIFTED):
                 loop.renewed.update(ids[name] for name in move.left)
             loop.in_moves.update(loop.given_up)
             # By the true clock: the engine's own may have jumped since.
