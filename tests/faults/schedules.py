@@ -299,7 +299,7 @@ def _with_few_missing(draw: Draw, schedule: Schedule) -> Schedule:
 
 @st.composite
 def _with_more_small_machines(draw: Draw, schedule: Schedule) -> Schedule:
-    """In half of the worlds with small machines there are more of such groups than may be tried. This is drawn last of all."""
+    """In half of the worlds with small machines there are more of such groups than may be tried. This is drawn after even these."""
     if schedule["name"] != "small_machines" or not draw(st.booleans()):
         return schedule
     world = {**schedule}
