@@ -33,7 +33,8 @@ def attempts(story: Story) -> dict[str, list[float]]:
 
 def test_pauses_between_attempts_grow() -> None:
     """An attempt takes two minutes and ten seconds; the pauses begin with the time of other unremovable nodes."""
-    found = max(attempts(make(**{"consolidation-policy": "off"})).values(), key=len)
+    without: dict[str, Any] = {"consolidation-policy": "off"}
+    found = max(attempts(make(**without)).values(), key=len)
     assert [after - before - 130 for before, after in pairwise(found)] == [300, 600, 1200, 2400, 4800]
 
 
