@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 from tests.e2e.cloud import SharedCloud
 from tests.e2e.conftest import StartDaemon, make_group
@@ -11,7 +12,8 @@ from tests.e2e.control_plane import ControlPlane
 from tests.e2e.daemon import run_command, wait_until
 from tests.e2e.test_scale_up import PODS, count_running, find_events
 
-from nodewright_fake import GroupConfig
+from nodewright.model.capability import Capability
+from nodewright_fake import CloudOptions, GroupConfig, StockOut
 
 POD_GROUPS = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups"
 ROOM = 6
@@ -114,3 +116,29 @@ class TestFourMachinesAreLeft:
         add_members(grouping, *range(ROOM))
         wait_until(lambda: count_running(grouping) == 4, "four running pods")
         assert [args[:3] for what, args in shared.calls if what == "increase"] == [("some", 0, 4)]
+
+
+class TestOneMachineCannotBeMade:
+    @pytest.fixture
+    def cloud_options(self) -> CloudOptions:
+        """Three groups, the cheapest first, in a cloud that may carry out an increase in part."""
+        prices = {"few": (2, 0.1), "some": (4, 0.2), "last": (10, 9.0)}
+        groups = (
+            msgspec.structs.replace(make_group(name, max_size=most), price_per_hour=price)
+            for name, (most, price) in prices.items()
+        )
+        return CloudOptions(groups=tuple(groups), switched_off=(Capability.ATOMIC_RESIZE,))
+
+    def test_a_gang_that_starts_with_five_keeps_its_five_machines(
+        self, grouping: ControlPlane, shared: SharedCloud, start: StartDaemon
+    ) -> None:
+        """The sixth pod gets a machine of another group, and none of the five is given back."""
+        shared.cloud.stock_out(StockOut(group="some", remaining=3))
+        start("--expander=price")
+        add_pod_group(grouping, 5)
+        add_members(grouping, *range(ROOM))
+        wait_until(lambda: count_running(grouping) == ROOM, "six running pods")
+        increases = [args[:3] for what, args in shared.calls if what == "increase"]
+        assert sorted(increases[:2]) == [("few", 0, 2), ("some", 0, 4)]
+        assert increases[2:] == [("last", 0, 1)]
+        assert count_nodes(grouping) == ROOM
