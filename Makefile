@@ -38,10 +38,10 @@ soak: control-plane
 leaders: .venv/.dev
 	LEADER_SCHEDULES=1000 $(BIN)/pytest -n auto -m "not slow" core/tests/leaders/test_leaders.py
 
-# Looks at the reports with axe-core (accessibility; MPL-2.0), which npm downloads into out/. Needs npm and Chromium.
+# Looks at the reports and at the daemon's page with axe-core (accessibility; MPL-2.0), which npm downloads into out/. Needs npm and Chromium.
 axe: .venv/.dev
 	npm install --prefix out/axe --ignore-scripts --no-audit --no-fund --no-save axe-core@4.14.1
-	AXE=require $(BIN)/pytest simulator/tests/test_browser.py -k axe
+	AXE=require $(BIN)/pytest simulator/tests/test_browser.py core/tests/cli/console/test_in_browser.py -k axe
 
 bench: .venv/.dev
 	$(BIN)/python bench/run.py

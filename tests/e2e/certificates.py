@@ -1,6 +1,7 @@
 """An authority whose certificates the control plane takes for users."""
 
 import datetime as dt
+from ipaddress import ip_address
 from pathlib import Path
 
 from cryptography import x509
@@ -26,7 +27,17 @@ class ClientAuthority:
         """Certificate and key in one file."""
         key = ec.generate_private_key(ec.SECP256R1())
         usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
-        leaf = self._build(_name(user), key, lasts).add_extension(usage, critical=False)
+        self._write(self._build(_name(user), key, lasts).add_extension(usage, critical=False), key, path)
+
+    def issue_server(self, path: Path) -> None:
+        """Certificate and key of a server on loopback, in one file."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
+        names = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
+        leaf = self._build(_name("server"), key, _HOUR).add_extension(usage, critical=False)
+        self._write(leaf.add_extension(names, critical=False), key, path)
+
+    def _write(self, leaf: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey, path: Path) -> None:
         form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
         signed = leaf.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
         path.write_bytes(signed + key.private_bytes(*form))

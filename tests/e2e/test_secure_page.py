@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from core.tests.web.certificates import write_certificate
 from tests.e2e.accounts import Account, make_account
 from tests.e2e.conftest import StartDaemon
 from tests.e2e.control_plane import ControlPlane
@@ -75,9 +74,10 @@ def bind(plane: ControlPlane, account: Account, role: str, name: str) -> None:
 def test_only_users_of_the_cluster_with_the_right_see_the_page(
     clean: ControlPlane, reader_role: str, start: StartDaemon, tmp_path: Path
 ) -> None:
-    certificate, key = write_certificate(tmp_path)
-    secure = ("--secure-address=127.0.0.1:0", f"--tls-cert-file={certificate}", f"--tls-private-key-file={key}")
-    client = Client(start(*secure), certificate)
+    pair = tmp_path / "server.pem"
+    clean.clients.issue_server(pair)
+    secure = ("--secure-address=127.0.0.1:0", f"--tls-cert-file={pair}", f"--tls-private-key-file={pair}")
+    client = Client(start(*secure), clean.clients.bundle)
     with ExitStack() as held:
         reader, scraper, stranger = (
             held.enter_context(make_account(clean, name)) for name in ("reader", "scraper", "stranger")

@@ -45,7 +45,7 @@ def test_no_node_goes_while_a_budget_of_zero_holds_and_the_reason_says_until_whe
     assert HOUR <= gone[0] <= HOUR + 2 * LOOP + MINUTE
     held = [reason for _, plan in story.loops for reason in plan.scale_down.unremovable.values()]
     held = [reason for reason in held if reason.code == UnremovableCode.DISRUPTION_BUDGET]
-    text = "disruption[0] lets 0 of 6 nodes go at a time, and 0 are going, until 1970-01-01T01:00:00Z"
+    text = "disruption[0] lets 0 of 6 nodes go at a time, and 0 are going, until 1h after the start"
     assert {reason.message for reason in held} == {text}
 
 

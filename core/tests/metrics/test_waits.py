@@ -154,8 +154,21 @@ def test_a_pod_that_waited_is_counted_when_it_runs() -> None:
     pod = build_pod("p", created_at=NOW)
     bound = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name="n"))
     runs = msgspec.structs.replace(bound, status=msgspec.structs.replace(pod.status, phase="Running", conditions=()))
-    waits.see(runs, NOW + 5)  # it never waited
+    waits.see(runs, NOW + 5, leads=True)  # it never waited
     for at, seen in enumerate((pod, bound, runs, runs)):
-        waits.see(seen, NOW + 10 * at)
+        waits.see(seen, NOW + 10 * at, leads=True)
     assert registry.get_sample_value("nodewright_pod_running_seconds_count") == 1
     assert registry.get_sample_value("nodewright_pod_running_seconds_sum") == 20
+
+
+def test_only_the_leader_counts_pods_that_run_also_those_that_it_saw_before_it_led() -> None:
+    waits, registry = RunningWaits(), CollectorRegistry()
+    registry.register(waits.histogram)
+    for name, leads in (("a", False), ("b", True)):
+        pod = build_pod(name, created_at=NOW)
+        spec = msgspec.structs.replace(pod.spec, node_name="n")
+        status = msgspec.structs.replace(pod.status, phase="Running", conditions=())
+        waits.see(pod, NOW, leads=False)
+        waits.see(msgspec.structs.replace(pod, spec=spec, status=status), NOW + 30, leads=leads)
+    assert registry.get_sample_value("nodewright_pod_running_seconds_count") == 1
+    assert registry.get_sample_value("nodewright_pod_running_seconds_sum") == 30

@@ -18,6 +18,7 @@ from nodewright.engine.ports import Pause, Ports, ProviderPort
 from nodewright.engine.report import LoopReport
 from nodewright.engine.status import StatusReport, make_status
 from nodewright.engine.timers import NodesReadyAlarm
+from nodewright.model.duration import virtual_moments
 from nodewright.model.interruption import signals_newly
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
@@ -268,7 +269,11 @@ class Simulation:
         self.agenda.at(at, order)
 
     def run(self, on_progress: OnProgress | None = None) -> SimulationResult:
-        """Run everything up to the end."""
+        """Run everything up to the end. Texts of events and reasons tell times since the start."""
+        with virtual_moments():
+            return self._run(on_progress)
+
+    def _run(self, on_progress: OnProgress | None) -> SimulationResult:
         self.engine.start(self._start)
         if self._options.as_daemon:
             self._run_daemon()

@@ -1,4 +1,4 @@
-"""Clusters for the page: empty, small, and one with names that a browser might run."""
+"""Clusters for the page: empty, small, large, and one with names that a browser might run."""
 
 from random import Random
 
@@ -15,9 +15,16 @@ BAD_NAME = "<script>alert(1)</script>\"onload='x"
 
 
 def build_world(kind: str) -> World:
-    """Return a cluster: ``empty``, ``small``, or ``hostile``, which is the small one with bad names."""
+    """Return a cluster: ``empty``, ``small``, ``large``, or ``hostile``, which is the small one with bad names."""
     world = World()
     if kind == "empty":
+        return world
+    if kind == "large":
+        for number in range(100):
+            world.add_group(f"group-{number:03}", 10, max_size=12, hourly_price=0.1 + number / 1000)
+        world.pending = [
+            build_pod(f"wait-{n}", cpu=("3", "64")[n % 2], labels={"app": f"a{n % 20}"}) for n in range(500)
+        ]
         return world
     failing = BAD_NAME if kind == "hostile" else "spot"
     world.add_group("general", 6, max_size=20, hourly_price=0.192)

@@ -102,7 +102,7 @@ def _chart(result: SweepResult, scenario: str) -> str:
     drawing += _means(result, scenario, xs, ys)
     label = text_of(f"{scenario}: p99 wait over {FIGURES[across].title}")
     return (
-        f'<div><h3>{text_of(scenario)}</h3><svg viewBox="0 0 {_WIDTH:.0f} {_HEIGHT:.0f}" role="img" aria-label="{label}">'
+        f'<div><h3>{text_of(scenario)}</h3><svg viewBox="0 0 {_WIDTH:.0f} {_HEIGHT:.0f}" role="group" aria-label="{label}">'
         f"{''.join(drawing)}</svg></div>"
     )
 

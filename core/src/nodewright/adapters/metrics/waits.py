@@ -139,8 +139,11 @@ class RunningWaits:
         )
         self._watched: dict[str, None] = {}
 
-    def see(self, pod: Pod, now: float) -> None:
-        """Take note of a pod that came or changed; ``now`` in epoch seconds."""
+    def see(self, pod: Pod, now: float, *, leads: bool) -> None:
+        """Take note of a pod that came or changed; ``now`` in epoch seconds.
+
+        Every replica watches pods. Only the one that ``leads`` counts them, so that a sum over all counts a pod once.
+        """
         key = hint_key(pod)
         if not pod.spec.node_name:
             if any(condition.finds_no_place for condition in pod.status.conditions) and not pod.is_daemonset_pod:
@@ -149,4 +152,5 @@ class RunningWaits:
                     del self._watched[next(iter(self._watched))]
         elif pod.status.phase == "Running" and key in self._watched:
             del self._watched[key]
-            self.histogram.observe(max(0.0, now - (pod.created or now)))
+            if leads:
+                self.histogram.observe(max(0.0, now - (pod.created or now)))

@@ -184,7 +184,11 @@ def _build_cluster(
     # The engine writes through this client. The lease and events are also written by a process that does not lead.
     guarded = GuardedApi(api, leader.remaining)
     new_nodes = NodesReadyAlarm(partial(_ring_for_new_nodes, process))
-    caches = _make_caches(process, api, settings, new_nodes, running, follows_status=options.shadow)
+
+    def see_pod(pod: Pod) -> None:
+        running.see(pod, process.wall.now(), leads=leader.leads)
+
+    caches = _make_caches(process, api, settings, new_nodes, see_pod, follows_status=options.shadow)
     maps = ConfigMaps(guarded, cluster.namespace)
     shows = cluster.write_status_configmap and not looks
     status = StatusMap(maps, cluster.status_config_map_name) if shows else None
@@ -239,7 +243,7 @@ def _make_caches(
     api: MeteredApi,
     settings: Settings,
     new_nodes: NodesReadyAlarm,
-    running: RunningWaits,
+    see_pod: Callable[[Pod], None],
     *,
     follows_status: bool,
 ) -> Caches:
@@ -262,9 +266,6 @@ def _make_caches(
 
     def see_forbidden(kind: str, problem: str) -> None:
         process.conditions.see(f"kind {kind}", problem)
-
-    def see_pod(pod: Pod) -> None:
-        running.see(pod, process.wall.now())
 
     listeners = Listeners(
         on_unschedulable=see_unschedulable, on_pod=see_pod, on_node=see_node, on_forbidden=see_forbidden
