@@ -8,10 +8,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.e2e.cloud import RealClock
 from tests.e2e.conftest import StartDaemon
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.daemon import run_command, wait_until
-from tests.e2e.test_scale_up import count_running, deploy
+from tests.e2e.test_scale_up import PODS, count_running, deploy
+
+from nodewright_simulator.recorded import load_trace
 
 
 def begin_record(plane: ControlPlane, trace: Path) -> "subprocess.Popen[bytes]":
@@ -38,19 +41,23 @@ def test_a_live_cluster_is_recorded_and_its_trace_runs(clean: ControlPlane, star
     deploy(clean, "goes", 6)
     wait_until(lambda: count_running(clean) == 9, "nine running pods")
     clean.request("/apis/apps/v1/namespaces/default/deployments/goes", method="DELETE")
-    wait_until(lambda: count_running(clean) == 3, "three running pods again")
+    wait_until(lambda: len(clean.request(PODS)["items"]) == 3, "end of the others")
+    RealClock().sleep(3)  # until the watch has told of the last one
     recorder.send_signal(signal.SIGTERM)
     assert recorder.wait(60) == 0
     assert not (tmp_path / "own.parquet.parts").exists()
     assert b"goes" not in trace.read_bytes()
-    found = read("simulate", trace)
-    assert found["pods"] == {"started": 9, "pending": 0, "running": 3}
+    pods = load_trace(trace).pods
+    assert sorted(pod.ended is not None for pod in pods) == [False] * 3 + [True] * 6
+    assert all(pod.started is not None and pod.cpu_milli == 1000 for pod in pods)
+    found = read("simulate", trace)["pods"]
+    assert (found["started"], found["pending"]) == (9, 0)
 
 
 def test_what_a_killed_recording_had_saved_is_a_trace(clean: ControlPlane, tmp_path: Path) -> None:
     trace = tmp_path / "own.parquet"
     deploy(clean, "web", 2)
-    wait_until(lambda: len(clean.request("/api/v1/namespaces/default/pods")["items"]) == 2, "two pods")
+    wait_until(lambda: len(clean.request(PODS)["items"]) == 2, "two pods")
     recorder = begin_record(clean, trace)
     recorder.kill()
     recorder.wait()

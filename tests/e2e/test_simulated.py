@@ -58,7 +58,8 @@ SETTINGS = {
     "scale-down-delay-after-add": "5s",
     "scale-down-delay-after-failure": "5s",
 }
-Change = tuple[str, str, int]
+# Machines by what was done and the group. Pods that come in two batches are two calls, for as many machines.
+Changes = Counter[tuple[str, str]]
 
 
 @pytest.fixture
@@ -92,19 +93,15 @@ def run_simulated(case: Mapping[str, Any]) -> Result:
     return simulate(scenario)
 
 
-def of_simulated(result: Result) -> tuple[list[Change], dict[str, list[float]]]:
-    """The changes of sizes in order, deletions as one, and the waits of each workload's pods."""
-    decisions = result.details.decisions
-    increases = [
-        (one.what, one.group.rpartition("/")[2], one.after - one.before) for one in decisions if one.what == "increase"
-    ]
-    removed = Counter(
-        one.group.rpartition("/")[2] for one in decisions if one.what == "delete" for _ in range(one.before - one.after)
-    )
+def of_simulated(result: Result) -> tuple[Changes, dict[str, list[float]]]:
+    """The machines bought and deleted, and the waits of each workload's pods."""
+    changes: Changes = Counter()
+    for one in result.details.decisions:
+        changes[one.what, one.group.rpartition("/")[2]] += abs(one.after - one.before)
     waits: dict[str, list[float]] = {}
     for pod in result.pods.itertuples():
         waits.setdefault(pod.name.partition("/")[2].partition("-")[0], []).append(pod.wait)
-    return [*increases, *(("delete", group, count) for group, count in sorted(removed.items()))], waits
+    return changes, waits
 
 
 def run_real(plane: ControlPlane, case: Mapping[str, Any]) -> dict[str, list[float]]:
@@ -134,12 +131,13 @@ def run_real(plane: ControlPlane, case: Mapping[str, Any]) -> dict[str, list[flo
     return waits
 
 
-def of_real(shared: SharedCloud) -> list[Change]:
+def of_real(shared: SharedCloud) -> Changes:
     with shared.lock:
         calls = list(shared.calls)
-    increases = [(what, args[0], args[2] - args[1]) for what, args in calls if what == "increase"]
-    removed = Counter(args[0] for what, args in calls if what == "delete" for _ in args[1])
-    return [*increases, *(("delete", group, count) for group, count in sorted(removed.items()))]
+    changes: Changes = Counter()
+    for what, args in calls:
+        changes[what, args[0]] += args[2] - args[1] if what == "increase" else len(args[1])
+    return changes
 
 
 def describe(waits: Sequence[float]) -> str:
@@ -151,12 +149,12 @@ def test_the_simulator_decides_and_waits_as_a_control_plane(
     clean: ControlPlane, shared: SharedCloud, start: StartDaemon, case: dict[str, Any], request: pytest.FixtureRequest
 ) -> None:
     expected, simulated = of_simulated(run_simulated(case))
-    assert "ends" not in case or ("delete", "small", 2) in expected
+    assert "ends" not in case or expected["delete", "small"] == 2
     daemon = start(*(f"--{flag}={value}" for flag, value in SETTINGS.items()))
     wait_until(lambda: daemon.says("loop"), "first loop")
     real = run_real(clean, case)
     if "ends" in case:
-        wait_until(lambda: of_real(shared) == expected, "the removals of the simulation")
+        wait_until(lambda: of_real(shared)["delete", "small"] >= 2, "removal of both nodes")
     assert of_real(shared) == expected
     for name, waits in real.items():
         print(f"{request.node.callspec.id}; {name}; {describe(waits)}; {describe(simulated[name])}")

@@ -229,6 +229,7 @@ def watch(
     except KeyboardInterrupt:
         if recording.start is None:
             raise
+        recording.see(nodes.all(), pods.all(), now(), _drain(passed))
     finally:
         for one in reflectors:
             one.stop()
