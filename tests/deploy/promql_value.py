@@ -80,8 +80,10 @@ class Scrapes:
         grouped: dict[Labels, list[float]] = {}
         for labels, value in inner.items():
             grouped.setdefault(_only(labels, by), []).append(value)
-        reduce: Callable[[list[float]], float] = {"sum": sum, "max": max}[str(expr.op)]
-        return {labels: reduce(values) for labels, values in grouped.items()}
+        if str(expr.op) not in ("sum", "max"):
+            raise Wrong(f"{expr.op} is not known")
+        is_sum = str(expr.op) == "sum"
+        return {labels: sum(values) if is_sum else max(values) for labels, values in grouped.items()}
 
 
 def _select(selector: Any, scrape: _Scrape) -> Vector:
