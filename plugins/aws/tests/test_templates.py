@@ -9,8 +9,10 @@ import pytest
 
 from awscloud import AwsCloud
 from nodewright.spec import AccessDenied, GroupOptions, ProviderError, Quantity
+from nodewright.spec.gpus import MODELS
 from nodewright_aws.bundled_types import bundled_type
 from nodewright_aws.calls import convert
+from nodewright_aws.gpu_models import gpu_model
 from nodewright_aws.options import EksNodes
 from nodewright_aws.shapes import EksNodegroup, Group
 from nodewright_aws.template import Machine, make_template
@@ -42,6 +44,28 @@ def test_gpus_and_other_architectures(cloud: AwsCloud, attach: Attach) -> None:
     assert client.template_node(gpu).allocatable["nvidia.com/gpu"] == Quantity.of(1)
     assert client.template_node(arm).labels["kubernetes.io/arch"] == "arm64"
     assert client.gpu_label() == "k8s.amazonaws.com/accelerator"
+
+
+def test_devices_of_gpus_are_told_if_that_is_asked_for(cloud: AwsCloud, attach: Attach) -> None:
+    one, none = (
+        cloud.add_group(LaunchTemplate={"LaunchTemplateName": cloud.add_template(kind), "Version": "$Default"})
+        for kind in ("g5.12xlarge", "m5.large")
+    )
+    client = attach(f"0:10:{one}", f"0:10:{none}", dra_gpus=True).client
+    [told] = client.template_node(one).slices
+    assert (told.driver, len(told.devices)) == ("gpu.nvidia.com", 4)
+    assert {device.attributes["productName"].string for device in told.devices} == {"NVIDIA A10G"}
+    assert client.template_node(none).slices == ()
+    assert attach(f"0:10:{one}").client.template_node(one).slices == ()
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "model"),
+    [("p4d.24xlarge", "a100-40gb"), ("g6e.xlarge", "l40s"), ("p6-b200.48xlarge", "b200"), ("m5.large", ""), ("", "")],
+)
+def test_the_gpu_follows_from_the_family(instance_type: str, model: str) -> None:
+    assert gpu_model(instance_type) == model
+    assert not model or model in MODELS
 
 
 def test_launch_configurations_and_mixed_policies(cloud: AwsCloud, attach: Attach) -> None:

@@ -7,6 +7,8 @@ import pytest
 
 from azurecloud import AzureCloud
 from nodewright.spec import AccessDenied, Capability, GroupOptions, ProviderError, Quantity
+from nodewright.spec.gpus import MODELS
+from nodewright_azure.gpu_models import gpu_model
 
 Attach = Callable[..., Any]
 _PREFIX = "k8s.io_cluster-autoscaler_node-template"
@@ -32,6 +34,34 @@ def test_gpus_and_other_architectures(cloud: AzureCloud, attach: Attach) -> None
     assert client.template_node(gpu).allocatable["nvidia.com/gpu"] == Quantity.of(1)
     assert client.template_node(gpu).labels[client.gpu_label()] in client.gpu_types()
     assert client.template_node(arm).labels["kubernetes.io/arch"] == "arm64"
+
+
+def test_devices_of_gpus_are_told_if_that_is_asked_for(cloud: AzureCloud, attach: Attach) -> None:
+    one, none = cloud.add_set(size="Standard_NC6s_v3"), cloud.add_set(size="Standard_D4ps_v5")
+    client = attach(f"0:10:{one}", f"0:10:{none}", dra_gpus=True).client
+    [told] = client.template_node(one).slices
+    [device] = told.devices
+    assert (told.driver, device.attributes["architecture"].string) == ("gpu.nvidia.com", "Volta")
+    assert device.capacity["memory"].value == Quantity.of("16Gi")
+    assert client.template_node(none).slices == ()
+    assert attach(f"0:10:{one}").client.template_node(one).slices == ()
+
+
+@pytest.mark.parametrize(
+    ("size", "model"),
+    [
+        ("Standard_NC64as_T4_v3", "t4"),
+        ("Standard_NC24rs_v3", "v100-pcie"),
+        ("Standard_ND96asr_v4", "a100-40gb"),
+        ("Standard_ND96amsr_A100_v4", "a100-80gb"),
+        ("Standard_NC80adis_H100_v5", "h100-nvl"),
+        ("Standard_NV6ads_A10_v5", ""),
+        ("Standard_D2s_v3", ""),
+    ],
+)
+def test_the_gpu_follows_from_the_size(size: str, model: str) -> None:
+    assert gpu_model(size) == model
+    assert not model or model in MODELS
 
 
 def test_options_of_a_set(cloud: AzureCloud, attach: Attach) -> None:

@@ -8,7 +8,9 @@ import pytest
 from gcecloud import GceCloud
 from gcecloud.cloud import SECRET
 from nodewright.spec import Capability, GroupOptions, ProviderContext, ProviderError, Quantity
+from nodewright.spec.gpus import MODELS
 from nodewright.testkit import FakeClock
+from nodewright_gce.gpu_models import gpu_model
 from nodewright_gce.prices import AS_OF, SOURCE
 from nodewright_gce.provider import GceProvider
 
@@ -51,6 +53,27 @@ def test_a_machine_of_the_template_before_differs_from_its_group(cloud: GceCloud
     group.settings["versions"] = [{"instanceTemplate": group.template}, {"instanceTemplate": old.template}]
     stage.later(61)
     assert [group.made_from for group in stage.client.node_groups()] == [""]
+
+
+def test_devices_of_gpus_are_told_if_that_is_asked_for(cloud: GceCloud, attach: Attach) -> None:
+    accelerators = [{"acceleratorType": "nvidia-tesla-t4", "acceleratorCount": 2}]
+    template = cloud.add_template(machine_type="n1-standard-4", guestAccelerators=accelerators)
+    one, none = cloud.add_group(template=template), cloud.add_group()
+    client = attach(f"0:10:{one}", f"0:10:{none}", dra_gpus=True).client
+    [told] = client.template_node(one).slices
+    assert (told.driver, len(told.devices)) == ("gpu.nvidia.com", 2)
+    assert told.devices[0].attributes["cudaComputeCapability"].version == "7.5.0"
+    assert client.template_node(none).slices == ()
+    assert attach(f"0:10:{one}").client.template_node(one).slices == ()
+
+
+@pytest.mark.parametrize(
+    ("accelerators", "model"),
+    [(["nvidia-l4"], "l4"), (["nvidia-l4", "nvidia-tesla-t4"], ""), (["ct5lp"], ""), ([], "")],
+)
+def test_the_gpu_follows_from_the_accelerator(accelerators: list[str], model: str) -> None:
+    assert gpu_model(accelerators) == model
+    assert not model or model in MODELS
 
 
 def test_accelerators_and_other_architectures(cloud: GceCloud, attach: Attach) -> None:

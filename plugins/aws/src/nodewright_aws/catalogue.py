@@ -11,8 +11,10 @@ import msgspec
 
 from nodewright.spec import Clock, NodeTemplate, ProviderError
 from nodewright.spec.cache import ResultCache, attempt, copy_error
+from nodewright.spec.gpus import with_gpus
 from nodewright_aws.api import Api
 from nodewright_aws.bundled_types import bundled_type
+from nodewright_aws.gpu_models import gpu_model
 from nodewright_aws.options import Options
 from nodewright_aws.shapes import (
     EksNodegroup,
@@ -119,7 +121,8 @@ class Catalogue:
         launch = self._launches.get(group.name)
         machine = Machine(kind=self.kind(launch.type_name), requirements=launch.requirements)
         nodegroup, region = self._nodegroup(group), self._api.region()
-        return make_template(group, machine, nodegroup, region, self._options.eks_nodes, zone)
+        template = make_template(group, machine, nodegroup, region, self._options.eks_nodes, zone)
+        return with_gpus(template, gpu_model(launch.type_name)) if self._options.dra_gpus else template
 
     def launch(self, group_name: str) -> Launch:
         """Return what the group starts; raise ProviderError if it is not known."""

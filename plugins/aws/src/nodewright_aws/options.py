@@ -74,6 +74,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     detect_failures: bool = True
     instance_types: dict[str, StaticType] = {}
     use_static_instance_list: bool = False
+    dra_gpus: bool = False
     eks_nodes: EksNodes = EksNodes()
     prices_per_hour: dict[str, PerHour] = {}
     refresh_prices: bool = True

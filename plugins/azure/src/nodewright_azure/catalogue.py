@@ -6,8 +6,10 @@ from random import Random
 
 from nodewright.spec import Clock, NodeTemplate, ProviderError
 from nodewright.spec.cache import ResultCache, attempt
+from nodewright.spec.gpus import with_gpus
 from nodewright_azure.api import Api
 from nodewright_azure.errors import bucket_of_family
+from nodewright_azure.gpu_models import gpu_model
 from nodewright_azure.options import Options
 from nodewright_azure.shapes import ResourceSku, ScaleSet
 from nodewright_azure.template import Machine, make_template
@@ -41,7 +43,8 @@ class Catalogue:
     def template(self, scale_set: ScaleSet, zone: str = "") -> NodeTemplate:
         """Return the template, in ``zone`` or the set's first one; raise ProviderError that says what is wrong with the set."""
         machine = self._own_machine(scale_set.size) or self._told_machine(scale_set)
-        return make_template(scale_set, machine, zone=zone, predict_labels=self._options.predict_labels)
+        template = make_template(scale_set, machine, zone=zone, predict_labels=self._options.predict_labels)
+        return with_gpus(template, gpu_model(scale_set.size)) if self._options.dra_gpus else template
 
     def buckets(self, scale_set: ScaleSet) -> frozenset[str]:
         """Return the quota of cores on which the machines of the set draw; none if it is not known, or for spot machines."""

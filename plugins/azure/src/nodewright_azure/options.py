@@ -65,6 +65,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     predict_labels: bool = True
     instance_types: dict[str, StaticSku] = {}
     use_static_instance_list: bool = False
+    dra_gpus: bool = False
     prices_per_hour: dict[str, PerHour] = {}
     refresh_prices: bool = True
     retail_prices_endpoint: str = "https://prices.azure.com"

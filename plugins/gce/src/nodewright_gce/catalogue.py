@@ -9,7 +9,9 @@ from random import Random
 
 from nodewright.spec import Clock, NodeTemplate, ProviderError
 from nodewright.spec.cache import ResultCache, attempt
+from nodewright.spec.gpus import with_gpus
 from nodewright_gce.api import Api
+from nodewright_gce.gpu_models import gpu_model
 from nodewright_gce.kube_env import Template
 from nodewright_gce.options import Options
 from nodewright_gce.refs import Place, Ref, TemplateRef, parse_template_url
@@ -45,7 +47,13 @@ class Catalogue:
 
     def template(self, ref: Ref, manager: Manager, zone: str) -> NodeTemplate:
         """Return the template in a zone; raise ProviderError that says what is wrong with the group."""
-        return make_template(ref._replace(zone=zone), self.raw_template(ref, manager), self._machine(ref, manager))
+        raw = self.raw_template(ref, manager)
+        template = make_template(ref._replace(zone=zone), raw, self._machine(ref, manager))
+        return (
+            with_gpus(template, gpu_model([one.kind for one in raw.accelerators or ()]))
+            if self._options.dra_gpus
+            else template
+        )
 
     def raw_template(self, ref: Ref, manager: Manager) -> Template:
         """Return the instance template; raise ProviderError if it cannot be read."""

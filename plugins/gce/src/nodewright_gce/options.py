@@ -50,6 +50,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     atomic_resize: bool = False
     atomic_run_duration: Seconds = Seconds(0)
     machine_types: dict[str, Machine] = {}
+    dra_gpus: bool = False
     prices_per_hour: dict[str, OwnPrice] = {}
     preemption_interval: Seconds = Seconds(0)
 
