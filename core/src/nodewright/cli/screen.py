@@ -1,6 +1,5 @@
 """Output: tables for people, JSON for programs. Names in it come from users, so they are never read as markup."""
 
-import io
 import json
 import os
 import sys
@@ -28,8 +27,8 @@ def _choose_output(context: click.Context, option: click.Parameter, output: str)
 
 def keep_stdout() -> None:
     """Let only ``sys.stdout`` write to stdout from now on: what a plugin's library writes to descriptor 1 goes to stderr."""
-    stream = sys.stdout
-    if not isinstance(stream, io.TextIOWrapper) or stream.fileno() != 1 or sys.stderr is None:
+    stream = sys.__stdout__
+    if stream is None or sys.stdout is not stream or sys.stderr is None:
         return
     stream.flush()
     own = os.dup(1)
