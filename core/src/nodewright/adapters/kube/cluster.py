@@ -45,6 +45,9 @@ class _UnlistedPods:
         # Node and key of each, the oldest first.
         self._order: dict[tuple[str, str], None] = {}
 
+    def __len__(self) -> int:
+        return len(self._order)
+
     def on(self, node: str) -> tuple[Pod, ...]:
         return tuple(self._by_node.get(node, {}).values())
 
@@ -135,14 +138,15 @@ class LiveCluster:
             self._remove_pod(key)
             if pod is None and key in unlisted and known.spec.node_name and _would_be_lost(known):
                 self._unlisted.add(known)
-        placed = defaultdict[str, dict[str, Pod]](dict)
+        placed, some_unlisted = defaultdict[str, dict[str, Pod]](dict), bool(self._unlisted)
         for key, pod in changes.items():
             if pod is None or pod.is_terminal:
                 continue
             self._pods[key] = pod
             host = pod.host
             if host:
-                self.forget_unlisted(pod)
+                if some_unlisted:
+                    self._unlisted.discard(pod)
                 placed[host][key] = pod
             else:
                 self._pending[key] = pod.created, key, pod
