@@ -14,7 +14,7 @@ from nodewright.model.interruption import Interruption, InterruptionKind, parse_
 from nodewright.model.removal import NodeRemoval, RemovalReason
 from nodewright.model.settings import DrainSettings
 from nodewright.planner.interruptions import TURN_SECONDS, drain_at, find_interruptions, plan_drains
-from nodewright.planner.scale_up.pending_pods import Hints
+from nodewright.planner.scale_up.pending_pods import Hints, hint_key
 from nodewright.testkit import build_pod
 from nodewright.testkit.world import NOW, PROVIDER, World, grown, ref, settings_with
 from nodewright.validate.removals import check_removals
@@ -176,3 +176,13 @@ def test_no_pod_goes_to_a_node_that_leaves() -> None:
     made.running = [build_pod("small", "1", node_name="spot-0")]
     made.pending = [build_pod("waits", "1")]
     assert grown(made.plan(**ON)) == {"other": (0, 1)}
+
+
+@pytest.mark.parametrize(("taken", "drained"), [((), ["spot-0"]), (("spot-2",), ["spot-0"]), (("spot-1",), [])])
+def test_no_drain_relies_on_a_node_that_the_same_plan_removes(taken: tuple[str, ...], drained: list[str]) -> None:
+    state = world(notice(0, kind=InterruptionKind.UNHEALTHY, deadline=None)).state()
+    found = find_interruptions(state, settings_with().pods)
+    hints = Hints(fresh={hint_key(pod): "spot-1" for pod in found.demand})
+    removals, (leaving,) = plan_drains(state, found, hints, set(taken), DrainSettings())
+    assert [removal.node for removal in removals] == drained
+    assert leaving.has_room == bool(drained)

@@ -149,7 +149,7 @@ def plan_drains(
         ref, is_draining = state.group_of_node[name], name in under_way or name in taken
         moved, pods = found.homeless.get(name, ()), found.pods[name]
         stays = name in found.held or _loses_pods(pods, notice)
-        places = None if stays else _places(moved, hints, snapshot)
+        places = None if stays else _places(moved, hints, snapshot, taken)
         drain_by = drain_at(notice, pods, drain)
         is_late = drain_by <= state.now
         is_free = limits.find_obstacle(name, DisruptionReason.INTERRUPTED) is None
@@ -239,12 +239,12 @@ def _loses_pods(pods: Sequence[Pod], notice: HeldNotice) -> bool:
     )
 
 
-def _places(pods: Sequence[Pod], hints: Hints, snapshot: Snapshot) -> dict[str, str] | None:
-    """Return the existing node of each of these pods, by the pod's key; None if a pod has no place."""
+def _places(pods: Sequence[Pod], hints: Hints, snapshot: Snapshot, taken: AbstractSet[str]) -> dict[str, str] | None:
+    """Return the existing node of each of these pods, by the pod's key; None if a pod has no place on a node that stays."""
     found: dict[str, str] = {}
     for pod in pods:
         place = hints.fresh.get(hint_key(pod))
-        if place is None or place not in snapshot:
+        if place is None or place not in snapshot or place in taken:
             return None
         found[pod.key] = place
     return found
