@@ -5,7 +5,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 MANIFESTS := constraints.txt pyproject.toml core/pyproject.toml simulator/pyproject.toml $(wildcard plugins/*/pyproject.toml)
 
-.PHONY: axe setup demo test test-slow test-all e2e control-plane soak leaders bench bench-failover bench-scale-down bench-mutants bench-refresh bench-beside-ca check dist docs figures figures-older format generate licences lock pictures sbom clean
+.PHONY: axe setup demo test test-slow test-all e2e control-plane soak leaders interruptions bench bench-failover bench-scale-down bench-mutants bench-refresh bench-beside-ca check dist docs figures figures-older format generate licences lock pictures sbom clean
 
 setup: .venv/.dev
 
@@ -37,6 +37,10 @@ soak: control-plane
 # A thousand random schedules of replicas that crash, freeze and wake; the suite runs some of them.
 leaders: .venv/.dev
 	LEADER_SCHEDULES=1000 $(BIN)/pytest -n auto -m "not slow" core/tests/leaders/test_leaders.py
+
+# Ten thousand random schedules of notices, with engines that are killed; the suite runs some of them.
+interruptions: .venv/.dev
+	INTERRUPTION_SCHEDULES=10000 $(BIN)/pytest -n auto tests/scenario/test_interruptions_random.py
 
 # Looks at the reports and at the daemon's page with axe-core (accessibility; MPL-2.0), which npm downloads into out/. Needs npm and Chromium.
 axe: .venv/.dev
