@@ -108,3 +108,20 @@ def test_counts_of_what_it_costs(start: StartDaemon) -> None:
     assert 'nodewright_lease_renewals_total{result="renewed"}' in page
     assert 'nodewright_hook_calls_total{operation="refresh",provider="shared",result="ok"}' in page
     assert 'cluster_autoscaler_function_duration_seconds_count{function="cloudProviderRefresh"}' in page
+
+
+def test_plan_reads_the_live_cluster_and_says_what_one_more_group_would_change(
+    clean: ControlPlane, shared: SharedCloud, tmp_path: Path
+) -> None:
+    deploy(clean, "web", 2)
+    deploy(clean, "giant", 1, cpu="64")
+    wait_until(lambda: len(clean.request("/api/v1/namespaces/default/pods")["items"]) == 3, "pods")
+    config = tmp_path / "config.yaml"
+    config.write_text(yaml.safe_dump({"providers": {"shared": {"options": {"address": str(shared.address)}}}}))
+    words = ("plan", "--config", str(config), "--kubeconfig", str(clean.kubeconfig("onlooker")), "--output=json")
+    result = nodewright(*words, "--group=name=huge,cpu=96,memory=768Gi,max_size=3")
+    assert result.returncode == 0, result.stderr
+    difference = json.loads(result.stdout)["difference"]
+    assert [difference[which]["pods_not_helped"] for which in ("now", "then")] == [1, 0]
+    assert difference["then"]["groups"]["dump/huge"] == 1
+    assert not shared.calls

@@ -1,4 +1,4 @@
-"""``nodewright plan``: one dry loop on a dump."""
+"""``nodewright plan``: one dry loop on a dump, or on the live cluster."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from nodewright.model.errors import ConfigError
 
 
 @click.command("plan", cls=SettingsCommand)
-@click.argument("dump", metavar="DUMP")
+@click.argument("dump", metavar="[DUMP]", required=False)
 @dump_options
 @click.option(
     "--add", multiple=True, metavar="FILE", help="What if: add the pods of this Deployment, StatefulSet, Job or Pod."
@@ -37,9 +37,9 @@ from nodewright.model.errors import ConfigError
 def command(
     source: SettingsSource, output: str, all_pods: bool, detailed_exitcode: bool, at: str | None, **given: Any
 ) -> int:
-    """Show what nodewright would do to the cluster in DUMP, and a reason for every pod. Write nothing.
+    """Show what nodewright would do to a cluster, and a reason for every pod. Write nothing.
 
-    DUMP is the output of kubectl get
+    Without DUMP it reads the cluster that --kubeconfig names, that of this pod, or kubectl's. DUMP is the output of kubectl get
     nodes,pods,daemonsets,rs,rc,statefulsets,jobs,pdb,pvc,pv,storageclasses,csinodes,csidrivers,csistoragecapacities,volumeattachments,namespaces -A -o json
     (or -o yaml); - reads it from stdin. The node groups come from --groups, from --group-by or from a provider
     (--cloud-provider, or providers: in --config). With --add, --remove-node or --group the plan is for the changed

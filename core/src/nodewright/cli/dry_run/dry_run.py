@@ -1,6 +1,7 @@
 """One loop without its writes, of a cluster or of any reader: observe, fold, plan, check."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
@@ -12,7 +13,7 @@ from nodewright.adapters.clocks import BootClock, SystemClock
 from nodewright.adapters.config_files import DisruptionFile, PricesFile
 from nodewright.adapters.kube.caches import CacheOptions, Caches, Listeners, optional_kinds
 from nodewright.adapters.kube.cluster import DryCluster
-from nodewright.adapters.kube.connection import connect
+from nodewright.adapters.kube.connection import Connection, connect
 from nodewright.adapters.server_time import ServerTime
 from nodewright.cli.connect import Connector, find_unlisted
 from nodewright.clusterstate.fold import fold
@@ -21,6 +22,7 @@ from nodewright.clusterstate.state import ClusterState
 from nodewright.engine.planning import Planning
 from nodewright.expander import CONFIG_MAP
 from nodewright.model.errors import ConfigError, InvariantError, KubeApiError, ProviderUnavailable
+from nodewright.model.objects import KINDS, ClusterObjects
 from nodewright.model.plan import Plan
 from nodewright.model.settings import Settings, default_options
 from nodewright.observe import ClusterReader, Observer, ProviderReads
@@ -105,17 +107,39 @@ def plan_cluster(settings: Settings, seed: int) -> DryRun:
     """
     if not settings.providers:
         raise ConfigError("no node groups: give --cloud-provider, or providers: in --config")
-    clock, random, cluster = SystemClock(), Random(seed), settings.cluster
-    boot = BootClock()
-    wall = ServerTime(clock, boot.now)
+    boot, random = BootClock(), Random(seed)
+    wall = ServerTime(SystemClock(), boot.now)
+    with _follow_cluster(settings, wall, random) as (api, caches):
+        providers = Connector(clock=wall, seed=seed).connect_all(settings.providers)
+        reader = DryCluster(api, caches, max_age=settings.cluster.max_cache_age)
+        planned = plan_once(reader, providers, settings, random, wall.now(), Planning.timed(boot.now))
+        for sentence in (*find_unlisted(providers), *filter(None, (planned.disruption_problem,))):
+            click.echo(sentence, err=True)
+        return planned
+
+
+def read_cluster(settings: Settings) -> tuple[ClusterObjects, float]:
+    """Return the objects of the live cluster, and the API server's time (epoch seconds).
+
+    Raise KubeApiError if the cluster cannot be read within a minute.
+    """
+    wall = ServerTime(SystemClock(), BootClock().now)
+    with _follow_cluster(settings, wall, Random()) as (_, caches):
+        held = {kind.field: caches.of(kind.name).all() for kind in KINDS.values() if caches.follows(kind.name)}
+        maps = [config for name in _config_maps(settings) for config in caches.config_map(name).all()]
+        return ClusterObjects(**held, config_maps=tuple(maps)), wall.now()
+
+
+@contextmanager
+def _follow_cluster(settings: Settings, wall: ServerTime, random: Random) -> Iterator[tuple[Connection, Caches]]:
+    """Give the connection to the live cluster, and caches that hold all of it."""
+    cluster = settings.cluster
     api = connect(kubeconfig=cluster.kubeconfig, server=cluster.kubernetes, user_agent=cluster.user_agent, time=wall)
     followed = CacheOptions(
-        namespace=cluster.namespace,
-        config_maps=(CONFIG_MAP, *filter(None, (cluster.disruption_config_map_name,))),
-        optional=optional_kinds(settings),
+        namespace=cluster.namespace, config_maps=_config_maps(settings), optional=optional_kinds(settings)
     )
     forbidden: dict[str, str] = {}
-    caches = Caches(api, clock, random, followed, Listeners(on_forbidden=forbidden.__setitem__), wall=wall)
+    caches = Caches(api, SystemClock(), random, followed, Listeners(on_forbidden=forbidden.__setitem__), wall=wall)
     caches.start()
     try:
         if not caches.wait_synced(_SYNC_SECONDS):
@@ -123,11 +147,10 @@ def plan_cluster(settings: Settings, seed: int) -> DryRun:
         for kind, problem in forbidden.items():
             if problem:
                 click.echo(f"kind {kind}: {problem}", err=True)
-        providers = Connector(clock=wall, seed=seed).connect_all(settings.providers)
-        reader = DryCluster(api, caches, max_age=cluster.max_cache_age)
-        planned = plan_once(reader, providers, settings, random, wall.now(), Planning.timed(boot.now))
-        for sentence in (*find_unlisted(providers), *filter(None, (planned.disruption_problem,))):
-            click.echo(sentence, err=True)
-        return planned
+        yield api, caches
     finally:
         caches.stop()
+
+
+def _config_maps(settings: Settings) -> tuple[str, ...]:
+    return (CONFIG_MAP, *filter(None, (settings.cluster.disruption_config_map_name,)))

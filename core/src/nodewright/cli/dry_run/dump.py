@@ -17,7 +17,7 @@ from nodewright.adapters.clocks import BootClock, SystemClock
 from nodewright.adapters.provider import installed_providers
 from nodewright.cli import bundle
 from nodewright.cli.connect import Connector, find_unlisted
-from nodewright.cli.dry_run.dry_run import DryRun, plan_once
+from nodewright.cli.dry_run.dry_run import DryRun, plan_once, read_cluster
 from nodewright.cli.dry_run.dump_groups import DumpedGroups, GroupEntry, group_by_label, read_groups_file
 from nodewright.cli.dry_run.dump_options import DumpSource
 from nodewright.cli.dry_run.what_if import WhatIf
@@ -143,7 +143,7 @@ def _moments(objects: ClusterObjects) -> Iterator[datetime]:
 
 
 def plan_dump(settings: Settings, dumped: DumpSource) -> tuple[DryRun, DumpedCluster]:
-    """Plan one loop on a dumped cluster, or on that of a support bundle; raise ConfigError."""
+    """Plan one loop on a dumped cluster, that of a support bundle, or the live one; raise ConfigError, or KubeApiError."""
     settings, dumped, objects = _load(settings, dumped)
     return plan_objects(settings, dumped, objects)
 
@@ -186,7 +186,15 @@ def plan_objects(
 
 
 def _load(settings: Settings, dumped: DumpSource) -> tuple[Settings, DumpSource, ClusterObjects]:
-    """Read a dump, or a bundle with its groups, time and settings. Flags and settings that were given take precedence."""
+    """Read a dump, the live cluster, or a bundle with its groups, time and settings.
+
+    Flags and settings that were given take precedence over those of a bundle.
+    """
+    if dumped.dump is None:
+        live, at = read_cluster(settings)
+        now = dumped.now or datetime.fromtimestamp(at, UTC).isoformat()
+        nodes = tuple(identify(node) for node in live.nodes)
+        return settings, dataclasses.replace(dumped, now=now), replace(live, nodes=nodes)
     source, name = _read(dumped.dump)
     if not source.startswith(bundle.MAGIC):
         return settings, dumped, read_dump(source, name)

@@ -29,12 +29,12 @@ _OPTIONS = (
 
 @dataclass(frozen=True, kw_only=True)
 class DumpSource:
-    """A dump (a path, ``-`` for stdin), and how its groups and its time are found; ``entries`` are those of a bundle.
+    """A dump (a path, ``-`` for stdin, None for the live cluster), and how its groups and its time are found; ``entries`` are those of a bundle.
 
     ``given`` are the settings that were given, as section and field: they replace those of a bundle.
     """
 
-    dump: str
+    dump: str | None
     groups: str | None
     group_by: str | None
     group_max: int
@@ -45,7 +45,7 @@ class DumpSource:
 
     @property
     def source(self) -> str:
-        return "stdin" if self.dump == "-" else self.dump
+        return "the live cluster" if self.dump is None else "stdin" if self.dump == "-" else self.dump
 
 
 def dump_options(command: F) -> F:
