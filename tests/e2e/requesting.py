@@ -2,7 +2,7 @@
 
 import urllib.error
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,12 @@ MERGE_PATCH = "application/merge-patch+json"
 
 def install_crds(plane: ControlPlane) -> None:
     """Every file of deploy/crds, until the API server serves what is in it; what is there already stays."""
+    install(plane, [yaml.safe_load(file.read_text()) for file in CRDS])
+
+
+def install(plane: ControlPlane, definitions: Sequence[Mapping[str, Any]]) -> None:
+    """Custom resource definitions, until the API server serves them; what is there already stays."""
     there = {held["metadata"]["name"] for held in plane.request(DEFINITIONS)["items"]}
-    definitions = [yaml.safe_load(file.read_text()) for file in CRDS]
     for definition in definitions:
         if definition["metadata"]["name"] not in there:
             plane.request(DEFINITIONS, method="POST", body=definition)

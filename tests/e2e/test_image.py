@@ -49,7 +49,7 @@ def run(*command: str | Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def buildah(tmp_path_factory: pytest.TempPathFactory) -> Buildah:
+def buildah(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Buildah]:
     """``buildah("images")``, with a store of its own in which Debian is the base image."""
     missing = [name for name in ("buildah", "mmdebstrap") if shutil.which(name) is None]
     suite = platform.freedesktop_os_release().get("VERSION_CODENAME") if Path("/etc/debian_version").exists() else None
@@ -69,7 +69,9 @@ def buildah(tmp_path_factory: pytest.TempPathFactory) -> Buildah:
     (mounted / "usr/bin/python").symlink_to("python3")
     call("umount", container)
     call("commit", "--rm", container, "docker.io/library/python:debian-slim")
-    return call
+    yield call
+    # Buildah leaves the folder of its layers mounted. Later runs of pytest could not delete it.
+    subprocess.run(["umount", "--quiet", folder / "store/overlay"], check=False)
 
 
 def build(buildah: Buildah, tag: str, *words: str | Path) -> str:
@@ -154,6 +156,28 @@ def test_the_image_of_an_author_without_a_checkout(buildah: Buildah, clean: Cont
     assert "orbidden" not in said
 
 
+def start_read_only(buildah: Buildah, image: str, folder: Path, *command: str) -> None:
+    """Run a command as the chart does: the image's user, no capabilities, a read-only root, and an empty /tmp."""
+    container = buildah("from", "--pull=never", image).strip()
+    mounted = buildah("mount", container).strip()
+    (Path(mounted) / "etc/nodewright").mkdir(exist_ok=True)
+    script = """
+        mount --bind "$1" "$1"
+        mount --bind "$2" "$1/etc/nodewright"
+        mount -t tmpfs tmpfs "$1/tmp"
+        mount -o remount,bind,ro "$1"
+        root=$1; shift 2
+        if touch "$root/opt/written" 2>/dev/null; then echo "the root is not read-only" >&2; exit 1; fi
+        exec chroot "$root" setpriv --reuid=65532 --regid=65532 --clear-groups --inh-caps=-all --bounding-set=-all \
+            --no-new-privs "$@"
+    """
+    entered = ["unshare", "--mount", "sh", "-euc", script, "sh", mounted, str(folder)]
+    environ = {"PATH": "/opt/nodewright/bin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/"}
+    ended = subprocess.run([*entered, *command], env=environ, capture_output=True, text=True, check=False)
+    buildah("umount", container)
+    assert ended.returncode == 0, ended.stderr
+
+
 def test_the_image_and_that_of_a_plugin(buildah: Buildah, clean: ControlPlane, tmp_path: Path) -> None:
     arguments = ("--build-arg=PYTHON=debian", "--build-arg=PROVIDERS=fake")
     said = build(buildah, "nodewright:0.1.0", *arguments, "-f", ROOT / "deploy/Dockerfile", ROOT)
@@ -170,7 +194,7 @@ def test_the_image_and_that_of_a_plugin(buildah: Buildah, clean: ControlPlane, t
         "--once",
     ]
     daemon += ["--address=127.0.0.1:0", "--debug-address=127.0.0.1:0"]
-    start(buildah, "nodewright:0.1.0", folder, *daemon)
+    start_read_only(buildah, "nodewright:0.1.0", folder, *daemon)
     status = clean.request("/api/v1/namespaces/kube-system/configmaps/cluster-autoscaler-status")
     assert [group["name"] for group in yaml.safe_load(status["data"]["status"])["nodeGroups"]] == ["small"]
 

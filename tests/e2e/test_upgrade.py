@@ -75,17 +75,20 @@ def test_versions_read_what_each_other_saved(
     assert first.end() == 0
     saved = _find_requests(released)
     calls = list(shared.calls)
-    assert [what for what, _ in calls] == ["increase"]
+    [(what, increased)] = calls
+    assert what == "increase"
 
     _helm("upgrade", "nodewright", str(CHART), *_place(released), values=values)
     second = start()
     wait_until(lambda: len(second.says("loop")) > 1, "loops after the upgrade")
+    assert _read_target(released) == increased[2]
     assert second.end() == 0
     assert _find_requests(released) == saved
 
     _helm("rollback", "nodewright", "1", *_place(released))
     third = start(environ=before)
     wait_until(lambda: len(third.says("loop")) > 1, "loops after the rollback")
+    assert _read_target(released) == increased[2]
     assert third.end() == 0
     assert _find_requests(released) == saved
 
@@ -132,11 +135,19 @@ def _code_of(environ: dict[str, str]) -> Path:
 
 
 def _find_requests(plane: ControlPlane) -> list[Any]:
-    """The increases that are saved and have not arrived, each with its times."""
+    """The increases that are saved and have not arrived: what both versions save of each."""
     items = plane.request(f"{SYSTEM}/configmaps")["items"]
     heads = [one["binaryData"]["state"] for one in items if one["metadata"]["name"] == STATE_NAME]
     states = [json.loads(zlib.decompress(base64.b64decode(head))) for head in heads]
-    return [group["requests"] for state in states for group in state.get("groups", ()) if group.get("requests")]
+    requests = (one for state in states for group in state.get("groups", ()) for one in group.get("requests", ()))
+    return [{key: one[key] for key in ("increase", "started", "deadline", "accepted", "atomic")} for one in requests]
+
+
+def _read_target(plane: ControlPlane) -> int:
+    """The target size of the only group, as the status ConfigMap tells it."""
+    text = plane.request(f"{SYSTEM}/configmaps/cluster-autoscaler-status")["data"]["status"]
+    [group] = yaml.safe_load(text)["nodeGroups"]
+    return int(group["health"]["cloudProviderTarget"])
 
 
 def _apply(plane: ControlPlane, folder: Path) -> None:
