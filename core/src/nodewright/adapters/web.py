@@ -72,7 +72,7 @@ Pages = Mapping[str, Render]
 
 
 class Denied(NamedTuple):
-    """Why a request is refused: HTTP's status, and a sentence."""
+    """The refusal of a request: HTTP's status, and a sentence that says why."""
 
     status: int
     sentence: str
