@@ -234,7 +234,7 @@ def test_a_recording_that_is_cut_off_keeps_what_was_saved(tmp_path: Path) -> Non
     with pytest.raises(
         ConfigError, match=r"parts: holds a recording that was cut off: nodewright record --finish --to"
     ):
-        UnfinishedTrace(path)
+        UnfinishedTrace(path).check_new()
     header, count = finish_trace(path)
     assert (header.seconds, header.anonymous, count, recording.pods) == (120.0, True, 3, 3)
     assert [(held.created, held.ended) for held in load_trace(path).pods] == [(0.0, 60.0), (60.0, None), (120.0, None)]

@@ -230,22 +230,25 @@ class UnfinishedTrace:
     """A trace while it is recorded: a folder beside its file, ``FILE.parts``, that survives a crash.
 
     ``rest.parquet`` is the trace as of the last save but for the pods in the parts, whose number it holds: a part that was
-    written after it does not count. Raise ConfigError if the folder exists, or if something cannot be written.
+    written after it does not count.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._folder = _parts_of(path)
-        if self._folder.exists():
-            raise ConfigError(
-                f"{self._folder}: holds a recording that was cut off: nodewright record --finish --to {path} makes its "
-                "trace; or remove the folder"
-            )
         self._gone: list[RecordedPod] = []
         self._parts = 0
 
+    def check_new(self) -> None:
+        """Raise ConfigError if the folder holds a recording already."""
+        if self._folder.exists():
+            raise ConfigError(
+                f"{self._folder}: holds a recording that was cut off: nodewright record --finish --to {self._path} makes its "
+                "trace; or remove the folder"
+            )
+
     def save(self, gone: Iterable[RecordedPod], rest: RecordedTrace) -> None:
-        """Add pods that are gone, and replace all others by ``rest``."""
+        """Add pods that are gone, and replace all others by ``rest``; raise ConfigError if that cannot be written."""
         self._gone += gone
         if len(self._gone) >= _PART_ROWS:
             _save([_table(self._gone)], rest.header, self._folder / _part(self._parts + 1))

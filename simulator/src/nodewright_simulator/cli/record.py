@@ -136,6 +136,7 @@ def record_live(
     wall = ServerTime(SystemClock(), boot.now)
     api = connect(kubeconfig=kubeconfig, time=wall)
     recording, target = Recording(), UnfinishedTrace(path)
+    target.check_new()
     saver = Saver(TraceMaker(recording, hides, group_by, most), target, boot.now)
 
     def tell(recording: Recording) -> None:
