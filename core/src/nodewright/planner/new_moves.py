@@ -14,8 +14,7 @@ from nodewright.model.move import Addition, Move, RejectedMove
 from nodewright.model.node import INSTANCE_TYPE_LABEL
 from nodewright.model.reason import UnremovableCode
 from nodewright.model.settings import ConsolidationSettings
-from nodewright.planner.consolidation import find_moves
-from nodewright.planner.consolidation.find_moves import Proposal
+from nodewright.planner.consolidation import FoundMoves, Proposal, find_moves
 from nodewright.planner.context import PlanningContext
 from nodewright.planner.moves import DRAIN_SECONDS
 from nodewright.planner.returns import NO_RETURN, find_return
@@ -69,8 +68,10 @@ def propose_moves(
     searched = _fingerprint(context, (settled.keys(), staying.keys()), most_nodes)
     if searched == held.vain and state.now < held.again_at:
         return NewMoves(held)
-    settled |= find_unpriced(context)
-    found = find_moves(context, settings, random, most_nodes=most_nodes, settled=settled, unneeded=unneeded)
+    found = FoundMoves()
+    if any(group.seen.hourly_price for group in state.groups.values()):
+        settled |= find_unpriced(context)
+        found = find_moves(context, settings, random, most_nodes=most_nodes, settled=settled, unneeded=unneeded)
     proposals, back = found.proposals, NO_RETURN
     if not proposals and seeks:
         going = dict.fromkeys(unneeded, "scale-down removes it")
