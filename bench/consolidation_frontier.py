@@ -20,7 +20,7 @@ from nodewright.cli.settings.load import load_settings
 from nodewright.clusterstate.fold import fold
 from nodewright.clusterstate.memory import Memory
 from nodewright.model.settings import Settings
-from nodewright.optimizer.closing import ClosingProblem, relax
+from nodewright.optimizer.closing import relax
 from nodewright.optimizer.problem import Floats
 from nodewright.planner import find_growth_context
 from nodewright.planner.consolidation.problem import GroupsToGrow, make_problem
@@ -44,7 +44,7 @@ class Relaxed:
         plan = make_problem(context, sources, GroupsToGrow(context), 0.0, len(sources.nodes), frozenset())
         if plan is None:
             raise ValueError(f"{case.name}: no node may go")
-        self._problem: ClosingProblem = plan.problem
+        self._problem = plan.problem
         self._price, self.bound = case.price_before, case.lp_bound_pinned
         rest = np.zeros(len(plan.rows) - len(sources.nodes))
         self._evictions = plan.problem.pods.sum(axis=0).astype(float)

@@ -8,8 +8,9 @@ from core.tests.optimizer.problems import ENDLESS, problems
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodewright.optimizer.closing import Closing, ClosingProblem, find_closing
+from nodewright.optimizer.closing import Closing, find_closing
 from nodewright.optimizer.problem import Problem
+from nodewright.optimizer.relaxation import ClosingProblem, ClosingProgramme
 
 
 def unlimited() -> float:
@@ -148,3 +149,47 @@ def test_the_first_sets_are_tried_when_time_is_up_at_once() -> None:
     found = find_closing(two_nodes(), lambda: 1.0, Random(1))
     assert found is not None
     assert found.saved >= 4.0
+
+
+def test_pods_are_planned_together_for_room_and_new_nodes() -> None:
+    """The largest pod fits into the room of the node that stays, but the other two fill it, and a small node takes the largest."""
+    buying = Problem(
+        requests=np.array([[3.0, 1.0], [2.0, 1.0]]),
+        pods=[1, 2],
+        per_node=[ENDLESS, ENDLESS],
+        free=np.array([[3.0, 10.0]]),
+        prices=np.array([1.0]),
+        rooms=[ENDLESS],
+        fits=np.array([[True], [True]]),
+    )
+    problem = ClosingProblem(
+        buying=buying,
+        pods=np.array([[1, 0], [2, 0]]),
+        free=np.array([[0.0, 0.0], [4.0, 10.0]]),
+        takes=np.full((2, 2), ENDLESS),
+        prices=np.array([10.0, 10.0]),
+        costs=np.zeros(2),
+        may_close=np.array([True, False]),
+        kinds=np.array([0, 0]),
+        most_of_kind=np.array([2]),
+        most=2,
+    )
+    found = find_closing(problem, unlimited, Random(1))
+    assert found is not None
+    assert not faults(problem, found)
+    assert found.saved == pytest.approx(9.0)
+    assert found.moved[:, 1].tolist() == [0, 2]
+
+
+@given(closings())
+@settings(max_examples=50)
+def test_rounding_closes_whole_nodes_that_may_be_closed(problem: ClosingProblem) -> None:
+    closed = ClosingProgramme(problem).round(lambda: False)
+    assert closed is None or not closed[~problem.may_close].any()
+
+
+def test_the_programme_is_rounded_as_long_as_there_is_time() -> None:
+    closed = ClosingProgramme(two_nodes()).round(lambda: False)
+    assert closed is not None
+    assert closed.any()
+    assert ClosingProgramme(two_nodes()).round(lambda: True) is None

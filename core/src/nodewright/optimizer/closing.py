@@ -1,10 +1,11 @@
 """Choose the nodes to close: weigh their price against the price of room elsewhere and the disruption of moving pods.
 
 A linear programme splits nodes and pods and says which nodes to close. Whole nodes are then taken in its order. For each set
-the pods are put into the room of the nodes that stay, and nodes are bought for the rest (mix.py). The best set is changed
-node by node while there is time.
+the pods are put into the room of the nodes that stay, and nodes are bought for the rest. The best set is changed node by node
+while there is time. For the best sets, both are then planned together (packing.py, mix.py).
 """
 
+import heapq
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -13,45 +14,26 @@ from random import Random
 
 import numpy as np
 
-from nodewright.optimizer.bound import find_values, undominated
-from nodewright.optimizer.highs import Programme, is_installed
+from nodewright.optimizer.bound import find_values
+from nodewright.optimizer.highs import is_installed
 from nodewright.optimizer.mix import QuickBuyer, find_mix
+from nodewright.optimizer.packing import make_packing
 from nodewright.optimizer.problem import Bools, Floats, Ints, Mix, Problem
+from nodewright.optimizer.relaxation import ClosingProblem, ClosingProgramme
 
-# With more pairs of a class and a node, the programme counts the room of the nodes of a kind together.
-_MOST_PAIRS = 30_000
 # How many beginnings of the order are tried.
 _PREFIXES = 24
 # The most changes that are tried; and by which part of the price of all nodes a set may be worse at first.
 _MOST_CHANGES, _TOLERATED = 2000, 0.004
 # How many sets are tried even if time is up.
 _LEAST_TRIES = 3
-# The part of the time of the search that planning new nodes for the best set takes at most.
-_PART_OF_MIX = 0.2
+# The part of the time in which sets are changed; in the rest, this many of the best sets are planned at most. One plan takes
+# at most this part of the time that is left, and the first one at least this part of all time.
+_PART_OF_CHANGES, _MOST_PLANNED = 0.4, 4
+_PART_OF_PLAN, _LEAST_PART_OF_PLAN = 0.4, 0.1
+# Which part of new nodes pods fill while the programme is rounded, and the part of the time after which it is not rounded again.
+_FULL, _PART_OF_ROUNDING = (1.0, 0.96), 0.25
 _EPSILON = 1e-9
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ClosingProblem:
-    """``C`` classes of pods, ``N`` nodes, ``K`` kinds of new nodes, ``R`` resources.
-
-    ``buying``: the classes and kinds; its ``pods`` are all that nodes hold. ``pods`` (C × N): how many pods of a class a node
-    holds. ``free`` (N × R): its room. ``takes`` (C × N): how many more pods of the class it may have at most, 0: none.
-    ``prices`` (N), ``costs`` (N): what closing a node disrupts, in USD an hour. ``may_close`` (N).
-    ``kinds`` (N): nodes with the same number are of one kind, of which at most ``most_of_kind`` may be closed. ``most``: how
-    many nodes may be closed.
-    """
-
-    buying: Problem
-    pods: Ints
-    free: Floats
-    takes: Ints
-    prices: Floats
-    costs: Floats
-    may_close: Bools
-    kinds: Ints
-    most_of_kind: Ints
-    most: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +106,7 @@ def relax(problem: ClosingProblem) -> tuple[Floats, float] | None:
 
     None: there is no result, or no solver.
     """
-    return _solve_relaxed(_with_last_resort(problem)) if is_installed() else None
+    return ClosingProgramme(_with_last_resort(problem)).solve() if is_installed() else None
 
 
 class _ClosingSearch:
@@ -136,11 +118,14 @@ class _ClosingSearch:
         self._requests = buying.requests
         self._wanted = [np.flatnonzero(row) for row in buying.requests]
         self._orders = self._class_orders()
+        # Which orders are tried for each set, and for how many sets each of them was the best.
+        self._tried, self._wins = range(len(self._orders)), [0] * len(self._orders)
         # Full nodes first: their room is useful for few pods.
         scale = np.maximum(problem.free.max(axis=0, initial=0.0), _EPSILON)
         self._by_room = np.argsort((problem.free / scale).sum(axis=1), kind="stable")
         self._best = np.zeros(len(problem.prices), dtype=bool)
         self._best_gain = 0.0
+        self._rounded: list[Bools] = []
         # The gain of each set that was evaluated; minus infinity: it is not allowed.
         self._known: dict[bytes, float] = {}
         self._worth = problem.prices - problem.costs
@@ -164,6 +149,9 @@ class _ClosingSearch:
         if bound <= _EPSILON:
             return
         self._try_beginnings(shares)
+        self._try_rounded()
+        best = max(self._tried, key=self._wins.__getitem__)
+        self._tried = range(best, best + 1)
         if bound > small * float(self._problem.prices.sum()):
             self._change(shares, most_changes)
 
@@ -174,12 +162,22 @@ class _ClosingSearch:
         whole = sum(shares[n] > 1 - 1e-6 for n in sure)
         sizes = sorted({max(1, round(len(sure) * (k + 1) / _PREFIXES)) for k in range(_PREFIXES)}) if sure else []
         for number, size in enumerate(dict.fromkeys([whole, len(sure), *reversed(sizes)])):
-            if number > _LEAST_TRIES and self._used() >= 1.0:
+            if number > _LEAST_TRIES and self._used() >= _PART_OF_CHANGES:
                 return
             if size:
                 closed = np.zeros(len(self._problem.prices), dtype=bool)
                 closed[sure[:size]] = True
                 self._evaluated(closed, 0.0)
+
+    def _try_rounded(self) -> None:
+        """Close the nodes that are closed if the programme is rounded."""
+        if not is_installed():
+            return
+        for full in _FULL:
+            if self._used() < _PART_OF_ROUNDING:
+                closed = ClosingProgramme(self._problem, full).round(lambda: self._used() >= _PART_OF_CHANGES)
+                if closed is not None and self._evaluated(closed, -math.inf) > 0.0:
+                    self._rounded.append(closed)
 
     def _within_limits(self, order: Sequence[int]) -> list[int]:
         problem = self._problem
@@ -206,13 +204,14 @@ class _ClosingSearch:
         key = np.packbits(closed).tobytes()
         gain = self._known.get(key)
         if gain is None:
+            gain = -math.inf
             if self._is_allowed(closed):
                 worth = float(self._worth[closed].sum())
-                if worth <= least:
+                most = worth - least
+                price = self._price_elsewhere(closed, most) if most > 0 else math.inf
+                if price > most:
                     return -math.inf
-                gain = worth - self._price_elsewhere(closed)
-            else:
-                gain = -math.inf
+                gain = worth - price
             self._known[key] = gain
         if gain > self._best_gain + _EPSILON:
             self._best, self._best_gain = closed.copy(), gain
@@ -226,14 +225,18 @@ class _ClosingSearch:
             np.bincount(problem.kinds[closed], minlength=len(problem.most_of_kind)) > problem.most_of_kind
         ).any()
 
-    def _price_elsewhere(self, closed: Bools) -> float:
-        """Return the price of nodes for the pods that find no room on the nodes that stay."""
+    def _price_elsewhere(self, closed: Bools, most: float) -> float:
+        """Return the price of nodes for the pods that find no room on the nodes that stay; infinity if it is surely above ``most``."""
         best = math.inf
-        for order in self._orders:
-            left, _ = self._fill(closed, order)
+        for number in self._tried:
+            left, _ = self._fill(closed, self._orders[number])
             if not left.any():
                 return 0.0
-            best = min(best, self._buyer.price(left))
+            if float(self._values.of_pods @ left) > min(best, most):
+                continue
+            price = self._buyer.price(left)
+            self._wins[number] += price <= best
+            best = min(best, price)
         return best
 
     def _fill(self, closed: Bools, order: Ints) -> tuple[Ints, list[tuple[int, Ints, Ints]]]:
@@ -274,7 +277,7 @@ class _ClosingSearch:
         odds, nodes = find_odds(current), may.tolist()
         tolerance = _TOLERATED * float(problem.prices.sum())
         for step in range(most):
-            used = max(self._used(), step / most)
+            used = max(self._used() / _PART_OF_CHANGES, step / most)
             if used >= 1.0:
                 return
             least = gain - tolerance * (1.0 - used) ** 2 * random.random()
@@ -286,88 +289,63 @@ class _ClosingSearch:
                 current, gain, odds = closed, found, find_odds(closed)
 
     def result(self) -> Closing | None:
-        problem, closed = self._problem, self._best
-        if not closed.any():
-            return None
-        plans: list[tuple[float, int, Ints, list[tuple[int, Ints, Ints]]]] = []
+        """Return the best plan for one of the best sets."""
+        best: Closing | None = None
+        for closed in self._best_sets() if self._best.any() else ():
+            if best is not None and self._used() >= 1.0:
+                break
+            found = self._planned(closed)
+            if best is None or found.gain > best.gain + _EPSILON:
+                best = found
+        return best
+
+    def _best_sets(self) -> list[Bools]:
+        """Return the rounded sets, then those with the highest gains, the best first."""
+        count = len(self._problem.prices)
+        known = heapq.nsmallest(_MOST_PLANNED, ((-gain, key) for key, gain in self._known.items() if gain > 0.0))
+        rounded = (np.packbits(closed).tobytes() for closed in self._rounded)
+        keys = list(dict.fromkeys([*rounded, *(key for _, key in known)]))[:_MOST_PLANNED]
+        return [np.unpackbits(np.frombuffer(key, np.uint8), count=count).astype(bool) for key in keys]
+
+    def _planned(self, closed: Bools) -> Closing:
+        """Return the cheapest plan for the pods of these nodes."""
+        problem, plans = self._problem, list[tuple[float, int, Ints, list[tuple[int, Ints, Ints]]]]()
         for order in self._orders:
             left, placed = self._fill(closed, order)
             plans.append((self._buyer.price(left) if left.any() else 0.0, len(plans), left, placed))
-        _, _, left, placed = min(plans, key=lambda plan: plan[:2])
+        price, _, left, placed = min(plans, key=lambda plan: plan[:2])
         moved = np.zeros(problem.pods.shape, dtype=np.int64)
-        for one, nodes, counts in placed:
-            moved[one, nodes] = counts
-        bought = self._bought(left)
+        bought = self._packed(closed, moved) if price > 0.0 and self._used() < 1.0 else None
+        if bought is None or any(bought.left) or bought.price > price - _EPSILON:
+            moved[:] = 0
+            for one, nodes, counts in placed:
+                moved[one, nodes] = counts
+            bought = self._bought(left)
         saved = float(problem.prices[closed].sum()) - bought.price
         gain = saved - float(problem.costs[closed].sum())
         return Closing(np.flatnonzero(closed), moved, bought, gain, saved)
+
+    def _packed(self, closed: Bools, moved: Ints) -> Mix | None:
+        """Return what to buy if new nodes and the room of the others are planned together, and count pods in ``moved``."""
+        problem, rows = self._problem, np.flatnonzero(~closed)
+        pods = problem.pods[:, closed].sum(axis=1)
+        packing = make_packing(problem.buying, pods, problem.free[rows], problem.takes[:, rows])
+        if packing is None:
+            return None
+        placed = np.zeros((len(pods), len(rows)), dtype=np.int64)
+        mix = packing.split(self._mix(packing.problem), placed)
+        moved[:, rows] = placed
+        return mix
 
     def _bought(self, left: Ints) -> Mix:
         rest = self._buyer.problem_for(left)
         if rest is None:
             return Mix((), tuple(left.tolist()), 0.0)
         sub, classes = rest
+        return self._buyer.restored(self._mix(sub), classes)
+
+    def _mix(self, problem: Problem) -> Mix:
+        """Return the cheapest mix that is found in the time for one plan."""
         began = self._used()
-        mix = find_mix(sub, find_values(sub), lambda: (self._used() - began) / _PART_OF_MIX)
-        return self._buyer.restored(mix, classes)
-
-
-def _solve_relaxed(problem: ClosingProblem) -> tuple[Floats, float] | None:
-    """Solve the programme; return which part of each node is closed, and its gain. None: there is no result.
-
-    Columns: nodes to close, new nodes of a kind, then pods of a class on a kept place or a kind. Rows: classes, then resources
-    of places, then resources of kinds. A place is a node, or all nodes of a kind in a large cluster.
-    """
-    buying = problem.buying
-    classes, nodes = problem.pods.shape
-    resources = buying.free.shape[1]
-    usable = np.array(
-        [(problem.takes[one] > 0) & np.all(problem.free >= buying.requests[one], axis=1) for one in range(classes)],
-        dtype=bool,
-    )
-    if int(usable.sum()) <= _MOST_PAIRS:
-        place_of, places = np.arange(nodes), nodes
-    else:
-        place_of, places = problem.kinds, int(problem.kinds.max()) + 1
-    is_of_use = np.asarray(usable.any(axis=0), dtype=bool)
-    room = np.where(is_of_use[:, None], np.maximum(problem.free, 0.0), 0.0)
-    rooms = np.zeros((places, resources))
-    np.add.at(rooms, place_of, room)
-    fits = np.zeros((classes, places), dtype=bool)
-    for one in range(classes):
-        fits[one, place_of[usable[one]]] = True
-    kinds = np.flatnonzero(undominated(buying))
-    first_kind = classes + places * resources
-    rows = first_kind + len(kinds) * resources
-    scale = np.maximum(buying.free.max(axis=0, initial=0.0), _EPSILON)
-    programme = Programme(
-        np.full(rows, -math.inf),
-        np.concatenate([np.zeros(classes), (rooms / scale).ravel(), np.zeros(len(kinds) * resources)]),
-    )
-    closing = [
-        [(int(c), float(problem.pods[c, n])) for c in np.flatnonzero(problem.pods[:, n])]
-        + [(classes + int(place_of[n]) * resources + r, float(room[n, r] / scale[r])) for r in np.flatnonzero(room[n])]
-        for n in range(nodes)
-    ]
-    programme.add(problem.costs - problem.prices, problem.may_close.astype(float), closing)
-    programme.add(
-        buying.prices[kinds],
-        np.array([float(buying.rooms[k]) for k in kinds]),
-        [
-            [(first_kind + at * resources + r, -float(buying.free[k, r] / scale[r])) for r in range(resources)]
-            for at, k in enumerate(kinds)
-        ],
-    )
-    asked = buying.requests / scale
-    pairs = [(int(c), classes + int(p) * resources) for c, p in np.argwhere(fits)]
-    pairs += [(int(c), first_kind + int(at) * resources) for c, at in np.argwhere(buying.fits[:, kinds])]
-    programme.add(
-        np.zeros(len(pairs)),
-        np.full(len(pairs), math.inf),
-        [[(c, -1.0), *((row + int(r), float(asked[c, r])) for r in np.flatnonzero(asked[c]))] for c, row in pairs],
-    )
-    found = programme.solve()
-    if found is None:
-        return None
-    shares, bought = found.values[:nodes], found.values[nodes : nodes + len(kinds)]
-    return shares, float((problem.prices - problem.costs) @ shares - buying.prices[kinds] @ bought)
+        time = max(_LEAST_PART_OF_PLAN, _PART_OF_PLAN * (1.0 - began))
+        return find_mix(problem, find_values(problem), lambda: (self._used() - began) / time)

@@ -72,6 +72,10 @@ class Programme:
         count = len(costs)
         self._solver.addCols(count, costs.astype(float), np.zeros(count), most, len(rows), starts, rows, values)
 
+    def limit(self, column: int, least: float, most: float) -> None:
+        """Change the bounds of a column."""
+        self._solver.changeColBounds(column, least, most)
+
     def solve(self) -> Solution | None:
         """Return the optimum; None if there is none within the limit of iterations."""
         self._solver.run()

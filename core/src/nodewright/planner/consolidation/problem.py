@@ -12,8 +12,8 @@ import numpy as np
 
 from nodewright.model.group import GroupRef
 from nodewright.model.node import HOSTNAME_LABEL
-from nodewright.optimizer.closing import ClosingProblem
 from nodewright.optimizer.problem import Ints, Problem
+from nodewright.optimizer.relaxation import ClosingProblem
 from nodewright.planner.consolidation.sources import NodePool
 from nodewright.planner.context import PlanningContext
 from nodewright.planner.scale_up.failover import Probation
