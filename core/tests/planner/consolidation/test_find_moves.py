@@ -220,6 +220,20 @@ def test_at_most_so_many_nodes_go_together() -> None:
     assert len(move_in(world, most_nodes=2).sources) == 2
 
 
+@pytest.mark.parametrize("limit", ["nodes", "budget"])
+def test_if_only_some_nodes_may_go_now_their_pods_go_to_none_that_goes_next(limit: str) -> None:
+    world = World()
+    world.add_group("spare", 2, cpu="8", memory="16Gi", hourly_price=1.0)
+    world.add_group("kept", 1, cpu="32", memory="64Gi", hourly_price=1.0, min_size=1)
+    add_pods(world, "spare-0", 1, "1")
+    add_pods(world, "spare-1", 1, "2")
+    if limit == "budget":
+        world.budgets.append(build_budget("web", 1, {"app": "web"}))
+    move = move_in(world, **({"most_nodes": 1} if limit == "nodes" else {}))
+    assert len(move.sources) == 1
+    assert set(move.places.values()) == {"kept-0"}
+
+
 @pytest.mark.parametrize(("kinds", "price", "moves"), [(1, 0.9, 0), (1, 0.7, 1), (15, 0.9, 1), (14, 0.9, 0)])
 def test_from_spot_to_spot_it_takes_many_cheaper_types_or_a_fifth_of_the_price(
     kinds: int, price: float, moves: int

@@ -5,6 +5,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
+import numpy as np
+
 from nodewright.model.disruption import DisruptionReason
 from nodewright.model.group import GroupRef
 from nodewright.model.move import RejectedMove
@@ -12,29 +14,36 @@ from nodewright.model.node import INSTANCE_TYPE_LABEL
 from nodewright.model.plan import PlannedNode
 from nodewright.model.pod import Pod
 from nodewright.model.settings import ConsolidationSettings
-from nodewright.optimizer.closing import find_closing
+from nodewright.optimizer.closing import Closing, find_closing
+from nodewright.optimizer.relaxation import ClosingProblem
 from nodewright.planner.capacity_buffers.pods import is_virtual
 from nodewright.planner.consolidation.placing import Relocation, place
-from nodewright.planner.consolidation.problem import GroupsToGrow, make_problem
+from nodewright.planner.consolidation.problem import Consolidation, GroupsToGrow, make_problem
 from nodewright.planner.consolidation.score import LEAST_SCORE, LEAST_SHARE, PoolTotals
 from nodewright.planner.consolidation.sources import NodePool, PoolNode, find_sources
 from nodewright.planner.context import PlanningContext
 from nodewright.planner.scale_down.pdb import DisruptionBudgets
 from nodewright.snapshot.pod_class import PodClass
 
-# The weight of disruption while nodes are chosen, as a factor of the pool's price for each unit of disruption. It is below
-# LEAST_SCORE: a few large moves reach that score easily, and the nodes they leave would cost as many evictions later.
-_USUAL_WEIGHT = 0.18
-_WEIGHTS = {"balanced": (_USUAL_WEIGHT, 0.25, LEAST_SCORE), "when-cheaper": (0.01,), "when-empty": (0.0,)}
-# The search ends after this many tries in which a filter rejected planned places.
-_MOST_TRIES = 4
+# What a unit of disruption costs while nodes are chosen, in USD an hour: evictions go where they save most, in large and small
+# pools alike. As a factor of the pool's price for each unit of disruption it is at least _LEAST_WEIGHT, and at most LEAST_SCORE.
+_DISRUPTION_PRICE = 0.0082
+_LEAST_WEIGHT, _SECOND_WEIGHT = 0.05, 0.25
+# The search ends after this many tries in which a filter rejected planned places, or limits let only some of the nodes go.
+_MOST_TRIES = 8
+# The nodes that all moves together should give up, if limits let only some of them go now. None: not yet known. A step gives up some of
+# them, and its pods go to none of them. Empty: no step pays, so that any nodes may go.
+_Target = frozenset[str] | None
+_NO_TARGET = frozenset[str]()
+# The part of the time in which the target is searched for, if limits may forbid it.
+_PART_OF_TARGET = 0.6
 # The shortest and the longest life that is expected of new nodes, and how long old and new nodes run together, in seconds.
 _SHORTEST_LIFE, _LONGEST_LIFE = 3600.0, 86400.0
 _OVERLAP = 600.0
 # How many cheaper machine types a move from spot to spot needs to choose from, or which part of the price it saves.
 _SPOT_TYPES, _SPOT_SHARE = 15, 0.2
 # The first weight gets this part of the time, the others share the rest.
-_FIRST_PART = 0.7
+_FIRST_PART = 0.75
 # Sets of nodes are not changed if they can gain no more than this part of their price.
 _SMALL = 0.002
 _NO_POOL = PoolTotals(0.0, 0.0)
@@ -105,7 +114,7 @@ def find_moves(
     )
     most = len(sources.nodes) if most_nodes is None else min(most_nodes, len(sources.nodes))
     search = _MoveSearch(context, settings, sources, most, random)
-    weights: tuple[float, ...] = _WEIGHTS[settings.consolidation_policy]
+    weights = _weights(settings.consolidation_policy, sources.pool)
     part = (1.0 - _FIRST_PART) / max(1, len(weights) - 1)
     for number, weight in enumerate(weights):
         proposal = search.find(weight, _FIRST_PART + part * number, part if number else 1.0)
@@ -116,6 +125,26 @@ def find_moves(
     return replace(found, rejected=search.rejected)
 
 
+def _towards(target: _Target, plan: Consolidation, sources: NodePool) -> ClosingProblem:
+    """Return the problem of this step: all nodes, those of the target, or any as far as limits allow."""
+    problem = plan.problem
+    if target is None:
+        return replace(problem, most=len(sources.nodes))
+    if not target:
+        return problem
+    going = np.zeros(len(plan.rows), dtype=bool)
+    going[: len(sources.nodes)] = [node.name in target for node in sources.nodes]
+    return replace(problem, may_close=problem.may_close & going, takes=np.where(going, 0, problem.takes))
+
+
+def _weights(policy: str, pool: PoolTotals) -> tuple[float, ...]:
+    """Return the weights of disruption with which nodes are chosen, one after the other, until a move pays."""
+    if policy != "balanced":
+        return (0.01,) if policy == "when-cheaper" else (0.0,)
+    first = min(LEAST_SCORE, max(_LEAST_WEIGHT, _DISRUPTION_PRICE / pool.rate)) if pool.rate > 0 else LEAST_SCORE
+    return (first, *(weight for weight in (_SECOND_WEIGHT, LEAST_SCORE) if weight > first))
+
+
 class _MoveSearch:
     def __init__(
         self, context: PlanningContext, settings: ConsolidationSettings, sources: NodePool, most: int, random: Random
@@ -124,7 +153,8 @@ class _MoveSearch:
         self._random = random
         self._growing = GroupsToGrow(context)
         self._began = context.state.elapsed()
-        self._part = 1.0
+        # The part of the time in which the search with this weight begins, and in which it ends.
+        self._from, self._until = 0.0, 1.0
         # True: no set of nodes is worth its disruption. Then none is with a larger weight of disruption, either.
         self.is_hopeless = False
         self._stuck = frozenset[PodClass]()
@@ -135,34 +165,55 @@ class _MoveSearch:
 
         It takes until this part of the time, and this part of the usual number of changes.
         """
-        self._part = until
+        self._until = until
+        self._from = min(self._used_of_all(), until)
         small = _SMALL
         if self._settings.consolidation_policy == "balanced":
             # The least gain of a move whose score and savings are high enough.
             small = max(small, LEAST_SHARE * (1.0 - weight / LEAST_SCORE))
+        target: _Target = None
         for _ in range(_MOST_TRIES):
             plan = make_problem(self._context, self._sources, self._growing, weight, self._most, self._stuck)
             if plan is None:
                 return None
-            closing = find_closing(plan.problem, self._used, self._random, part=part, small=small)
-            if closing is None or any(closing.bought.left):
+            used = self._used_of_target if target is None else self._used
+            closing = find_closing(_towards(target, plan, self._sources), used, self._random, part=part, small=small)
+            if closing is not None and not any(closing.bought.left):
+                going = sorted((self._sources.nodes[at] for at in closing.closed.tolist()), key=_by_worth)
+                if not self._may_go_together(going):
+                    target = frozenset(node.name for node in going) if target is None else target
+                    continue
+                stuck = self._stuck
+                proposal = self._proposal(plan, going, closing)
+                if proposal is not None:
+                    return proposal
+                if stuck != self._stuck:
+                    continue
+            elif not target:
                 self.is_hopeless = closing is None
+            if not target:
                 return None
-            going = sorted((self._sources.nodes[at] for at in closing.closed.tolist()), key=_by_worth)
-            without_turn = self._find_without_turn(going)
-            if without_turn:
-                self._sources = self._sources.without(without_turn, _NO_TURN)
-                continue
-            placement = place(self._context, plan, going, closing)
-            if placement is None:
-                return None
-            if not placement.misplaced:
-                if not placement.new_nodes:
-                    going = [node for node in going if not node.is_left]
-                self.is_hopeless = not going
-                return self._accepted(going, placement)
-            self._stuck |= placement.misplaced
+            target = _NO_TARGET
         return None
+
+    def _may_go_together(self, going: Sequence[PoolNode]) -> bool:
+        """Return whether limits let these nodes go together. If not, hold those that PodDisruptionBudgets or gangs do not let go now."""
+        without_turn = self._find_without_turn(going)
+        self._sources = self._sources.without(without_turn, _NO_TURN)
+        return not without_turn and len(going) <= self._most
+
+    def _proposal(self, plan: Consolidation, going: Sequence[PoolNode], closing: Closing) -> Proposal | None:
+        """Return the move if all its pods find places and it pays. If filters keep pods off their places, note their classes."""
+        placement = place(self._context, plan, going, closing)
+        if placement is None:
+            return None
+        if placement.misplaced:
+            self._stuck |= placement.misplaced
+            return None
+        if not placement.new_nodes:
+            going = [node for node in going if not node.is_left]
+        self.is_hopeless = not going
+        return self._accepted(going, placement)
 
     def _find_without_turn(self, going: Sequence[PoolNode]) -> frozenset[str]:
         """Return the nodes that PodDisruptionBudgets or gangs do not let go with those that go; empty if all of these may go."""
@@ -180,9 +231,20 @@ class _MoveSearch:
         others = (node for node in self._sources.nodes if not node.held and node.name not in first)
         return frozenset(node.name for node in others if not _lets_go(budgets, node))
 
+    def _used_of_target(self) -> float:
+        """Return the used share of the time for the target: if limits allow it, the target is the move."""
+        budgets = self._context.state.observation.workloads.budgets
+        is_limited = budgets or self._most < len(self._sources.nodes)
+        return self._used() / (_PART_OF_TARGET if is_limited else 1.0)
+
     def _used(self) -> float:
         """Return the used share of the time for this weight."""
-        budget = self._part * self._settings.consolidation_budget
+        time = self._until - self._from
+        return (self._used_of_all() - self._from) / time if time > 0.0 else 1.0
+
+    def _used_of_all(self) -> float:
+        """Return the used share of all time."""
+        budget = self._settings.consolidation_budget
         return (self._context.state.elapsed() - self._began) / budget if budget else 0.0
 
     def _accepted(self, going: Sequence[PoolNode], placement: Relocation) -> Proposal | None:
