@@ -32,7 +32,8 @@ _LEAST_TRIES = 3
 _PART_OF_CHANGES, _MOST_PLANNED = 0.4, 4
 _PART_OF_PLAN, _LEAST_PART_OF_PLAN = 0.4, 0.1
 # Which part of new nodes pods fill while the programme is rounded, and the part of the time after which it is not rounded again.
-_FULL, _PART_OF_ROUNDING = (1.0, 0.96), 0.25
+# With more nodes than this it is not rounded: one solution takes too long.
+_FULL, _PART_OF_ROUNDING, _MOST_ROUNDED = (1.0, 0.96), 0.25, 400
 _EPSILON = 1e-9
 
 
@@ -171,7 +172,7 @@ class _ClosingSearch:
 
     def _try_rounded(self) -> None:
         """Close the nodes that are closed if the programme is rounded."""
-        if not is_installed():
+        if not is_installed() or len(self._problem.prices) > _MOST_ROUNDED:
             return
         for full in _FULL:
             if self._used() < _PART_OF_ROUNDING:
