@@ -23,11 +23,22 @@ _HOURS_A_MONTH = 730.0
 _MOST_SEARCHES = 20
 
 
+class Return(NamedTuple):
+    """A move of pods back to preferred groups; ``savings`` in USD an hour (None: a price is not known)."""
+
+    move: Proposal
+    savings: float | None
+
+
 class Savings(NamedTuple):
-    """The moves that pay, with what keeps other nodes, and the moves of pods back to preferred groups."""
+    """The moves that pay, with what keeps other nodes, and the moves of pods back to preferred groups.
+
+    ``has_more_returns``: whether there may be more of these, since no further ones were searched for.
+    """
 
     found: FoundMoves
-    returns: tuple[Proposal, ...] = ()
+    returns: tuple[Return, ...] = ()
+    has_more_returns: bool = False
 
 
 def find_savings(dry_run: DryRun) -> Savings:
@@ -42,21 +53,27 @@ def find_savings(dry_run: DryRun) -> Savings:
     found = find_moves(context, wanted, Random(0), settled=find_unpriced(context))
     if wanted.consolidation_policy == "when-empty":
         return Savings(found)
-    return Savings(found, _find_returns(context, found, wanted.consolidate_after))
+    return Savings(found, *_find_returns(context, found, wanted.consolidate_after))
 
 
-def _find_returns(context: PlanningContext, found: FoundMoves, consolidate_after: float) -> tuple[Proposal, ...]:
-    """Return the moves back to preferred groups, each as if it were the only one, of nodes that no other move gives up."""
+def _find_returns(
+    context: PlanningContext, found: FoundMoves, consolidate_after: float
+) -> tuple[tuple[Return, ...], bool]:
+    """Return moves back to preferred groups, each as if it were the only one, of nodes that no other move gives up.
+
+    Also return whether there may be more.
+    """
     going = {name: "another move gives it up" for move in found.proposals for name in move.sources}
-    returns, unreturned = list[Proposal](), tuple[str, ...]()
+    returns, unreturned = list[Return](), tuple[str, ...]()
     for _ in range(_MOST_SEARCHES):
-        proposal, unreturned, has_more = find_return(context, consolidate_after, going, Random(0), unreturned)
-        if proposal is not None:
-            returns.append(proposal)
-            going |= dict.fromkeys(proposal.sources, "another move gives it up")
-        elif not has_more:
-            break
-    return tuple(returns)
+        back = find_return(context, consolidate_after, going, Random(0), unreturned)
+        unreturned = back.unreturned
+        if back.proposal is not None:
+            returns.append(Return(back.proposal, back.savings))
+            going |= dict.fromkeys(back.proposal.sources, "another move gives it up")
+        elif not back.has_more:
+            return tuple(returns), False
+    return tuple(returns), True
 
 
 def as_json(dry_run: DryRun, savings: Savings) -> dict[str, Any]:
@@ -83,10 +100,11 @@ def as_json(dry_run: DryRun, savings: Savings) -> dict[str, Any]:
                 "removed": list(move.sources),
                 "added": dict(Counter(str(node.group) for node in move.new_nodes)),
                 "evictions": _count_pods(move),
-                "savings": _monthly(move.savings),
+                "savings": _monthly(saved) if saved is not None else None,
             }
-            for move in savings.returns
+            for move, saved in savings.returns
         ],
+        "more_returns": savings.has_more_returns,
         "held": dict(sorted(found.held.items())),
     }
 
@@ -114,8 +132,9 @@ def print_savings(console: Console, dry_run: DryRun, savings: Savings) -> None:
     if savings.returns:
         title = "Moves back to preferred groups"
         table = make_table(title, "$/month", "node", "new nodes", "evicts", right=("$/month", "evicts"))
-        for move in savings.returns:
-            cells = _dollars(move.savings), name_some(move.sources), _bought(move), str(_count_pods(move))
+        for move, saved in savings.returns:
+            shown = _dollars(saved) if saved is not None else "unknown"
+            cells = shown, name_some(move.sources), _bought(move), str(_count_pods(move))
             table.add_row(*(safe(cell) for cell in cells))
         console.print(table)
     if found.held:
@@ -129,6 +148,8 @@ def print_savings(console: Console, dry_run: DryRun, savings: Savings) -> None:
     console.print(safe(_conclusion(found)))
     if savings.returns:
         console.print(safe("Moves back to preferred groups are made one at a time, and only while no other move pays."))
+    if savings.has_more_returns:
+        console.print(safe("There may be more moves back to preferred groups: the search for them ended early."))
 
 
 def _cells(move: Proposal) -> tuple[str, ...]:

@@ -34,11 +34,13 @@ class FoundReturn(NamedTuple):
 
     ``proposal``: a move of a node's pods to new nodes of preferred groups (None: none costs no more than the node).
     ``unreturned``: the nodes that searches examined in vain, in their order. ``has_more``: whether others were not examined.
+    ``savings``: what the move saves, in USD an hour (None: a price is not known).
     """
 
     proposal: Proposal | None = None
     unreturned: tuple[str, ...] = ()
     has_more: bool = False
+    savings: float | None = None
 
 
 NO_RETURN = FoundReturn()
@@ -84,7 +86,7 @@ def find_return(
             continue
         savings = _savings(context, ref, (new.group for new in proposal.new_nodes))
         if savings is None or savings >= 0:
-            return FoundReturn(replace(proposal, savings=savings or 0.0), tuple(unreturned))
+            return FoundReturn(replace(proposal, savings=savings or 0.0), tuple(unreturned), savings=savings)
     has_more = next(below, None) is not None
     known = [name for name in unreturned if name in context.snapshot and name not in tried]
     return FoundReturn(None, (*known, *tried), has_more)

@@ -127,7 +127,7 @@ def test_moves_back_to_preferred_groups_are_listed_apart(
     (tmp_path / "groups.yaml").write_text(PREFERRED)
     given = ("savings", dump, "--groups", tmp_path / "groups.yaml", "--expander", "priority")
     document = nodewright(*given, "-o", "json").document
-    assert document["moves"] == []
+    assert (document["moves"], document["more_returns"]) == ([], False)
     first, second = document["returns"]
     assert first == {"removed": ["large-0"], "added": {"dump/spot": 1}, "evictions": 1, "savings": 0.0}
     assert second["removed"] == ["large-1"]
@@ -135,6 +135,30 @@ def test_moves_back_to_preferred_groups_are_listed_apart(
     assert "Moves back to preferred groups" in told
     assert "made one at a time, and only while no other move pays" in " ".join(told.split())
     assert "preferred" not in nodewright(*given, "--consolidation-policy", "when-empty").out
+
+
+def test_a_return_without_a_price_and_a_list_that_was_cut_are_said(
+    nodewright: Nodewright, write_dump: WriteDump, tmp_path: Path
+) -> None:
+    labels = {"pool": "large"}
+    nodes = [
+        build_node(f"large-{n:02}", "32", "64Gi", provider_id=f"x:///large/{n}", labels=labels, created_at=HOUR)
+        for n in range(21)
+    ]
+    pods = [build_pod(f"web-{n}", "20", node_name=f"large-{n:02}", created_at=HOUR) for n in range(21)]
+    name = ObjectMeta(name="cluster-autoscaler-priority-expander", namespace="kube-system")
+    priorities = ConfigMap(metadata=name, data={"priorities": "10: [large]\n50: [spot]"})
+    dump = write_dump(*nodes, *pods, priorities, build_pod("late", "100m", created_at=5 * HOUR, phase="Succeeded"))
+    (tmp_path / "groups.yaml").write_text(
+        PREFERRED.replace("max_size: 8", "max_size: 30").replace(", price_per_hour: 3", "")
+    )
+    given = ("savings", dump, "--groups", tmp_path / "groups.yaml", "--expander", "priority")
+    document = nodewright(*given, "-o", "json").document
+    assert [move["savings"] for move in document["returns"]] == [None] * 20
+    assert document["more_returns"] is True
+    told = " ".join(nodewright(*given).out.split())
+    assert "unknown" in told
+    assert "There may be more moves back to preferred groups" in told
 
 
 def test_without_a_preferred_group_no_returns_are_listed(nodewright: Nodewright, dump: str, groups: Path) -> None:
