@@ -5,6 +5,8 @@ Each result expires after a random part of the cache time, so that the results d
 
 from collections.abc import Callable, Hashable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial
 from random import Random
 from typing import Generic, TypeVar
 
@@ -112,9 +114,13 @@ def attempt(call: Callable[[], V]) -> V | ProviderError:
 
 
 def attempt_each(call: Callable[[K], V], keys: Iterable[K], at_once: int) -> list[V | ProviderError]:
-    """Attempt ``call`` for each key, in ``at_once`` threads. Return the results in the order of the keys."""
+    """Attempt ``call`` for each key, in ``at_once`` threads. Return the results in the order of the keys.
+
+    Each call runs in a copy of the caller's context, so that ``Meter.within`` holds in these threads, too.
+    """
     with ThreadPoolExecutor(at_once, thread_name_prefix="attempt") as pool:
-        return list(pool.map(lambda key: attempt(lambda: call(key)), keys))
+        begun = [pool.submit(copy_context().run, attempt, partial(call, key)) for key in keys]
+        return [one.result() for one in begun]
 
 
 def unwrap(answer: V | ProviderError) -> V:
