@@ -16,6 +16,9 @@ from nodewright.spec.diagnosis import ApiCalls
 T = TypeVar("T")
 # The longest wait that a response may ask for, in seconds: a wrong date must not stop a plugin for years.
 LONGEST_RETRY_AFTER = 3600.0
+# A diagnose of many calls begins none later than so many seconds after its start: with the call that is under way then, it
+# ends before its deadline of 60 seconds.
+EXAMINED_WITHIN = 25.0
 # When, by the clock of the meter, this thread begins no further call.
 _ENDS_AT: ContextVar[float] = ContextVar("ends_at", default=math.inf)
 
@@ -77,7 +80,10 @@ class Meter:
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        """Let the calling thread begin no call later than ``seconds`` from now: a hook of many calls ends before its deadline."""
+        """Begin no call later than ``seconds`` from now: a hook of many calls ends before its deadline.
+
+        This holds for the calling thread, and for the calls that it lets ``attempt_each`` make.
+        """
         before = _ENDS_AT.set(self._clock.now() + seconds)
         try:
             yield

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from nodewright import spec
 from nodewright.spec import Capability, hookimpl
 from nodewright.spec.cache import attempt
+from nodewright.spec.meter import EXAMINED_WITHIN
 from nodewright_aws.api import Api
 from nodewright_aws.buckets import buckets_of, with_reach
 from nodewright_aws.catalogue import Catalogue, Launch
@@ -43,8 +44,6 @@ _ALWAYS = frozenset(
         Capability.SIMILARITY,
     )
 )
-# With the call that is under way then, diagnose ends before its deadline (60 s).
-_EXAMINED_WITHIN = 25.0
 _STARTING = ("Pending", "Warmed")
 
 
@@ -194,7 +193,7 @@ class AwsProvider:
     @hookimpl
     def diagnose(self) -> Sequence[spec.Finding]:
         doctor = Doctor(self._api, self._options, self._selection)
-        with self._api.within(_EXAMINED_WITHIN):
+        with self._api.within(EXAMINED_WITHIN):
             return (
                 *doctor.examine(self._fleet),
                 *self._maker.problems(),

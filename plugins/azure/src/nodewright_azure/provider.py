@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from nodewright import spec
 from nodewright.spec import Capability, hookimpl
 from nodewright.spec.cache import attempt
+from nodewright.spec.meter import EXAMINED_WITHIN
 from nodewright_azure.account import load_account, recalled_account
 from nodewright_azure.api import Api
 from nodewright_azure.catalogue import Catalogue
@@ -44,8 +45,6 @@ _ALWAYS = frozenset(
         Capability.SIMILARITY,
     )
 )
-# With the call that is under way then, diagnose ends before its deadline (60 s).
-_EXAMINED_WITHIN = 25.0
 _UNFORCED = "AKS has no forced deletion for machines of a VM pool"
 
 
@@ -146,7 +145,7 @@ class AzureProvider:
     @hookimpl
     def diagnose(self) -> Sequence[spec.Finding]:
         doctor = Doctor(self._api, self._options, self._account)
-        with self._api.within(_EXAMINED_WITHIN):
+        with self._api.within(EXAMINED_WITHIN):
             return (*doctor.examine(self._fleet), *self._prices.problems(), *self._templateless())
 
     @hookimpl

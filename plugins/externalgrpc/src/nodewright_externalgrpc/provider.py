@@ -6,6 +6,7 @@ from typing import Any
 from nodewright import spec
 from nodewright.spec import Capability, InstanceState, ProviderError, TargetChanged, hookimpl
 from nodewright.spec.cache import attempt_each, unwrap
+from nodewright.spec.meter import EXAMINED_WITHIN
 from nodewright_externalgrpc.channel import Channel
 from nodewright_externalgrpc.doctor import POLICY, examine
 from nodewright_externalgrpc.options import load_options
@@ -13,8 +14,6 @@ from nodewright_externalgrpc.traits import Traits
 from nodewright_externalgrpc.view import FailureNames, View, read_failures, read_instances
 from nodewright_externalgrpc.wire import ACCEPTED, DELETING, EXPECTED, WANTED, messages
 
-# With the call that is under way then, diagnose ends before its deadline (60 s).
-_EXAMINED_WITHIN = 25.0
 _NEEDS = {"NodeGroupGetOptions": Capability.GROUP_OPTIONS, "PricingNodePrice": Capability.PRICING}
 
 
@@ -129,7 +128,7 @@ class ExternalGrpcProvider:
 
     @hookimpl
     def diagnose(self) -> Sequence[spec.Finding]:
-        with self._channel.meter.within(_EXAMINED_WITHIN):
+        with self._channel.meter.within(EXAMINED_WITHIN):
             return tuple(examine(self._channel, {name: self._traits.lacks(name) for name in self._groups}))
 
     @hookimpl

@@ -6,6 +6,7 @@ from nodewright import spec
 from nodewright.spec import Capability, InstanceState, hookimpl
 from nodewright.spec.cache import attempt
 from nodewright.spec.group_options import overlay_options
+from nodewright.spec.meter import EXAMINED_WITHIN
 from nodewright_gce.api import Api
 from nodewright_gce.atomic import REGIONAL, UNLIMITED, AtomicWriter
 from nodewright_gce.catalogue import Catalogue
@@ -37,8 +38,6 @@ _ALWAYS = frozenset(
     )
 )
 # The group options that CA reads for Compute Engine.
-# With the call that is under way then, diagnose ends before its deadline (60 s).
-_EXAMINED_WITHIN = 25.0
 _OPTION_NAMES = frozenset(
     (
         "maxnodeprovisiontime",
@@ -174,7 +173,7 @@ class GceProvider:
     @hookimpl
     def diagnose(self) -> Sequence[spec.Finding]:
         doctor = Doctor(self._api, self._options, self._selection)
-        with self._api.within(_EXAMINED_WITHIN):
+        with self._api.within(EXAMINED_WITHIN):
             return (*doctor.examine(self._fleet), *self._templateless())
 
     @hookimpl
