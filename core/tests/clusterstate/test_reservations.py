@@ -396,3 +396,23 @@ def test_what_is_withdrawn_for_a_broken_one_is_not_taken_from_a_younger_one() ->
     assert (left.key, left.broken, left.parts[0].nodes) == ("default/younger", "", 3)
     (request,) = state.memory.requests[G]
     assert (request.increase, request.reservation) == (3, "default/younger")
+
+
+def test_what_is_withdrawn_for_a_broken_one_is_not_taken_from_its_retry() -> None:
+    """A gang that is tried again has the key of the broken reservation, of which some machines are still on their way."""
+    cloud = Cloud()
+    cloud.groups = ["g", "h"]
+    cloud.look()
+    cloud.look(cloud.accept(2, nodes=3), cloud.accept(1, nodes=3, accepted=0, group="h"))
+    assert cloud.reservation.broken
+    again = ForRequest(id="uid-2", key=cloud.reservation.key, nodes=3)
+    cloud.look(after=PROVISION / 2)
+    cloud.targets["g"] = 5
+    grow = IncreaseSize(group=G, expected_target=2, target=5, request=again)
+    asked = cloud.world.now
+    cloud.look(Done(action=grow, started=asked, accepted=3))
+    cloud.targets["g"] = 3
+    withdrawal = DecreaseTargetSize(group=G, expected_target=5, target=3, reason="r")
+    state = cloud.look(Done(action=withdrawal, started=cloud.world.now, accepted=2))
+    (request,) = state.memory.requests[G]
+    assert (request.increase, request.started) == (3, asked)

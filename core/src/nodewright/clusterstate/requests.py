@@ -48,23 +48,24 @@ def settled(
     """Return the requests after ``arrived`` machines came and ``owed`` are left, and how many machines were taken back.
 
     Arrivals belong to the oldest request. Machines that are no longer owed and did not come are taken from the
-    reservations that are being ``withdrawn`` (by key), and then from the newest requests: an increase had no effect, or
-    another writer lowered the target. Machines owed without a request (a first start, another
-    writer's increase) become a request that starts now.
+    reservations that are being ``withdrawn`` (by key; a retry has the key of the broken one, so the oldest first), and
+    then from the newest requests: an increase had no effect, or another writer lowered the target. Machines owed without
+    a request (a first start, another writer's increase) become a request that starts now.
     """
     fewer = sum(request.increase for request in requests) - max(0, owed)
     if fewer < 0:
         return (*requests, opened(-fewer, now, provision_seconds)), 0
     came = min(arrived, fewer)
     credited = _credited(requests, came, now, provision_seconds)
-    in_turn = sorted(credited, key=lambda request: bool(request.reservation) and request.reservation in withdrawn)
-    kept, taken_back = _without_newest(in_turn, fewer - came)
+    leaving = [request for request in credited if request.reservation and request.reservation in withdrawn]
+    staying = [request for request in credited if request not in leaving]
+    kept, taken_back = _without_last([*staying, *reversed(leaving)], fewer - came)
     kept = tuple(sorted(kept, key=lambda request: request.started))
     return kept, 0 if came else taken_back
 
 
-def _without_newest(requests: Sequence[ScaleUpRequest], fewer: int) -> tuple[Requests, int]:
-    """Return the requests without ``fewer`` of the newest machines, and how many of those had been accepted."""
+def _without_last(requests: Sequence[ScaleUpRequest], fewer: int) -> tuple[Requests, int]:
+    """Return the requests without ``fewer`` machines, those of the last request first, and how many of those had been accepted."""
     kept: list[ScaleUpRequest] = []
     ended = 0
     for request in reversed(requests):
