@@ -16,7 +16,7 @@ from nodewright.testkit import FakeClock
 ROOT = Path(__file__).parents[2]
 ACME = ROOT / "docs" / "examples" / "acme"
 GUIDE = ROOT / "docs" / "plugin-guide.md"
-HELPERS = ("options", "meter", "exchanges", "gpus", "cache", "group_options")
+HELPERS = ("options", "meter", "exchanges", "gpus", "cache", "zones", "group_options")
 SHOWN = {
     "provider.py": ACME / "src/nodewright_acme/provider.py",
     "test_acme.py": ACME / "tests/test_acme.py",
