@@ -14,8 +14,8 @@ _DESCRIPTION = frozenset({"cpu", "zone", "labels"})
 
 
 def check_vain_purchases(facts: Facts) -> Findings:
-    """No pod causes more than three machines in a day that it does not use; one more if the last was asked of a group that a
-    node or a new description spoke for. No run lasts a day.
+    """No pod causes more than three machines in a day that it does not use; one more for each group that was asked while a
+    node or a new description spoke for it. No run lasts a day.
 
     A pod causes a purchase if it waits when the machines are asked for, and still when the first of them is Ready. Pods
     that wait together are alike, and no check can tell for which of them a machine was meant: they share what is bought.
@@ -27,14 +27,17 @@ def check_vain_purchases(facts: Facts) -> Findings:
     is counted apart: it may try anew.
     """
     caused: dict[tuple[float, str], float] = defaultdict(float)
+    with_evidence: dict[tuple[float, str], set[str]] = defaultdict(set)
     for group in sorted({*facts.small_nodes.values()}):
         for bought, arrived, count in _bought_in_vain(facts, group):
             waiting, knows_since = sorted(bought.waiting & arrived.waiting), facts.last_reset(bought.at)
             share = max(min(1.0, count / len(waiting)), count / len(bought.waiting)) if waiting else 0.0
             for pod in waiting:
                 caused[knows_since, pod] += share
-                if caused[knows_since, pod] > MOST_MISFITS + _has_evidence(facts, group, bought):
-                    machines = caused[knows_since, pod]
+                if _has_evidence(facts, group, bought):
+                    with_evidence[knows_since, pod].add(group)
+                machines = caused[knows_since, pod]
+                if machines > MOST_MISFITS + len(with_evidence[knows_since, pod]):
                     yield f"{arrived.at:g} s: {machines:g} machines were bought for {pod} that it cannot use"
                     return
 

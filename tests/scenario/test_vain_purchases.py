@@ -128,7 +128,7 @@ def test_machines_that_one_loop_asks_of_several_groups_count_once() -> None:
     assert story.result.final.pending == 0
 
 
-def test_a_proof_that_holds_no_longer_costs_the_last_of_three_machines() -> None:
+def test_a_proof_that_holds_no_longer_costs_one_machine_for_each_group_that_has_it() -> None:
     """A node of each of three groups takes such pods, but their next machines do not."""
     more = [{**SOUND, "name": name, "price_per_hour": price} for name, price in (("other", 1.0), ("third", 1.1))]
     groups = [*LYING[:4], SOUND, *more]
@@ -139,7 +139,21 @@ def test_a_proof_that_holds_no_longer_costs_the_last_of_three_machines() -> None
     assert day.result.final.pending == 1
     day = Story(*groups, settings=SOON, small_machines=small, minutes=23 * 60)
     day.pods(4, at=5 * MINUTE, cpu="1900m")
-    assert [group for *_, group, _, _ in day.writes("increase")] == ["a", "b", "sound", "other"]
+    assert [group for *_, group, _, _ in day.writes("increase")] == ["a", "b", "sound", "other", "third"]
+    assert day.result.final.pending > 0
+
+
+def test_a_group_that_is_known_to_be_right_is_asked_after_four_in_vain() -> None:
+    """Pods of one kind come one by one, so that four groups are asked before the first machine is there."""
+    lying = [{**group, "max_size": 1, "provision_delay": "4m"} for group in LYING[:4]]
+    small = [{**SMALL, "group": name} for name in NAMES[:4]]
+    settings = {**SOON, "scan-interval": "10s"}
+    story = Story(*lying, SOUND, settings=settings, small_machines=small, minutes=60)
+    for number in range(4):
+        story.pods(1, at=5 * MINUTE + number * 40, cpu="1900m", name=f"w{number}")
+    assert [len(story.asked(name)) for name in NAMES[:4]] == [1] * 4
+    assert max(started(story).values()) < 20 * MINUTE
+    assert story.result.final.pending == 0
 
 
 REFUSES = {"kind": "refuse", "hook": "increase_size", "group": "sound", "error": "out_of_capacity", "times": 1}

@@ -11,9 +11,10 @@ from nodewright.model.group import GroupRef
 PAUSES = (3600.0, 8 * 3600.0, 24 * 3600.0)
 DAY = 24 * 3600.0
 
-# The most loops within a day that ask for machines which pods of one kind cannot use: a loop asks for at most one for each pod.
-# And the most where the last one asks because a node of the group takes such pods, or the group has a new description.
+# A loop counts if it asks for machines which pods of one kind cannot use. It asks for at most one machine for each pod.
+# After this many such loops within a day, only groups are asked that have a node which takes such pods, or a new description.
 MOST_MISFITS = 3
+# After this many, a new description does not suffice.
 MOST_WITH_EVIDENCE = 4
 # The most kinds of pods that are remembered for one group.
 _MOST_KINDS = 100

@@ -257,23 +257,25 @@ def _find_bars(
     """Return the groups that are not grown for a kind of pods, of which ``pod_class`` is one class.
 
     After two vain purchases within a day, a group comes first that has a node which takes such pods, if it may grow and helps.
-    After three, only such groups are grown, and those whose description has changed since; after four, none. All others
-    wait, also those that were never tried. A purchase whose node is not settled yet counts as vain meanwhile.
+    After three, only such groups are grown, and those whose description has changed since. After four, only groups with such a
+    node that never grew in vain, or whose node came after the last vain purchase. All others wait, also those that were
+    never tried. A purchase whose node is not settled yet counts as vain meanwhile.
     """
     state = context.state
     barred = dict(_paused_groups(purchases, unsettled, kind, state.now))
     doubtful = {purchases[ref][kind].asked for ref, of in unsettled if of == kind}
-    misfits = sorted(doubtful.union(recent_misfits(purchases, kind, state.now)))
+    certain = recent_misfits(purchases, kind, state.now)
+    misfits = sorted(doubtful.union(certain))
     if len(misfits) < MOST_MISFITS - 1:
         return barred
-    others = state.groups.keys() - barred.keys()
-    proven = {ref for ref in others if _is_proven(context, purchases, ref, kind, pod_class)}
-    if len(misfits) < MOST_MISFITS and not _helps_any(context, proven, pod_class):
+    others, is_late = state.groups.keys() - barred.keys(), len(misfits) >= MOST_WITH_EVIDENCE
+    refuted_at = misfits[-1] if is_late else 0.0
+    allowed = {ref for ref in others if _is_proven(context, purchases, ref, kind, pod_class, refuted_at)}
+    if len(misfits) < MOST_MISFITS and not _helps_any(context, allowed, pod_class):
         return barred
-    allowed = proven | {ref for ref in others if _described_since(state, ref) > misfits[-1]}
-    if len(misfits) >= MOST_WITH_EVIDENCE:
-        allowed = set()
-    return barred | dict.fromkeys(others - allowed, _too_often(misfits[-MOST_MISFITS:][0] + DAY))
+    if not is_late:
+        allowed |= {ref for ref in others if _described_since(state, ref) > misfits[-1]}
+    return barred | dict.fromkeys(others - allowed, _why_too_often(len(misfits), certain))
 
 
 def _helps_any(context: PlanningContext, groups: Collection[GroupRef], pod_class: PodClass) -> bool:
@@ -282,18 +284,32 @@ def _helps_any(context: PlanningContext, groups: Collection[GroupRef], pod_class
     return bool(able) and not able.isdisjoint(NodeGroupFit(context.snapshot, context.templates, {}).fits(pod_class))
 
 
-def _too_often(until: float) -> SkipReason:
-    message = (
-        "nodes that were added for such pods did not take them, too often within a day; "
-        f"before {format_moment(until)} only a group grows that has a node which takes them, or a new description"
-    )
+def _why_too_often(times: int, certain: Sequence[float]) -> SkipReason:
+    """Return why a group waits that was not paused itself.
+
+    ``times``: how many loops of the last day asked in vain, or perhaps in vain. ``certain``: when those asked that surely did.
+    """
+    often = {2: "twice", 3: "three times"}.get(times, "more than three times")
+    if times < MOST_MISFITS:
+        then = "a group comes first that has a node which takes them"
+    else:
+        described = ", or a new description" if times < MOST_WITH_EVIDENCE else ""
+        is_timed = len(certain) >= MOST_MISFITS
+        until = f"before {format_moment(certain[-MOST_MISFITS] + DAY)}" if is_timed else "for now"
+        then = f"{until} only a group grows that has a node which takes them{described}"
+    message = f"nodes that were added for such pods did not take them, {often} within a day; {then}"
     return SkipReason(code=SkipCode.MISFIT, message=message)
 
 
-def _is_proven(context: PlanningContext, purchases: Purchases, ref: GroupRef, kind: str, pod_class: PodClass) -> bool:
-    """Return whether the newest node of a group takes such pods, and came after the group's last misfit and description."""
-    held = purchases.get(ref, {}).get(kind, Purchase())
-    since = max((_described_since(context.state, ref), *held.misfits))
+def _is_proven(
+    context: PlanningContext, purchases: Purchases, ref: GroupRef, kind: str, pod_class: PodClass, refuted_at: float
+) -> bool:
+    """Return whether the newest node of a group takes such pods, and came after the group's last misfit and description.
+
+    ``refuted_at``: the node of a group with misfits must also have come after this (epoch seconds).
+    """
+    misfits = purchases.get(ref, {}).get(kind, Purchase()).misfits
+    since = max((_described_since(context.state, ref), *misfits, *([refuted_at] if misfits else ())))
     newest = _newest_up(context.state, ref, since)
     return newest is not None and _find_rejection(context.state, context.settings.templates, newest, pod_class) is None
 
