@@ -61,6 +61,17 @@ def test_what_nodes_showed_holds_over_a_restart_when_they_are_gone() -> None:
     assert str(next(find_differences(learned))) == "memory: the provider says 16Gi, real nodes have 14Gi (-12%)"
 
 
+def test_the_labels_of_a_nodes_place_are_learned_before_its_many_features() -> None:
+    place = "topology.cinder.csi.openstack.org/zone"
+    features = {f"feature.node.kubernetes.io/cpu-cpuid.F{number:02}": "true" for number in range(40)}
+    world = world_of(build_node("t"), labels={place: "a", **features})
+    look(world)
+    empty(world)
+    labels = planned(world).metadata.labels
+    assert labels[place] == "a"
+    assert len(labels.keys() & features.keys()) == 31
+
+
 def test_a_difference_is_told_once_and_small_ones_are_not() -> None:
     world = world_of(build_node("t", cpu="4", memory="1600Mi"), cpu="4", memory="1590Mi")
     assert world.state().wrong_templates == {}

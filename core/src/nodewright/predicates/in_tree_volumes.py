@@ -1,5 +1,6 @@
 """Volumes of in-tree plugins: a CSI driver serves them, on the nodes whose CSINode says that they are migrated."""
 
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 
 from msgspec.structs import replace
@@ -32,6 +33,12 @@ _ZONES = {
     EBS: "topology.ebs.csi.aws.com/zone",
     CINDER: "topology.cinder.csi.openstack.org/zone",
 }
+
+
+def zone_labels_of(drivers: Collection[str], labels: Mapping[str, str]) -> dict[str, str]:
+    """Return the zone labels that these drivers will give to a node with these labels; none if its zone is unknown."""
+    zone = labels.get(ZONE_LABEL) or labels.get(OLD_ZONE_LABEL)
+    return {key: zone for plugin, key in _ZONES.items() if zone and DRIVERS[plugin] in drivers}
 
 
 def csi_node_of(snapshot: Snapshot, row: int) -> CsiNode | None:

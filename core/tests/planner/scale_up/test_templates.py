@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from msgspec import structs
 
 from nodewright.clusterstate.memory import LearnedTemplate
@@ -167,3 +168,26 @@ def test_the_drivers_of_a_last_real_node_serve_the_volumes_of_in_tree_plugins() 
     assert csi_node is not None
     assert csi_node.spec.drivers == drivers
     assert migrated_plugins(csi_node) == {"kubernetes.io/aws-ebs"}
+
+
+@pytest.mark.parametrize(
+    ("labels", "zone"),
+    [
+        ({"topology.kubernetes.io/zone": "a"}, "a"),
+        ({"topology.kubernetes.io/zone": "a", "topology.ebs.csi.aws.com/zone": "b"}, "b"),
+        ({}, None),
+    ],
+)
+def test_the_drivers_of_a_last_real_node_give_a_new_one_their_zone_labels(
+    labels: dict[str, str], zone: str | None
+) -> None:
+    """Volumes of in-tree plugins ask for them. The provider need not know them."""
+    world = World()
+    world.add_group("g", 0, template=build_node("t", labels=labels))
+    world.context = Context(csi_drivers={"other": CsiDriver(metadata=ObjectMeta(name="other"))})
+    drivers = (CsiNodeDriver(name="ebs.csi.aws.com"), CsiNodeDriver(name="file.csi.azure.com"))
+    state = world.state()
+    state = replace(state, memory=replace(state.memory, learned={ref("g"): LearnedTemplate(csi_drivers=drivers)}))
+    found = make_templates(state, TemplateSettings())[ref("g")].node.metadata.labels
+    assert found.get("topology.ebs.csi.aws.com/zone") == zone
+    assert "topology.gke.io/zone" not in found

@@ -25,7 +25,7 @@ from nodewright.model.pod import MIRROR_ANNOTATION, Container, Pod, PodSpec, Res
 from nodewright.model.quantity import Quantity
 from nodewright.model.settings import TemplateSettings
 from nodewright.predicates import static_fit
-from nodewright.predicates.in_tree_volumes import DRIVERS, MIGRATED_ANNOTATION
+from nodewright.predicates.in_tree_volumes import DRIVERS, MIGRATED_ANNOTATION, zone_labels_of
 from nodewright.snapshot.context import Context
 from nodewright.snapshot.snapshot import Snapshot
 
@@ -105,6 +105,7 @@ def _sources(state: ClusterState, settings: TemplateSettings) -> Iterator[tuple[
             context = state.observation.snapshot.context
             slices, csi_node = _slices_of(group, source, learned, context), _csi_node_of(source, learned, context)
             node = replace(node, device_slices=slices_for(name, slices), csi_node=csi_node)
+            node = node if source.is_real else _with_zones(node, learned)
             yield ref, _Source(node, source.pods, source.is_real)
 
 
@@ -155,6 +156,13 @@ def _csi_node_of(source: _Source, learned: LearnedTemplate | None, context: Cont
         meta = ObjectMeta(annotations={MIGRATED_ANNOTATION: plugins} if plugins else {})
         return CsiNode(metadata=meta, spec=CsiNodeSpec(drivers=learned.csi_drivers))
     return CsiNode(spec=CsiNodeSpec(drivers=tuple(CsiNodeDriver(name=name) for name in sorted(context.csi_drivers))))
+
+
+def _with_zones(node: Node, learned: LearnedTemplate | None) -> Node:
+    """Return the node with the zone labels of the CSI drivers of the last real node, where its own labels lack them."""
+    drivers = {driver.name for driver in learned.csi_drivers} if learned is not None else set[str]()
+    labels = zone_labels_of(drivers, node.metadata.labels)
+    return replace(node, metadata=replace(node.metadata, labels={**labels, **node.metadata.labels})) if labels else node
 
 
 def sanitized(node: Node, name: str, settings: TemplateSettings, learned: LearnedTemplate | None = None) -> Node:
