@@ -221,20 +221,21 @@ def test_a_recording_that_is_cut_off_keeps_what_was_saved(tmp_path: Path) -> Non
     """What is gone is written once and forgotten, also if the watch tells of it again."""
     path, recording = tmp_path / "own.parquet", Recording()
     maker = TraceMaker(recording, Anonymiser(b"salt"), None, None)
-    target = UnfinishedTrace(path)
     a, b, c = read_pods("a", "b", "c")
-    recording.see((), [a, b], START)
-    target.save(maker.take_gone(), maker.peek())
-    recording.see((), [b], START + 60)
-    target.save(maker.take_gone(), maker.peek())
-    assert [seen.name for seen, _ in recording.seen_pods()] == ["b"]
-    recording.see((), [b, c], START + 120, passed=[a])
-    target.save(maker.take_gone(), maker.peek())
-    recording.see((), [], START + 180)  # not saved
-    with pytest.raises(
-        ConfigError, match=r"parts: holds a recording that was cut off: nodewright record --finish --to"
+    with UnfinishedTrace(path) as target:
+        recording.see((), [a, b], START)
+        target.save(maker.take_gone(), maker.peek())
+        recording.see((), [b], START + 60)
+        target.save(maker.take_gone(), maker.peek())
+        assert [seen.name for seen, _ in recording.seen_pods()] == ["b"]
+        recording.see((), [b, c], START + 120, passed=[a])
+        target.save(maker.take_gone(), maker.peek())
+        recording.see((), [], START + 180)  # not saved
+    with (
+        pytest.raises(ConfigError, match=r"parts: holds a recording that was cut off: nodewright record --finish --to"),
+        UnfinishedTrace(path),
     ):
-        UnfinishedTrace(path).check_new()
+        pass
     header, count = finish_trace(path)
     assert (header.seconds, header.anonymous, count, recording.pods) == (120.0, True, 3, 3)
     assert [(held.created, held.ended) for held in load_trace(path).pods] == [(0.0, 60.0), (60.0, None), (120.0, None)]
@@ -244,16 +245,54 @@ def test_a_recording_that_is_cut_off_keeps_what_was_saved(tmp_path: Path) -> Non
         finish_trace(path)
 
 
+def test_a_recorder_at_work_has_its_folder_for_itself(tmp_path: Path) -> None:
+    path, recording = tmp_path / "own.parquet", Recording()
+    maker = TraceMaker(recording, Anonymiser(None), None, None)
+    recording.see((), read_pods("a"), START)
+    with UnfinishedTrace(path) as target:
+        for saves in range(2):
+            with pytest.raises(ConfigError, match=r"own.parquet.parts: another nodewright record is at work on it"):
+                finish_trace(path)
+            with pytest.raises(ConfigError, match="another nodewright record is at work"), UnfinishedTrace(path):
+                pass
+            if not saves:
+                target.save(maker.take_gone(), maker.peek())
+    assert finish_trace(path)[1] == 1
+
+
+def test_a_recording_without_a_save_leaves_nothing(tmp_path: Path) -> None:
+    with UnfinishedTrace(tmp_path / "own.parquet"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_part_that_cannot_be_read_leaves_no_half_trace(tmp_path: Path) -> None:
+    path, recording = tmp_path / "own.parquet", Recording()
+    maker = TraceMaker(recording, Anonymiser(None), None, None)
+    [like] = read_pods("like")
+    pods = [replace(like, metadata=replace(like.metadata, uid=str(number))) for number in range(10_000)]
+    with UnfinishedTrace(path) as target:
+        for there in (pods, ()):
+            recording.see((), there, START + 60.0 * (not there))
+            target.save(maker.take_gone(), maker.peek())
+    (tmp_path / "own.parquet.parts" / "part-000001.parquet").write_text("broken")
+    with pytest.raises(ConfigError, match=r"part-000001\.parquet: cannot be read as Parquet"):
+        finish_trace(path)
+    assert [held.name for held in tmp_path.iterdir()] == ["own.parquet.parts"]
+
+
 def test_many_pods_are_written_in_parts_and_not_kept(tmp_path: Path) -> None:
     path, recording = tmp_path / "own.parquet", Recording()
-    maker, target = TraceMaker(recording, Anonymiser(None), None, None), UnfinishedTrace(path)
+    maker = TraceMaker(recording, Anonymiser(None), None, None)
     [like] = read_pods("like")
-    for step in range(5):
-        pods = [replace(like, metadata=replace(like.metadata, uid=f"{step}-{number}")) for number in range(4000)]
-        recording.see((), pods, START + step)
-        target.save(maker.take_gone(), maker.peek())
-        assert sum(1 for _ in recording.seen_pods()) == 4000
+    with UnfinishedTrace(path) as target:
+        for step in range(5):
+            pods = [replace(like, metadata=replace(like.metadata, uid=f"{step}-{number}")) for number in range(4000)]
+            recording.see((), pods, START + step)
+            target.save(maker.take_gone(), maker.peek())
+            assert sum(1 for _ in recording.seen_pods()) == 4000
     assert sorted(held.name for held in (tmp_path / "own.parquet.parts").iterdir()) == [
+        "lock",
         "part-000001.parquet",
         "rest.parquet",
     ]

@@ -9,6 +9,7 @@ from core.tests.kube.conftest import NOW, ApiServer
 
 from nodewright.adapters.clocks import VirtualClock
 from nodewright.model.decode import decode_objects
+from nodewright.model.errors import ConfigError
 from nodewright_simulator.cli.record import Saver, watch
 from nodewright_simulator.recorded import RecordedTrace, UnfinishedTrace, finish_trace, load_trace
 from nodewright_simulator.recording import Anonymiser, Recording, TraceMaker
@@ -72,6 +73,47 @@ def test_the_recording_ends_after_its_time(server: ApiServer) -> None:
     server.put("/api/v1/nodes/one", node())
     recording = watch(server, clock, clock.now, NOW + 30.5)
     assert (recording.start, recording.end) == (NOW, NOW + 30.5)
+
+
+def test_a_save_that_fails_is_told_and_the_next_one_holds_all(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    clock, path, recording = VirtualClock(NOW), tmp_path / "own.parquet", Recording()
+    names = ("a", "b", "c")
+    texts = [json.dumps({"kind": "Pod", "apiVersion": "v1", **pod("1"), "metadata": {"name": name}}) for name in names]
+    a, b, c = (decode_objects(text.encode(), "pods").pods[0] for text in texts)
+    parts, aside = tmp_path / "own.parquet.parts", tmp_path / "aside"
+    with UnfinishedTrace(path) as target:
+        saver = Saver(TraceMaker(recording, Anonymiser(None), None, None), target, clock.now)
+        recording.see((), [a, b], clock.now())
+        saver.see()
+        parts.rename(aside)
+        parts.write_text("no folder")
+        for there in ([b], [b, c], [b]):
+            clock.sleep(30)
+            recording.see((), there, clock.now())
+            saver.see()
+        told = capfd.readouterr().err
+        assert told.count("rest.parquet: cannot be written: ") == 1
+        assert told.count("is saved again in a minute") == 1
+        with pytest.raises(ConfigError, match="cannot be written"):
+            saver.save()
+        parts.unlink()
+        aside.rename(parts)
+        clock.sleep(60)
+        saver.see()
+    assert finish_trace(path)[1] == 3
+    assert sorted(held.ended or 0.0 for held in load_trace(path).pods) == [0.0, 30.0, 90.0]
+
+
+def test_a_first_save_that_fails_ends_the_recording(tmp_path: Path) -> None:
+    recording = Recording()
+    recording.see((), (), NOW)
+    (tmp_path / "own.parquet.parts").write_text("no folder")
+    target = UnfinishedTrace(tmp_path / "own.parquet")
+    saver = Saver(TraceMaker(recording, Anonymiser(None), None, None), target, VirtualClock(NOW).now)
+    with pytest.raises(ConfigError, match="cannot be written"):
+        saver.see()
 
 
 def test_it_is_saved_each_minute_and_a_signal_waits_for_a_save(server: ApiServer, tmp_path: Path) -> None:

@@ -1,14 +1,16 @@
 """Traces in one Parquet file: what ``nodewright record`` writes, and how they run again (docs/traces.md)."""
 
+import fcntl
 import json
 import math
 import os
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import msgspec
 from msgspec.structs import replace
@@ -146,8 +148,10 @@ def _save(tables: Iterable[Any], header: TraceHeader, path: Path, **more: str) -
                 target.write_table(table.cast(schema))
         unfinished.replace(path)
     except OSError as error:
-        unfinished.unlink(missing_ok=True)
         raise ConfigError(f"{path}: cannot be written: {error.strerror or error}") from None
+    finally:
+        with suppress(OSError):
+            unfinished.unlink(missing_ok=True)
 
 
 def load_trace(path: Path) -> RecordedTrace:
@@ -230,7 +234,7 @@ class UnfinishedTrace:
     """A trace while it is recorded: a folder beside its file, ``FILE.parts``, that survives a crash.
 
     ``rest.parquet`` is the trace as of the last save but for the pods in the parts, whose number it holds: a part that was
-    written after it does not count.
+    written after it does not count. While this is entered, no other process records into the folder or makes its trace.
     """
 
     def __init__(self, path: Path) -> None:
@@ -238,14 +242,29 @@ class UnfinishedTrace:
         self._folder = _parts_of(path)
         self._gone: list[RecordedPod] = []
         self._parts = 0
+        self._held = ExitStack()
 
-    def check_new(self) -> None:
-        """Raise ConfigError if the folder holds a recording already."""
-        if self._folder.exists():
-            raise ConfigError(
-                f"{self._folder}: holds a recording that was cut off: nodewright record --finish --to {self._path} makes its "
-                "trace; or remove the folder"
-            )
+    def __enter__(self) -> Self:
+        """Make the folder and lock it. Raise ConfigError if that fails, or if it holds a recording already."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"{self._folder}: cannot be made: {error.strerror or error}") from None
+        with ExitStack() as held:
+            held.enter_context(_lock(self._folder))
+            if (self._folder / _REST).exists():
+                raise ConfigError(
+                    f"{self._folder}: holds a recording that was cut off: nodewright record --finish --to {self._path} "
+                    "makes its trace; or remove the folder"
+                )
+            self._held = held.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Release the folder; remove it if nothing was saved."""
+        if not (self._folder / _REST).exists():
+            shutil.rmtree(self._folder, ignore_errors=True)
+        self._held.close()
 
     def save(self, gone: Iterable[RecordedPod], rest: RecordedTrace) -> None:
         """Add pods that are gone, and replace all others by ``rest``; raise ConfigError if that cannot be written."""
@@ -258,6 +277,7 @@ class UnfinishedTrace:
 
 
 _REST = "rest.parquet"
+_LOCK = "lock"
 
 
 def _part(number: int) -> str:
@@ -268,6 +288,20 @@ def _parts_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.parts")
 
 
+@contextmanager
+def _lock(folder: Path) -> Iterator[None]:
+    """Lock a folder of parts, for as long as this process lives at most; raise ConfigError if another one has it."""
+    with ExitStack() as opened:
+        try:
+            held = opened.enter_context((folder / _LOCK).open("a"))
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(f"{folder}: another nodewright record is at work on it: end that one first") from None
+        except OSError as error:
+            raise ConfigError(f"{folder}: cannot be locked: {error.strerror or error}") from None
+        yield
+
+
 def finish_trace(path: Path) -> tuple[TraceHeader, int]:
     """Make the trace at ``path`` of its parts, one after another, and remove them; return its header and number of pods.
 
@@ -276,6 +310,13 @@ def finish_trace(path: Path) -> tuple[TraceHeader, int]:
     folder = _parts_of(path)
     if not folder.is_dir():
         raise ConfigError(f"{folder}: there is no such folder: no recording for {path} was cut off")
+    with _lock(folder):
+        found = _join_parts(folder, path)
+        shutil.rmtree(folder, ignore_errors=True)
+    return found
+
+
+def _join_parts(folder: Path, path: Path) -> tuple[TraceHeader, int]:
     rest = read_table(folder / _REST)
     metadata: dict[bytes, bytes] = rest.schema.metadata or {}
     header = _read_header(metadata.get(_KEY, b""), str(folder / _REST))
@@ -289,7 +330,6 @@ def finish_trace(path: Path) -> tuple[TraceHeader, int]:
             yield table
 
     _save(tables(), header, path)
-    shutil.rmtree(folder, ignore_errors=True)
     return header, pods
 
 

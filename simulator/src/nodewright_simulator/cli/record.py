@@ -34,17 +34,18 @@ if TYPE_CHECKING:
     metavar="N",
     help="How far each group may grow. Default: the most nodes that it had at a time.",
 )
-@click.option("--finish", is_flag=True, help="Make the trace of a recording that was cut off, of what it had saved.")
+@click.option("--finish", is_flag=True, help="Make the trace from what a cut-off recording had saved.")
 @click.option("--no-anonymise", is_flag=True, help="Keep the names of the cluster. Default: they are hashed.")
 @output_option
 def command(dumps: tuple[str, ...], to: str, duration: str | None, kubeconfig: str, output: str, **given: Any) -> None:
     """Record the pods and node groups of a cluster as a trace in one Parquet file, which nodewright simulate runs again.
 
-    Without DUMP the live cluster is watched: the one that --kubeconfig names, that of this pod, or kubectl's. It reads nodes
+    Without DUMP the live cluster is watched: the one that --kubeconfig names, in a pod its own, else kubectl's. It reads nodes
     and pods, and writes nothing there. With dumps, or folders of them (as nodewright plan takes), what changed from one to
     the next is the trace. Names are replaced by hashes with a salt that is thrown away.
 
-    A live recording is saved each minute in FILE.parquet.parts. If it is cut off, --finish makes the trace of that.
+    A live recording is saved each minute in FILE.parquet.parts. If it is cut off, --finish makes the trace from that. A save
+    that fails is told on stderr and tried again after a minute.
 
     Exit codes: 0 recorded; 2 bad input, or the cluster cannot be read.
     """
@@ -135,21 +136,21 @@ def record_live(
     boot = BootClock()
     wall = ServerTime(SystemClock(), boot.now)
     api = connect(kubeconfig=kubeconfig, time=wall)
-    recording, target = Recording(), UnfinishedTrace(path)
-    target.check_new()
-    saver = Saver(TraceMaker(recording, hides, group_by, most), target, boot.now)
+    recording = Recording()
 
     def tell(recording: Recording) -> None:
         saver.see()
         _show(recording)
 
-    before = {kind: signal.signal(kind, saver.stop) for kind in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        watch(api, boot, wall.now, boot.now() + seconds if seconds is not None else None, tell, recording)
-        saver.save()
-    finally:
-        for kind, handler in before.items():
-            signal.signal(kind, handler)
+    with UnfinishedTrace(path) as target:
+        saver = Saver(TraceMaker(recording, hides, group_by, most), target, boot.now)
+        before = {kind: signal.signal(kind, saver.stop) for kind in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            watch(api, boot, wall.now, boot.now() + seconds if seconds is not None else None, tell, recording)
+            saver.save()
+        finally:
+            for kind, handler in before.items():
+                signal.signal(kind, handler)
 
 
 _SAVE_SECONDS = 60.0
@@ -158,29 +159,38 @@ _SAVE_SECONDS = 60.0
 class Saver:
     """Saves a recording when it begins and then each minute by ``now``, so that a crash loses a minute of it.
 
-    ``stop`` is a handler of signals: it raises KeyboardInterrupt, but not in the middle of a save.
+    If a save after the first one fails, the next one, a minute later, also holds what this one should. ``stop`` is a handler of signals: it raises KeyboardInterrupt, but not in the middle of a save.
     """
 
     def __init__(self, maker: "TraceMaker", target: "UnfinishedTrace", now: Callable[[], float]) -> None:
         self._maker, self._target, self._now = maker, target, now
         self._due = now()
-        self._saves = self._stopped = False
+        self._saves = self._saved = self._stopped = False
 
     def see(self) -> None:
-        """Save if it is time to."""
+        """Save if it is time to; raise ConfigError if the first save fails."""
+        from nodewright.model.errors import ConfigError
+
         if self._now() >= self._due:
-            self.save()
+            try:
+                self.save()
+            except ConfigError as error:
+                if not self._saved:
+                    raise
+                click.echo(f"{error}; the recording goes on, and is saved again in a minute", err=True)
         if self._stopped:
             raise KeyboardInterrupt
 
     def save(self) -> None:
+        """Save; raise ConfigError."""
         self._saves = True
         try:
             gone = self._maker.take_gone()
             self._target.save(gone, self._maker.peek())
+            self._saved = True
         finally:
             self._saves = False
-        self._due = self._now() + _SAVE_SECONDS
+            self._due = self._now() + _SAVE_SECONDS
 
     def stop(self, *_: object) -> None:
         self._stopped = True
