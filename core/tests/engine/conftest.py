@@ -58,6 +58,8 @@ class EngineHarness:
         self.target = 1
         self.pending: tuple[Pod, ...] = ()
         self.call_seconds = 0.0
+        # What the engine said of a former process (None: nothing).
+        self.wrote_last: float | None = None
         self.list_error: KubeApiError | None = None
         self.read_error: NodewrightError | None = None
         self.save_error: NodewrightError | None = None
@@ -161,6 +163,9 @@ class EngineHarness:
         self.saved.append(memory)
 
     # The provider
+
+    def note_last_write(self, at: float) -> None:
+        self.wrote_last = at
 
     def capabilities(self, group: NodeGroup) -> frozenset[Capability]:
         return frozenset() - group.switched_off.keys()

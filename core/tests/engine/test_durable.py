@@ -1,10 +1,13 @@
 """What is saved before a call, and what keeps a call from being made."""
 
+import math
+from dataclasses import replace
+
 import pytest
 from core.tests.engine.conftest import EngineHarness
 
 from nodewright.actuation import Pause
-from nodewright.clusterstate.memory import Memory, ScaleUpRequest
+from nodewright.clusterstate.memory import Memory, ScaleUpRequest, WriteInFlight
 from nodewright.engine.report import LoopReport
 from nodewright.model.action import DeleteInstances, IncreaseSize
 from nodewright.model.errors import NodewrightError
@@ -100,6 +103,37 @@ def test_every_call_is_in_the_audit_under_its_loop(harness: EngineHarness) -> No
     engine.run_once()
     (record,) = harness.audit.records()
     assert (record.loop, record.request, record.outcome) == ("1000.000-2", "1000.000-2/1", "done")
+
+
+OLD = Memory(requests={A: (ScaleUpRequest(increase=1, started=900.0, deadline=1800.0),)})
+MACHINE = (A, "a-0")
+ELSEWHERE = GroupRef("other", "a")
+
+
+@pytest.mark.parametrize(
+    ("memory", "wrote_last"),
+    [
+        (OLD, 900.0),
+        (replace(OLD, deletions={MACHINE: 950.0}), 950.0),
+        (replace(OLD, empty_deletions={MACHINE: 960.0}), 960.0),
+        (replace(OLD, deletion_tried={MACHINE: 970.0}), 970.0),
+        (replace(OLD, withdrawn_at={A: 980.0}), 980.0),
+        (replace(OLD, writes_in_flight={A: WriteInFlight(until=990.0, seconds=75.0)}), 990.0),
+        (replace(OLD, writes_in_flight={A: WriteInFlight(until=1060.0, seconds=75.0)}), 1000.0),
+        (replace(OLD, writes_in_flight={ELSEWHERE: WriteInFlight(until=1060.0, seconds=75.0)}), 900.0),
+        (replace(OLD, requests={}, empty_since={A: 5.0}), -math.inf),
+    ],
+)
+def test_saved_state_tells_a_provider_when_the_former_process_wrote_last(
+    harness: EngineHarness, memory: Memory, wrote_last: float
+) -> None:
+    harness.engine(memory=memory)
+    assert harness.wrote_last == wrote_last
+
+
+def test_without_saved_state_nobody_knows_when_the_former_process_wrote_last(harness: EngineHarness) -> None:
+    harness.engine()
+    assert harness.wrote_last is None
 
 
 def test_a_group_of_which_only_the_size_was_saved_is_not_taken_for_known(harness: EngineHarness) -> None:

@@ -1,5 +1,6 @@
 """A cloud without groups or desired counts, whose listings are late: what the core buys there when answers are lost."""
 
+import math
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -114,11 +115,10 @@ def test_a_new_process_sees_what_the_one_before_bought_last(remembers_writes: bo
     assert after.target_size("servers") == 1
 
 
-@pytest.mark.parametrize(
-    ("remembers_writes", "lost_answers", "waits"), [(False, 0, LAG), (True, 0, 0.0), (True, 1, LAG)]
-)
-def test_what_a_plugin_remembers_is_not_waited_for_but_what_is_in_doubt_is(
-    remembers_writes: bool, lost_answers: int, waits: float
+@pytest.mark.parametrize("lost_answers", [0, 1])
+@pytest.mark.parametrize(("remembers_writes", "waits"), [(False, LAG), (True, 0.0)])
+def test_the_core_does_not_wait_after_writes_that_a_plugin_remembers(
+    remembers_writes: bool, waits: float, lost_answers: int
 ) -> None:
     clock = FakeClock(1000)
     client = connect(
@@ -134,6 +134,15 @@ def test_what_a_plugin_remembers_is_not_waited_for_but_what_is_in_doubt_is(
     if client.stats()["refresh"].calls == looks:  # otherwise the core has looked what became of the write
         client.refresh()
     assert clock.now() == 1000 + LAG + waits
+
+
+@pytest.mark.parametrize(("wrote_last", "waits"), [(-math.inf, 0.0), (994.0, 0.0), (998.0, 3.0), (1000.0, LAG)])
+def test_a_new_process_waits_from_the_last_write_of_the_one_before(wrote_last: float, waits: float) -> None:
+    clock = FakeClock(1000)
+    client = connect("late", LabelledServers(clock, settles_after=LAG), clock)
+    client.note_last_write(wrote_last)
+    client.refresh()
+    assert clock.now() == 1000 + waits
 
 
 def test_a_dry_run_does_not_wait_for_the_process_before_it() -> None:

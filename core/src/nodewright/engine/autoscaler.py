@@ -26,7 +26,14 @@ from nodewright.clusterstate.memory import Memory, PlanMemory
 from nodewright.clusterstate.observed_groups import as_if_made, unsettled, with_evidence, with_held_groups
 from nodewright.clusterstate.state import ClusterState
 from nodewright.engine.daemon import BatchWindow, Scope
-from nodewright.engine.intent import WriteAheadLog, machines_of, with_intent, with_removals, without_charge
+from nodewright.engine.intent import (
+    WriteAheadLog,
+    last_write,
+    machines_of,
+    with_intent,
+    with_removals,
+    without_charge,
+)
 from nodewright.engine.planning import Planning, without_violations
 from nodewright.engine.ports import Loaded, Ports
 from nodewright.engine.report import LoopReport
@@ -107,6 +114,9 @@ class Autoscaler:
         self._filter = EventFilter(0.0) if settings.cluster.record_duplicated_events else EventFilter()
         self._memory: Memory = saved.memory
         self._warning = saved.warning
+        if saved.memory != Memory():
+            for provider in ports.providers:
+                provider.note_last_write(last_write(saved.memory, provider.name, clock.now()))
         self._has_looked = False
         self._name = f"{clock.now():.3f}"
         self._loops = 0

@@ -3,6 +3,7 @@
 The gate allows a write only while the saved state covers it (docs/adr/0025-a-short-lease.md).
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -60,6 +61,21 @@ def with_intent(memory: Memory, state: ClusterState, actions: tuple[Action, ...]
             )
     provisioning = replace(memory.provisioning, reservations=reservations)
     return replace(memory, requests=requests, last_known=last_known, provisioning=provisioning)
+
+
+def last_write(memory: Memory, provider: str, now: float) -> float:
+    """Return when the process that saved the memory may last have written to a provider (epoch seconds; -inf: never).
+
+    A write that may be under way counts as made now, any other from the start of its call.
+    """
+    deleted = (memory.deletions, memory.empty_deletions, memory.deletion_tried)
+    times = [
+        *(min(write.until, now) for ref, write in memory.writes_in_flight.items() if ref.provider == provider),
+        *(request.started for ref, held in memory.requests.items() if ref.provider == provider for request in held),
+        *(at for ref, at in memory.withdrawn_at.items() if ref.provider == provider),
+        *(at for held in deleted for (ref, _), at in held.items() if ref.provider == provider),
+    ]
+    return min(max(times, default=-math.inf), now)
 
 
 def writes_in_flight(

@@ -63,6 +63,8 @@ class ProviderPort(ProviderReads, ProviderWrites, ServesRequests, Protocol):
     # Both bases declare it; this declaration makes them agree.
     @property
     def name(self) -> str: ...
+    def note_last_write(self, at: float) -> None:
+        """Note when a former process may last have written (epoch seconds; -inf: never). Called before the first read."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -220,9 +220,10 @@ class ProviderInfo(Value, frozen=True, kw_only=True):
 
     ``spec_version`` is the oldest contract (major, minor) that the plugin works with. ``parallel_calls``: calls may
     overlap. ``ignores_id_case``: instance ids are compared without regard to case. ``settles_after``: how many seconds a
-    write takes to show in the cloud's listings (at most 60). The core reads the cloud no sooner after a write, nor after its own start.
-    ``remembers_writes``: the plugin itself corrects late listings by the writes that it made. The core then waits only after
-    its own start, and after a write of which nobody knows whether it took effect.
+    write takes to show in the cloud's listings (at most 60). The core reads the cloud no sooner after a write, the last one
+    of a former process included.
+    ``remembers_writes``: the plugin itself corrects late listings by the writes that it made, and a write that is repeated
+    although it took effect changes nothing. The core then waits only after its own start.
     """
 
     name: str

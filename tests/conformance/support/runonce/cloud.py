@@ -69,6 +69,9 @@ class Cloud:
     def name(self) -> str:
         return NAME
 
+    def note_last_write(self, at: float) -> None:
+        pass
+
     def capabilities(self, group: NodeGroup) -> frozenset[Capability]:  # noqa: ARG002 - every group's are the same
         return _CAPABILITIES
 

@@ -99,9 +99,9 @@ class HookCaller:
         self._gate = gate
         # For this many seconds after a write the cloud's listings may not show it; the cloud is not read until then.
         self.settles_after = 0.0
-        # The plugin corrects late listings by the writes that were accepted: after these the core does not wait.
+        # The plugin bridges late listings after its own writes: after these the core does not wait.
         self.remembers_writes = False
-        # None: this process has not read the cloud yet. The process before it may have written just before it ended.
+        # None: nobody knows when the process before this one wrote last. It may have been just before it ended.
         self._settled_at: float | None = None
         self._stats: dict[str, HookStats] = {}
         self._lock = threading.Lock()
@@ -184,7 +184,7 @@ class HookCaller:
             error.group_id = error.group_id or group_id
             _make_fit(error)
             told = str(error)
-            if is_unclear(error):
+            if is_unclear(error) and not self.remembers_writes:
                 self._note_write(hook)
             self._note((hook, group_id), error)
             raise
@@ -196,6 +196,11 @@ class HookCaller:
         """Return the counts of each hook that was called."""
         with self._lock:
             return dict(self._stats)
+
+    def note_last_write(self, at: float) -> None:
+        """Note when a former process may last have written (epoch seconds; -inf: never). Called before the first read."""
+        if self._settled_at is None:
+            self._settled_at = at + self.settles_after
 
     def _note_write(self, hook: str) -> None:
         if hook in WRITE_HOOKS:

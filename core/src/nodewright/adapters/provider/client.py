@@ -97,6 +97,10 @@ class ProviderClient:
         self._limits = {flag.name: flag for flag in map(parse_node_group_flag, node_groups)}
         self.named = dict.fromkeys(self._limits, ())
 
+    def note_last_write(self, at: float) -> None:
+        """Note when a former process may last have written (epoch seconds; -inf: never). Called before the first read."""
+        self._calls.note_last_write(at)
+
     def stats(self) -> Mapping[str, HookStats]:
         """Return calls, errors and seconds per hook since the start."""
         return self._calls.stats()
