@@ -47,7 +47,7 @@ def test_the_summaries_are_of_commands_that_exist() -> None:
         (["frobnicate"], f"there is no command frobnicate; there are {', '.join(COMMANDS)}"),
         (["providers", "--confg", "x"], "Did you mean '--config'?"),
         (["providers", "--output", "xml"], "'xml' is not one of 'table', 'json'"),
-        (["plan"], "Missing argument 'DUMP'"),
+        (["plan"], "there is no kubeconfig"),
         (["\x1b[31mplan"], r"there is no command \x1b[31mplan; did you mean plan?"),
     ],
 )

@@ -131,9 +131,12 @@ def test_saved_state_tells_a_provider_when_the_former_process_wrote_last(
     assert harness.wrote_last == wrote_last
 
 
-def test_without_saved_state_nobody_knows_when_the_former_process_wrote_last(harness: EngineHarness) -> None:
-    harness.engine()
-    assert harness.wrote_last is None
+@pytest.mark.parametrize("named", [frozenset(), frozenset({A})])
+def test_without_saved_state_the_former_process_may_have_written_just_now(
+    harness: EngineHarness, named: frozenset[GroupRef]
+) -> None:
+    harness.engine(memory=Memory(named=named))
+    assert harness.wrote_last == 1000.0
 
 
 def test_a_group_of_which_only_the_size_was_saved_is_not_taken_for_known(harness: EngineHarness) -> None:

@@ -7,6 +7,8 @@ from contextlib import suppress
 import pytest
 
 from nodewright import spec
+from nodewright.adapters.provider import ProviderClient
+from nodewright.cli.connect import find_misspelt
 from nodewright.model.errors import ContractViolation
 from nodewright.spec import ProviderError, ProviderUnavailable, hookimpl
 from nodewright.testkit import FakeClock, build_template
@@ -145,10 +147,28 @@ def test_a_new_process_waits_from_the_last_write_of_the_one_before(wrote_last: f
     assert clock.now() == 1000 + waits
 
 
-def test_a_dry_run_does_not_wait_for_the_process_before_it() -> None:
+def test_a_standby_that_has_read_before_it_leads_waits_for_the_leader_before_it() -> None:
+    """It looks for misspelt groups at its start, without a wait."""
     clock = FakeClock(1000)
     cloud = LabelledServers(clock, settles_after=LAG)
-    connect("late", cloud, clock, CallSettings(dry_run=True)).refresh()
+    standby = connect("late", cloud, clock)
+    assert isinstance(standby, ProviderClient)
+    standby.demand_limits(["0:10:servers"])
+    assert not list(find_misspelt([standby], ()))
+    assert clock.now() == 1000
+    clock.sleep(3600)
+    standby.note_last_write(clock.now())
+    standby.refresh()
+    assert clock.now() == 4600 + LAG
+
+
+def test_a_dry_run_does_not_wait_for_the_process_before_it() -> None:
+    clock = FakeClock(1000)
+    for wrote_last in (None, 1000.0):
+        client = connect("late", LabelledServers(clock, settles_after=LAG), clock, CallSettings(dry_run=True))
+        if wrote_last is not None:
+            client.note_last_write(wrote_last)
+        client.refresh()
     assert clock.now() == 1000
 
 

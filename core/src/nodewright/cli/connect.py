@@ -1,5 +1,6 @@
 """Builds the providers of the settings, and checks whether they have the groups of ``--nodes``."""
 
+import math
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -95,6 +96,8 @@ def find_misspelt(providers: Iterable[ProviderClient], known: Iterable[GroupRef]
     for provider in providers:
         if not provider.named:
             continue
+        # Nothing is bought or removed by what is read here.
+        provider.note_last_write(-math.inf)
         try:
             provider.refresh()
             provider.node_groups()

@@ -114,9 +114,8 @@ class Autoscaler:
         self._filter = EventFilter(0.0) if settings.cluster.record_duplicated_events else EventFilter()
         self._memory: Memory = saved.memory
         self._warning = saved.warning
-        if saved.memory != Memory():
-            for provider in ports.providers:
-                provider.note_last_write(last_write(saved.memory, provider.name, clock.now()))
+        for provider in ports.providers:
+            provider.note_last_write(last_write(saved.memory, provider.name, clock.now()))
         self._has_looked = False
         self._name = f"{clock.now():.3f}"
         self._loops = 0

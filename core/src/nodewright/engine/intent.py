@@ -66,8 +66,11 @@ def with_intent(memory: Memory, state: ClusterState, actions: tuple[Action, ...]
 def last_write(memory: Memory, provider: str, now: float) -> float:
     """Return when the process that saved the memory may last have written to a provider (epoch seconds; -inf: never).
 
-    A write that may be under way counts as made now, any other from the start of its call.
+    A write that may be under way counts as made now, any other from the start of its call. If nothing was saved, nobody
+    knows: it may have been now.
     """
+    if memory == Memory(named=memory.named):
+        return now
     deleted = (memory.deletions, memory.empty_deletions, memory.deletion_tried)
     times = [
         *(min(write.until, now) for ref, write in memory.writes_in_flight.items() if ref.provider == provider),

@@ -64,7 +64,7 @@ class ProviderPort(ProviderReads, ProviderWrites, ServesRequests, Protocol):
     @property
     def name(self) -> str: ...
     def note_last_write(self, at: float) -> None:
-        """Note when a former process may last have written (epoch seconds; -inf: never). Called before the first read."""
+        """Note when a former process may last have written (epoch seconds; -inf: never)."""
 
 
 @dataclass(frozen=True, kw_only=True)

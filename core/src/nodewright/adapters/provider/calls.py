@@ -101,8 +101,8 @@ class HookCaller:
         self.settles_after = 0.0
         # The plugin bridges late listings after its own writes: after these the core does not wait.
         self.remembers_writes = False
-        # None: nobody knows when the process before this one wrote last. It may have been just before it ended.
-        self._settled_at: float | None = None
+        # Epoch seconds. None: nobody knows when the process before this one wrote last. It may have been just before it ended.
+        self._wrote_last: float | None = None
         self._stats: dict[str, HookStats] = {}
         self._lock = threading.Lock()
         self._seen: dict[tuple[str, str], tuple[Any, Any, Any]] = {}
@@ -198,22 +198,20 @@ class HookCaller:
             return dict(self._stats)
 
     def note_last_write(self, at: float) -> None:
-        """Note when a former process may last have written (epoch seconds; -inf: never). Called before the first read."""
-        if self._settled_at is None:
-            self._settled_at = at + self.settles_after
+        """Note when a former process may last have written (epoch seconds; -inf: never, or nothing is decided by what is read)."""
+        self._wrote_last = at
 
     def _note_write(self, hook: str) -> None:
         if hook in WRITE_HOOKS:
-            self._settled_at = self._clock.now() + self.settles_after
+            self._wrote_last = self._clock.now()
 
     def _let_writes_settle(self) -> None:
-        """Wait until listings show the last write. Do not wait if the clock was set back.
-
-        A dry run writes nothing, so it does not wait for the writes of the process before it.
-        """
-        if self._settled_at is None:
-            self._settled_at = self._clock.now() + (0.0 if self._settings.dry_run else self.settles_after)
-        left = self._settled_at - self._clock.now()
+        """Wait until listings show the last write. Do not wait if the clock was set back, and not in a dry run: it writes nothing."""
+        if self._settings.dry_run:
+            return
+        now = self._clock.now()
+        wrote_last = self._wrote_last = now if self._wrote_last is None else self._wrote_last
+        left = wrote_last + self.settles_after - now
         if 0 < left <= self.settles_after:
             self._clock.sleep(left)
 

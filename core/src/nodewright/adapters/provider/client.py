@@ -98,7 +98,7 @@ class ProviderClient:
         self.named = dict.fromkeys(self._limits, ())
 
     def note_last_write(self, at: float) -> None:
-        """Note when a former process may last have written (epoch seconds; -inf: never). Called before the first read."""
+        """Note when a former process may last have written (epoch seconds; -inf: never, or nothing is decided by what is read)."""
         self._calls.note_last_write(at)
 
     def stats(self) -> Mapping[str, HookStats]:
