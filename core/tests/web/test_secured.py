@@ -4,15 +4,17 @@ import http.client
 import socket
 import ssl
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 from core.tests.web.certificates import write_certificate
 
+from nodewright.adapters.clocks import VirtualClock
 from nodewright.adapters.tls import CertificateFiles
 from nodewright.adapters.web import ClientLimits, Denied, Page, Secured, WebServer
+from nodewright.model.clock import Clock
 from nodewright.model.errors import ConfigError
 
 PAGES = {"/": lambda _: Page(b"pods\n"), "/readyz": lambda _: Page(b"OK\n")}
@@ -38,8 +40,16 @@ def serve(files: CertificateFiles, limits: ClientLimits = ClientLimits()) -> Ite
 
 
 def files_in(folder: Path, password: bytes = b"") -> CertificateFiles:
-    certificate, key = write_certificate(folder, password)
-    return CertificateFiles(str(certificate), str(key))
+    return make_files(*write_certificate(folder, password))
+
+
+def make_files(
+    certificate: Path,
+    key: Path,
+    see: Callable[[str], None] = lambda _: None,
+    clock: Clock = VirtualClock(0.0),  # noqa: B008 - no test moves it
+) -> CertificateFiles:
+    return CertificateFiles(str(certificate), str(key), see, clock.now)
 
 
 def ask(server: WebServer, authority: Path, path: str = "/", header: str = "") -> tuple[int, bytes, list[str]]:
@@ -77,7 +87,7 @@ def basic(text: str) -> str:
 )
 def test_who_may_see_a_page(header: str, status: int, tmp_path: Path) -> None:
     certificate, key = write_certificate(tmp_path)
-    with serve(CertificateFiles(str(certificate), str(key))) as server:
+    with serve(make_files(certificate, key)) as server:
         found, body, asked = ask(server, certificate, header=header)
         assert found == status
         assert (body == b"pods\n") is (status == 200)
@@ -87,7 +97,7 @@ def test_who_may_see_a_page(header: str, status: int, tmp_path: Path) -> None:
 
 def test_pages_without_a_secret_need_no_token_and_others_are_not_told_to_exist(tmp_path: Path) -> None:
     certificate, key = write_certificate(tmp_path)
-    with serve(CertificateFiles(str(certificate), str(key))) as server:
+    with serve(make_files(certificate, key)) as server:
         assert ask(server, certificate, "/readyz")[:2] == (200, b"OK\n")
         assert ask(server, certificate, "/nothing")[0] == 401
         assert ask(server, certificate, "/nothing", "Bearer poor")[0] == 403
@@ -107,7 +117,7 @@ def test_plain_http_gets_nothing(tmp_path: Path) -> None:
 def test_a_renewed_certificate_is_served_at_once_and_a_broken_one_is_not(tmp_path: Path) -> None:
     problems: list[str] = []
     certificate, key = write_certificate(tmp_path)
-    with serve(CertificateFiles(str(certificate), str(key), problems.append)) as server:
+    with serve(make_files(certificate, key, problems.append)) as server:
         old = tmp_path / "old.crt"
         old.write_bytes(certificate.read_bytes())
         certificate.write_text("broken")
@@ -120,6 +130,40 @@ def test_a_renewed_certificate_is_served_at_once_and_a_broken_one_is_not(tmp_pat
             ask(server, old, "/readyz")
 
 
+def test_a_renewed_certificate_that_could_not_be_read_is_tried_again(tmp_path: Path) -> None:
+    """Files that stay as they are, too: only the reading failed, as that of a mount that hangs."""
+    problems: list[str] = []
+    clock, readable = VirtualClock(0.0), True
+
+    class Flaky(CertificateFiles):
+        def _load(self) -> ssl.SSLContext:
+            if not readable:
+                raise ConfigError("Input/output error")
+            return super()._load()
+
+    held, away = tmp_path / "held", tmp_path / "away"
+    held.mkdir()
+    certificate, key = write_certificate(held)
+    with serve(Flaky(str(certificate), str(key), problems.append, clock.now)) as server:
+        old = tmp_path / "old.crt"
+        old.write_bytes(certificate.read_bytes())
+        write_certificate(held)
+        readable = False
+        for _ in range(2):
+            assert ask(server, old, "/readyz")[0] == 200
+        assert problems == ["Input/output error"]
+        readable = True
+        assert ask(server, old, "/readyz")[0] == 200
+        clock.sleep(1.0)
+        assert ask(server, certificate, "/readyz")[0] == 200
+        assert problems[1:] == [""]
+        held.rename(away)
+        assert ask(server, away / "tls.crt", "/readyz")[0] == 200
+        away.rename(held)
+        assert ask(server, certificate, "/readyz")[0] == 200
+        assert ["tls.crt: No such file" in problem for problem in problems[2:]] == [True, False]
+
+
 def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     certificate, key = write_certificate(tmp_path)
     for given, said in (
@@ -128,7 +172,7 @@ def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
         ((certificate, certificate), "--tls-cert-file: .*cannot be used"),
     ):
         with pytest.raises(ConfigError, match=said):
-            CertificateFiles(str(given[0]), str(given[1])).context()
+            make_files(*given).context()
     with pytest.raises(ConfigError, match="cannot be used"):
         files_in(tmp_path, b"secret").context()
 

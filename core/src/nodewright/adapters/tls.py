@@ -7,24 +7,29 @@ from pathlib import Path
 from nodewright.model.errors import ConfigError
 
 _CERTIFICATE_FLAG, _KEY_FLAG = "--tls-cert-file", "--tls-private-key-file"
+_RETRY_SECONDS = 1.0
 
 
 class CertificateFiles:
     """A certificate with its chain, and its private key, as PEM files.
 
     The files are looked at with each handshake, so that a renewed certificate needs no restart. While they cannot be used,
-    the last usable pair is served; ``see`` is told the problem, and an empty text when it is over.
+    the last usable pair is served, and files that stay as they are are tried again once a second; ``see`` is told the
+    problem, and an empty text when it is over. ``now`` returns seconds of a steady clock.
     """
 
-    def __init__(self, certificate: str, key: str, see: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(self, certificate: str, key: str, see: Callable[[str], None], now: Callable[[], float]) -> None:
         self._certificate, self._key = Path(certificate), Path(key)
-        self._see = see
-        self._state: object = None
+        self._see, self._now = see, now
+        # The states of the files that are served and of those that were tried last.
+        self._loaded: object = None
+        self._tried: object = None
+        self._retry_at = 0.0
         self._current = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 
     def context(self) -> ssl.SSLContext:
         """Return the context for a listening socket. Raise ConfigError if the files cannot be used."""
-        self._state = self._stat()
+        self._loaded = self._tried = self._stat()
         self._current = self._load()
         return self._current
 
@@ -51,13 +56,18 @@ class CertificateFiles:
     def _choose(self, handshake: ssl.SSLSocket | ssl.SSLObject, _name: str | None, _old: ssl.SSLContext) -> None:
         """Give a handshake the context of the present files. OpenSSL calls this also for clients that send no name."""
         state = self._stat()
-        if state != self._state:
-            self._state = state
+        if state == self._loaded:
+            if state != self._tried:
+                self._tried = state
+                self._see("")
+        elif state != self._tried or self._now() >= self._retry_at:
+            self._tried, self._retry_at = state, self._now() + _RETRY_SECONDS
             try:
                 self._current = self._load()
             except ConfigError as error:
                 self._see(str(error))
             else:
+                self._loaded = state
                 self._see("")
         handshake.context = self._current
 
@@ -70,5 +80,5 @@ class CertificateFiles:
             except OSError as error:
                 found.append((error.errno or 0,))
             else:
-                found.append((held.st_ino, held.st_size, held.st_mtime_ns))
+                found.append((held.st_ino, held.st_size, held.st_mtime_ns, held.st_ctime_ns))
         return found

@@ -367,7 +367,7 @@ def _make_secured(process: ProcessParts, api: MeteredApi, serving: ServingSettin
     if not serving.secure_address:
         return None
     see = partial(process.conditions.see, "the TLS certificate")
-    certificate = CertificateFiles(serving.tls_cert_file, serving.tls_private_key_file, see)
+    certificate = CertificateFiles(serving.tls_cert_file, serving.tls_private_key_file, see, process.boot.now)
     return Secured(certificate.context(), TokenReviewer(api, process.boot.now), _OPEN_TO_ALL)
 
 
