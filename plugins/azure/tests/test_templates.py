@@ -44,7 +44,11 @@ def test_devices_of_gpus_are_told_if_that_is_asked_for(cloud: AzureCloud, attach
     assert (told.driver, device.attributes["architecture"].string) == ("gpu.nvidia.com", "Volta")
     assert device.capacity["memory"].value == Quantity.of("16Gi")
     assert client.template_node(none).slices == ()
-    assert attach(f"0:10:{one}").client.template_node(one).slices == ()
+    plain = attach(f"0:10:{one}").client.template_node(one)
+    assert plain.slices == ()
+    for resources in ("allocatable", "capacity"):
+        assert "nvidia.com/gpu" in (getattr(plain, resources) or plain.allocatable)
+        assert "nvidia.com/gpu" not in getattr(client.template_node(one), resources)
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,11 @@ def test_devices_of_gpus_are_told_if_that_is_asked_for(cloud: GceCloud, attach: 
     assert (told.driver, len(told.devices)) == ("gpu.nvidia.com", 2)
     assert told.devices[0].attributes["cudaComputeCapability"].version == "7.5.0"
     assert client.template_node(none).slices == ()
-    assert attach(f"0:10:{one}").client.template_node(one).slices == ()
+    plain = attach(f"0:10:{one}").client.template_node(one)
+    assert plain.slices == ()
+    for resources in ("allocatable", "capacity"):
+        assert "nvidia.com/gpu" in (getattr(plain, resources) or plain.allocatable)
+        assert "nvidia.com/gpu" not in getattr(client.template_node(one), resources)
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from nodewright.model.devices import Device
 from nodewright.model.node import Node
 from nodewright.snapshot.observation import Observation, ProviderSeen
+
+# Drivers of dynamic resource allocation for accelerators are called gpu.nvidia.com, tpu.google.com and the like. Other drivers
+# of such a node, as those for networks, do not stand for its accelerators.
+_KINDS = frozenset({"gpu", "neuron", "tpu"})
 
 
 @dataclass(frozen=True)
@@ -13,12 +18,14 @@ class Accelerators:
     """The way to recognize nodes with accelerators.
 
     ``labels``: label keys whose value is the type. ``resources``: the resources that count devices. ``late``: names of
-    nodes on which a driver has not published all ResourceSlices yet.
+    nodes on which a driver has not published all ResourceSlices yet. ``published``: names of nodes whose accelerators are
+    in ResourceSlices; the resources may be missing there.
     """
 
     labels: tuple[str, ...]
     resources: tuple[str, ...]
     late: frozenset[str] = frozenset()
+    published: frozenset[str] = frozenset()
 
     @staticmethod
     def of(providers: Iterable[ProviderSeen]) -> "Accelerators":
@@ -35,13 +42,35 @@ class Accelerators:
         if node.name in self.late:
             return True
         kind, devices = self.count(node)
-        return bool(kind) and not devices
+        return bool(kind) and not devices and node.name not in self.published
 
     def count(self, node: Node) -> tuple[str, int]:
-        """Return the node's type of accelerator, empty if it has none, and how many devices it offers."""
+        """Return the node's type of accelerator, empty if it has none, and how many devices it offers.
+
+        A template without such a resource offers the devices of its ResourceSlices.
+        """
         label = next((node.metadata.labels[key] for key in self.labels if key in node.metadata.labels), "")
+        if not label:
+            return "", 0
         amounts = (node.allocatable[name].value for name in self.resources if name in node.allocatable)
-        return label, next((amount for amount in amounts if amount > 0), 0) if label else 0
+        offered = next((amount for amount in amounts if amount > 0), 0)
+        return label, offered or sum(
+            is_whole(device)
+            for one in node.device_slices
+            if serves_accelerators(one.spec.driver)
+            for device in one.spec.devices
+        )
+
+
+def serves_accelerators(driver: str) -> bool:
+    """Return whether a driver's name says that its devices are accelerators."""
+    return driver.partition(".")[0] in _KINDS
+
+
+def is_whole(device: Device) -> bool:
+    """Return whether a device is a whole accelerator, and not a part of one (``type: mig``)."""
+    kind = device.attributes.get("type")
+    return kind is None or kind.string in (None, "", *_KINDS)
 
 
 NO_ACCELERATORS = Accelerators((), ())

@@ -19,7 +19,7 @@ from nodewright.clusterstate.deletions import (
 )
 from nodewright.clusterstate.drift import note_templates
 from nodewright.clusterstate.interruptions import find_notices, interrupted_nodes
-from nodewright.clusterstate.late_devices import find_late_nodes
+from nodewright.clusterstate.late_devices import find_late_nodes, find_published_nodes
 from nodewright.clusterstate.learned_templates import Learned, end_pauses, find_news, learn_templates
 from nodewright.clusterstate.membership import Membership, find_members, unregistered_ids
 from nodewright.clusterstate.memory import ArrivalHistory, Backoff, Deferral, Memory, ProvisioningMemory
@@ -89,7 +89,10 @@ def fold(
     nodes = seen.snapshot.live_nodes()
     unread = frozenset(ref for ref, group in seen.groups.items() if not group.is_known)
     members = find_members(nodes, groups, seen.providers, memory.node_groups, memory.members, unread)
-    members = members.with_late(_late_nodes(members, groups, memory, seen, settings))
+    members = members.with_devices(
+        _late_nodes(members, groups, memory, seen, settings),
+        find_published_nodes(nodes, members.accelerators, seen.snapshot.context),
+    )
     since = _unregistered_since(memory, groups, members, seen.now)
     arrivals = learn_provision_times(memory, groups.values(), members, outcomes, settings.failures, seen.now)
     groups = with_patience(groups, arrivals, settings.failures, seen.now)

@@ -1,7 +1,8 @@
-"""Find nodes whose drivers are not ready yet: one has not published all devices (DRA), or is not installed (CSI)."""
+"""Find nodes whose drivers are ready (DRA), or not yet: one has not published all devices, or is not installed (CSI)."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from nodewright.clusterstate.accelerators import Accelerators, serves_accelerators
 from nodewright.clusterstate.memory import LearnedTemplate
 from nodewright.model.devices import ResourceSlice, ResourceSliceSpec
 from nodewright.model.group import GroupRef
@@ -28,6 +29,18 @@ def find_late_nodes(
     lacking = _without_csi_drivers(nodes, samples, context)
     young = frozenset(node.name for node in lacking if node.created > young_since)
     return _without_devices(nodes, groups, samples, learned, context, young_since) | young
+
+
+def find_published_nodes(nodes: Iterable[Node], accelerators: Accelerators, context: Context) -> frozenset[str]:
+    """Return the nodes whose label names accelerators and on which a driver has published all of them as ResourceSlices."""
+    if not (accelerators.labels and context.resource_slices):
+        return frozenset()
+    return frozenset(
+        node.name
+        for node in nodes
+        if accelerators.count(node)[0]
+        and any(map(serves_accelerators, _complete_drivers(context.slices_on(node.name))))
+    )
 
 
 def _without_csi_drivers(

@@ -55,11 +55,13 @@ class Membership:
         """Return whether another node claims the same machine."""
         return not self.shared.isdisjoint((node.spec.provider_id, node.spec.provider_id.lower()))
 
-    def with_late(self, late: frozenset[str]) -> "Membership":
-        """Return the membership with these nodes as those that lack devices. Without a change it is the same object."""
-        if late == self.accelerators.late:
-            return self
-        return replace(self, accelerators=replace(self.accelerators, late=late), _kept={})
+    def with_devices(self, late: frozenset[str], published: frozenset[str]) -> "Membership":
+        """Return the membership with the nodes that lack devices, and those whose accelerators are in ResourceSlices.
+
+        Without a change it is the same object.
+        """
+        accelerators = replace(self.accelerators, late=late, published=published)
+        return self if accelerators == self.accelerators else replace(self, accelerators=accelerators, _kept={})
 
     def keep(self, what: Hashable, of: object, work_out: Callable[[], T]) -> T:
         """Return the cached result of ``work_out`` for this membership and ``of``.

@@ -311,7 +311,8 @@ def reason_to_wait(context: PlanningContext, pods: Sequence[Pod]) -> ScaleUpResu
 
 def count_ready_nodes(state: ClusterState, settings: TemplateSettings) -> int:
     """Return how many nodes, of any group or none, are ready and schedulable."""
-    accelerators = Accelerators.of(state.observation.providers.values())
+    members, providers = state.memory.members, state.observation.providers.values()
+    accelerators = members.accelerators if members is not None else Accelerators.of(providers)
     nodes = (node for _, node in state.observation.snapshot.nodes() if not node.spec.unschedulable)
     return sum(is_ready(node, settings) and not accelerators.are_missing(node) for node in nodes)
 

@@ -3,6 +3,7 @@
 The table is from NVIDIA's documents, and not compared with real nodes. The first real node of a group replaces what it says.
 """
 
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -48,14 +49,26 @@ MODELS = MappingProxyType(
 
 
 def with_gpus(template: NodeTemplate, model: str) -> NodeTemplate:
-    """Return the template with a device for each of its NVIDIA GPUs; without any if ``model`` is none of the table."""
+    """Return the template with a device for each of its NVIDIA GPUs; unchanged if ``model`` is none of the table.
+
+    The resource nvidia.com/gpu goes: NVIDIA's device plugin offers it, which does not run beside the driver.
+    """
     known = MODELS.get(model)
     count = (template.capacity or template.allocatable).get(_GPU_RESOURCE)
     if known is None or count is None or count.milli <= 0:
         return template
     devices = tuple(_device(f"gpu-{number}", known) for number in range(count.milli // 1000))
     own = ResourceSliceSpec(driver=NVIDIA_DRIVER, pool=ResourcePool(name=NVIDIA_DRIVER), devices=devices)
-    return replace(template, slices=(*template.slices, own))
+    return replace(
+        template,
+        capacity=_without_gpus(template.capacity),
+        allocatable=_without_gpus(template.allocatable),
+        slices=(*template.slices, own),
+    )
+
+
+def _without_gpus(resources: Mapping[str, Quantity]) -> dict[str, Quantity]:
+    return {name: amount for name, amount in resources.items() if name != _GPU_RESOURCE}
 
 
 def _device(name: str, model: GpuModel) -> Device:

@@ -58,8 +58,15 @@ class Devices:
             if kind:
                 names = (name for other in providers for name in other.gpu_resources)
                 amounts = (node.allocatable[name].value for name in names if name in node.allocatable)
-                return kind, next((amount for amount in amounts if amount > 0), 0)
+                return kind, next((amount for amount in amounts if amount > 0), 0) or _in_slices(node)
         return "", 0
+
+
+def _in_slices(node: Node) -> int:
+    """Return how many whole devices of drivers for accelerators the slices of a template have."""
+    slices = [one.spec for one in node.device_slices if re.match(r"(gpu|neuron|tpu)(\.|$)", one.spec.driver)]
+    kinds = [device.attributes.get("type") for one in slices for device in one.devices]
+    return sum(kind is None or kind.string in (None, "", "gpu", "neuron", "tpu") for kind in kinds)
 
 
 def exceeded_quotas(seen: Observation, growth: Sequence[Growth]) -> Iterator[str]:
