@@ -1,5 +1,6 @@
 """What the invariants need to know of a run: the groups' limits, when anything was in the way, who came when."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -148,9 +149,13 @@ class Facts:
         )
 
     @cached_property
-    def noticed(self) -> frozenset[str]:
-        """Return the machines of which the cloud ever gave notice."""
-        return frozenset[str]().union(*(loop.leaving for loop in self.loops))
+    def taken_at(self) -> Mapping[str, float]:
+        """Return when the cloud takes each machine of which it gave notice with a deadline."""
+        found: dict[str, float] = {}
+        for loop in self.loops:
+            for machine, deadline in loop.leaving.items():
+                found[machine] = min(deadline, found.get(machine, math.inf))
+        return found
 
     @cached_property
     def small_nodes(self) -> Mapping[str, str]:

@@ -36,7 +36,7 @@ def check_overbuying(facts: Facts) -> Findings:
         counted = [group for group in counted if group not in facts.small_nodes.values()]
         on_their_way = sum(_surely_coming(facts, group, loop.seen[group], loop) for group in counted)
         promised = sum(facts.requests[name] for name, stage in loop.requests.items() if stage != "over")
-        leaving = _pods_leaving(loop)
+        leaving = _pods_leaving(facts, loop)
         needed = max(0, loop.pending + leaving + promised - on_their_way)
         if bought > needed:
             yield (
@@ -45,9 +45,13 @@ def check_overbuying(facts: Facts) -> Findings:
             )
 
 
-def _pods_leaving(loop: Loop) -> int:
-    """Return how many pods run on nodes of which the cloud gave notice."""
-    return sum(node.pods for machine, node in loop.nodes.items() if machine in loop.leaving)
+def _pods_leaving(facts: Facts, loop: Loop) -> int:
+    """Return for how many pods machines may be asked because their nodes are to be replaced by a notice of the cloud: those
+    for which no other node has room, so that machines which came for them end this.
+    """
+    leaving = sum(node.pods for machine, node in loop.nodes.items() if machine in loop.leaving)
+    room = sum(_free_again(facts, machine, node) for machine, node in loop.nodes.items() if machine not in loop.leaving)
+    return max(0, leaving - room)
 
 
 def check_hedges(facts: Facts) -> Findings:
@@ -70,7 +74,7 @@ def check_hedges(facts: Facts) -> Findings:
         coming = sum(_surely_coming(facts, group, seen, loop) for group, seen in loop.seen.items())
         for group, count in _asked_in(loop).items():
             coming += count * facts.groups[group].slots
-        surplus = coming - loop.pending - _pods_leaving(loop)
+        surplus = coming - loop.pending - _pods_leaving(facts, loop)
         room = (most + 1) * max(
             limits.most_slots for limits in facts.groups.values()
         ) - 1  # the last machine may be part empty
@@ -257,11 +261,11 @@ def _may_be_given_back(facts: Facts, group: str, loop: Loop) -> bool:
 
 
 def _surely_coming(facts: Facts, group: str, seen: Seen, loop: Loop) -> int:
-    """Pods for which machines are on their way that cannot count as lost."""
+    """Pods for which machines are on their way that cannot count as lost, and that no notice says are to be replaced."""
     if facts.has_wrong_size(group, loop.at):
         return 0
     machines = max(0, min(seen.without_machine, in_time(facts, group, loop.at)))
-    for machine in seen.there:
+    for machine in seen.there - loop.leaving.keys():
         node = loop.nodes.get(machine)
         if node is None:
             machines += machine not in seen.disputed and facts.first_seen[group, machine] >= loop.at - facts.patience

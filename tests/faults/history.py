@@ -108,7 +108,7 @@ class Loop:
     ``running`` is how many pods of each gang run that are not being deleted.
     ``hedged`` is how many of the machines that each group is asked for the plan calls hedges. ``moved`` is how many of them it
     asks for to give up other machines; ``given_up`` are those, ``renewed`` the ones that are too old, ``in_moves`` they and the nodes that came for them, as long as the
-    move is under way. ``leaving`` are the machines of which the cloud gave notice. ``backed_off`` is what the engine says of itself: until when (epoch seconds) each group is left alone.
+    move is under way. ``leaving`` are the machines that are to be replaced because the cloud gave notice of them, each with the time at which it is taken (inf: not told). ``backed_off`` is what the engine says of itself: until when (epoch seconds) each group is left alone.
     """
 
     at: float
@@ -119,7 +119,7 @@ class Loop:
     waiting: frozenset[str] = frozenset()
     running: Mapping[str, int] = field(default_factory=dict)
     requests: Mapping[str, str] = field(default_factory=dict)
-    leaving: frozenset[str] = frozenset()
+    leaving: Mapping[str, float] = field(default_factory=dict)
     backed_off: Mapping[str, float] = field(default_factory=dict)
     writes: list[Write] = field(default_factory=list)
     hedged: dict[str, int] = field(default_factory=dict)

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tests.faults.facts import SLACK, TOLERATED_UNREADY, Facts, said, unwell
 from tests.faults.history import Loop, NodeSeen, Write, group_of
@@ -25,28 +25,35 @@ PAUSE_OF_SOURCE = 30 * MINUTE
 def check_removals(facts: Facts) -> Findings:
     """A node that scale-down removes holds no pods, and was unneeded for its time: its pods fitted elsewhere meanwhile.
 
-    The pods of a node that is given up for others fit elsewhere when it is marked.
+    The pods of a node that is given up for others fit elsewhere when it is marked. A node of which the cloud gave notice before
+    it was marked may be needed; pods run on it only when the cloud takes it.
     """
     for number, loop in enumerate(facts.loops):
         for write in loop.writes:
             for doomed in write.ids if write.hook == "delete_instances" else ():
-                # Nodes of which the cloud gave notice are drained whether pods have room or not.
-                if doomed not in write.marked or doomed in facts.noticed:
+                if doomed not in write.marked:
+                    continue
+                decided_in = _decided_in(facts, number, doomed)
+                if doomed in write.occupied and write.at < facts.taken_at.get(doomed, math.inf):
+                    yield said(loop, write, f"pods run on {doomed}")
+                if any(doomed in facts.loops[one].leaving for one in (decided_in, max(0, decided_in - 1))):
                     continue
                 if not facts.scales_down:
                     yield said(loop, write, f"{doomed} is removed although scale-down is off")
-                if doomed in write.occupied:
-                    yield said(loop, write, f"pods run on {doomed}")
                 if not facts.trusts_its_machine:
-                    yield from _needed(facts, number, write, doomed)
+                    yield from _needed(facts, facts.loops[: decided_in + 1], write, doomed)
 
 
-def _needed(facts: Facts, number: int, write: Write, doomed: str) -> Findings:
-    """Say when the node was needed within the unneeded time before it was marked."""
-    decided_in = number
-    while decided_in > 0 and _was_marked(facts.loops[decided_in], doomed):  # the mark came in the loop before
-        decided_in -= 1
-    decided = facts.loops[decided_in]
+def _decided_in(facts: Facts, number: int, doomed: str) -> int:
+    """Return in which loop the node was marked that is removed in this one: its mark came after that loop began."""
+    while number > 0 and _was_marked(facts.loops[number], doomed):
+        number -= 1
+    return number
+
+
+def _needed(facts: Facts, loops: Sequence[Loop], write: Write, doomed: str) -> Findings:
+    """Say when the node was needed within the unneeded time before it was marked, in the last of these loops."""
+    decided = loops[-1]
     node = decided.nodes.get(doomed)
     if node is None:
         yield said(decided, write, f"{doomed} is no node")
@@ -59,7 +66,7 @@ def _needed(facts: Facts, number: int, write: Write, doomed: str) -> Findings:
     unneeded = min(times) if not node.ready or decided.at - node.last_ready < max(times) else times[0]
     if decided.at - node.since < unneeded:
         yield said(decided, write, f"{doomed} has been a node for only {decided.at - node.since:g} s")
-    for loop in reversed(facts.loops[: decided_in + 1]):
+    for loop in reversed(loops):
         if loop.at < decided.at - unneeded:
             break
         if facts.is_misled(loop.at):  # what the engine was shown of other nodes may be anything

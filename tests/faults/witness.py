@@ -3,6 +3,7 @@
 It knows the fake cloud and the simulated cluster, and nothing of how the engine thinks.
 """
 
+import math
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -28,7 +29,7 @@ from nodewright.model.provisioning_request import (
     ProvisioningRequest,
 )
 from nodewright.model.settings import Settings
-from nodewright.spec import NodeGroup, ProviderContext
+from nodewright.spec import InterruptionKind, NodeGroup, ProviderContext
 from nodewright_simulator.build import BuildOptions, build_simulation
 from nodewright_simulator.node_faults import BY_HAND
 from nodewright_simulator.scenario import JumpClock, Scenario
@@ -152,7 +153,7 @@ class Witness:
                 running=self._running(),
                 backed_off=_backed_off(state),
                 requests=self._requests(),
-                leaving=frozenset(notice.instance_id for notice in self._provider.cloud.interruptions()),
+                leaving=self._leaving(settings.interruptions.replace_on_rebalance),
             )
         )
         self._has_groups = False
@@ -164,6 +165,15 @@ class Witness:
                 self.history.loops[-1].hedged[action.group.group_id] = action.hedged
         self._note_moves(state, plan)
         return plan, after
+
+    def _leaving(self, replaces_on_rebalance: bool) -> dict[str, float]:
+        """Return the machines that are to be replaced by a notice, and when the cloud takes each (inf: it does not say)."""
+        found: dict[str, float] = {}
+        for notice in self._provider.cloud.interruptions():
+            if notice.kind != InterruptionKind.REBALANCE or replaces_on_rebalance:
+                deadline = math.inf if notice.deadline is None else notice.deadline
+                found[notice.instance_id] = min(deadline, found.get(notice.instance_id, math.inf))
+        return found
 
     def _note_moves(self, state: ClusterState, plan: Plan) -> None:
         loop, snapshot = self.history.loops[-1], state.observation.snapshot
