@@ -263,6 +263,8 @@ STANDARD_KEYS = frozenset(
         "node.kubernetes.io/unschedulable",
         "pv.kubernetes.io/bind-completed",
         "storage.alpha.kubernetes.io/migrated-plugins",
+        "topology.ebs.csi.aws.com/zone",
+        "topology.gke.io/zone",
         "topology.kubernetes.io/region",
         "topology.kubernetes.io/zone",
         "volume.beta.kubernetes.io/storage-class",
@@ -288,5 +290,6 @@ OTHER_TEXTS = frozenset(
         "kubernetes.io/no-provisioner",
         "kubernetes.io/portworx-volume",
         "kubernetes.io/vsphere-volume",
+        "nvidia.com/gpu",
     )
 )

@@ -16,8 +16,8 @@ import numpy as np
 
 from nodewright.optimizer.bound import find_values
 from nodewright.optimizer.highs import is_installed
+from nodewright.optimizer.joint_packing import make_packing
 from nodewright.optimizer.mix import QuickBuyer, find_mix
-from nodewright.optimizer.packing import make_packing
 from nodewright.optimizer.problem import Bools, Floats, Ints, Mix, Problem
 from nodewright.optimizer.relaxation import ClosingProblem, ClosingProgramme
 

@@ -306,7 +306,7 @@ def _find_waiting_pods(start: _Start) -> _Start:
     return replace(start, waiting=waiting, interruptions=interruptions)
 
 
-class _Room(NamedTuple):
+class _SnapshotWithRoom(NamedTuple):
     """A snapshot to plan in, the rows of upcoming nodes, and when the first preempted pod must have ended (epoch seconds)."""
 
     snapshot: Snapshot
@@ -316,14 +316,14 @@ class _Room(NamedTuple):
 
 def _room_for_pods(
     state: ClusterState, settings: Settings, interruptions: Interruptions, templates: Mapping[GroupRef, Template]
-) -> _Room:
+) -> _SnapshotWithRoom:
     """Return the room for pending pods: without expendable and preempted pods and nodes that leave, with upcoming nodes."""
     policy = settings.policy
     snapshot = state.observation.snapshot.fork()
     drop_leaving(snapshot, interruptions)
     drop_passed_over(snapshot, settings.pods, policy)
     room_by = drop_preempted(snapshot, state.now) if policy.counts_on_preempted_room else math.inf
-    return _Room(snapshot, add_upcoming(snapshot, state, templates), room_by)
+    return _SnapshotWithRoom(snapshot, add_upcoming(snapshot, state, templates), room_by)
 
 
 def _begin_growing(start: _Start, quotas: Sequence[NodeQuota], random: Random) -> _Growing:

@@ -1,4 +1,7 @@
-"""ProviderClient: the typed client of one provider. Only it and its parts call hooks."""
+"""ProviderClient: the typed client of one provider. Only it and its parts call hooks.
+
+The file is long because it has a method for each hook of the contract.
+"""
 
 import threading
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence

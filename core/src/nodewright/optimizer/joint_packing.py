@@ -13,7 +13,7 @@ _PRICE_OF_ROOM = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
-class Packing:
+class JointPacking:
     """``problem``: its first ``kinds`` kinds are new nodes, each of the others is the room of the node in ``rows``.
 
     Its classes are those of ``classes``.
@@ -40,7 +40,7 @@ class Packing:
         return Mix(tuple(bought), tuple(left.tolist()), price, mix.is_cut)
 
 
-def make_packing(buying: Problem, pods: Ints, free: Floats, takes: Ints) -> Packing | None:
+def make_packing(buying: Problem, pods: Ints, free: Floats, takes: Ints) -> JointPacking | None:
     """Return the problem of placing ``pods`` of each class; None if too many nodes have room.
 
     ``free`` (N × R): the room of nodes that are there. ``takes`` (C × N): how many more pods of the class each takes at most.
@@ -70,4 +70,4 @@ def make_packing(buying: Problem, pods: Ints, free: Floats, takes: Ints) -> Pack
         rooms=[*buying.rooms, *(1 for _ in rows)],
         fits=np.hstack([buying.fits[classes], fits[:, rows]]),
     )
-    return Packing(problem, len(buying.prices), classes, rows)
+    return JointPacking(problem, len(buying.prices), classes, rows)
