@@ -357,6 +357,25 @@ def test_pods_stay_where_no_group_is_preferred_or_it_costs_more(
     assert evictions(return_story(preferred, **settings)) == []
 
 
+@pytest.mark.parametrize(("policy", "returned"), [("auto", 0), ("balanced", 2)])
+@pytest.mark.parametrize("other", [{}, {"price_per_hour": 0.1}])
+def test_without_prices_pods_go_back_only_with_an_explicit_policy(
+    policy: str, returned: int, other: dict[str, float]
+) -> None:
+    groups = ({"name": "preferred"}, {"name": "other", **other})
+    settings = {**SETTINGS, "expander": "priority", "consolidation-policy": policy}
+    told = Story(*groups, minutes=120, settings=settings, stock_outs=SOLD_OUT)
+    told.simulation.cluster.priorities = "10: [other]\n20: [preferred]\n"
+    told.pods(2, at=5)
+    assert [removal.removal.reason for removal in told.result.removals] == ["preferred"] * returned
+    assert (told.machines("other"), told.machines("preferred")) == (2 - returned, returned)
+
+
+def test_with_prices_pods_go_back_by_default() -> None:
+    told = return_story({**SPOT, "spot": True}, **{"consolidation-policy": "auto"})
+    assert (told.machines("other"), told.machines("preferred")) == (0, 2)
+
+
 def test_pods_go_back_one_after_the_other_where_a_budget_allows_no_more_and_not_at_all_where_it_allows_none(
     tmp_path: Path,
 ) -> None:

@@ -327,6 +327,25 @@ def test_a_node_of_another_machine_type_than_its_groups_next_one_has_no_price_an
     assert look(world).moves
 
 
+@pytest.mark.parametrize(("policy", "savings"), [("auto", []), ("balanced", [0.0])])
+def test_a_return_does_not_take_the_price_of_its_group_for_that_of_a_node_of_another_machine_type(
+    policy: str, savings: list[float]
+) -> None:
+    """An old node of a group that has a larger type now; the spot group costs less than that, but perhaps more than the node."""
+    world = World()
+    world.add_group("od", 1, cpu="2", hourly_price=0.8, options=BUSY)
+    world.add_group("spot", 0, cpu="2", hourly_price=0.3)
+    od, spot = world.groups[ref("od")], world.groups[ref("spot")]
+    assert od.template is not None
+    assert spot.price is not None
+    world.nodes = [labelled(node, "m5.large") for node in world.nodes]
+    world.groups[ref("od")] = replace(od, template=labelled(od.template, "m5.4xlarge"))
+    world.groups[ref("spot")] = replace(spot, price=changed(spot.price, spot=True))
+    add_pod(world, "p", "od-0", cpu="1500m")
+    plan = world.plan(**{**CHANGES, "consolidation_policy": policy})
+    assert [move.savings for move in plan.moves] == savings
+
+
 def labelled(node: Node, machine_type: str) -> Node:
     labels = {**node.metadata.labels, INSTANCE_TYPE_LABEL: machine_type}
     return changed(node, metadata=changed(node.metadata, labels=labels))

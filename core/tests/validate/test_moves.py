@@ -1,14 +1,17 @@
 """The independent check of moves: each broken rule is told, and a correct move is not."""
 
+import dataclasses
+
 from msgspec.structs import replace
 
 from nodewright.model.action import IncreaseSize
 from nodewright.model.disruption import DisruptionReason
 from nodewright.model.move import Addition, Move, MoveStage
-from nodewright.model.node import NodeCondition, NodeStatus
+from nodewright.model.node import INSTANCE_TYPE_LABEL, NodeCondition, NodeStatus
 from nodewright.model.removal import NodeRemoval, RemovalReason
 from nodewright.model.settings import Settings
 from nodewright.snapshot.observation import Observation
+from nodewright.testkit.builders import build_node
 from nodewright.testkit.world import NOW, World
 from nodewright.validate import check_moves
 
@@ -75,6 +78,19 @@ def test_new_nodes_of_a_preferred_group_may_cost_exactly_as_much() -> None:
     back = replace(MOVE, reason=DisruptionReason.PREFERRED, added=(Addition(group=SMALL, nodes=3),))
     growth = replace(GROWTH, target=3)
     assert check_moves(world.state(Settings()).observation, (back,), (growth,), ()) == ()
+
+
+def test_the_price_of_a_node_of_another_machine_type_than_its_groups_next_one_is_unknown() -> None:
+    world = World()
+    world.add_group("large", 1, hourly_price=0.1, labels={INSTANCE_TYPE_LABEL: "m5.large"})
+    world.add_group("small", 0, hourly_price=0.2)
+    new = build_node("template", labels={INSTANCE_TYPE_LABEL: "m5.4xlarge"})
+    world.groups[LARGE] = dataclasses.replace(world.groups[LARGE], template=new)
+    observed = world.state(Settings()).observation
+    back = replace(MOVE, reason=DisruptionReason.PREFERRED)
+    assert check_moves(observed, (back,), (GROWTH,), ()) == ()
+    (violation,) = check_moves(observed, (MOVE,), (GROWTH,), ())
+    assert violation.rule == "the price of the old nodes of move m is unknown"
 
 
 def test_a_node_is_in_one_move() -> None:

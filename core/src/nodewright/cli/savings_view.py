@@ -11,10 +11,10 @@ from nodewright.cli.dry_run.dry_run import DryRun
 from nodewright.cli.screen import count, make_table, name_some, safe
 from nodewright.model.duration import format_moment
 from nodewright.model.price_book import CURRENCY
+from nodewright.model.settings import Settings
 from nodewright.planner import find_growth_context
 from nodewright.planner.consolidation import FoundMoves, Proposal, find_moves
 from nodewright.planner.context import PlanningContext
-from nodewright.planner.new_moves import find_unpriced
 from nodewright.planner.returns import find_return
 
 SCHEMA = 1
@@ -50,23 +50,21 @@ def find_savings(dry_run: DryRun) -> Savings:
     context = find_growth_context(start, settings, Random(0)) if start is not None else None
     if context is None:
         return Savings(FoundMoves())
-    found = find_moves(context, wanted, Random(0), settled=find_unpriced(context))
+    found = find_moves(context, wanted, Random(0))
     if wanted.consolidation_policy == "when-empty":
         return Savings(found)
-    return Savings(found, *_find_returns(context, found, wanted.consolidate_after))
+    return Savings(found, *_find_returns(context, found, settings))
 
 
-def _find_returns(
-    context: PlanningContext, found: FoundMoves, consolidate_after: float
-) -> tuple[tuple[Return, ...], bool]:
+def _find_returns(context: PlanningContext, found: FoundMoves, settings: Settings) -> tuple[tuple[Return, ...], bool]:
     """Return moves back to preferred groups, each as if it were the only one, of nodes that no other move gives up.
 
     Also return whether there may be more.
     """
     going = {name: "another move gives it up" for move in found.proposals for name in move.sources}
-    returns, unreturned = list[Return](), tuple[str, ...]()
+    returns, unreturned, after = list[Return](), tuple[str, ...](), settings.moves.consolidate_after
     for _ in range(_MOST_SEARCHES):
-        back = find_return(context, consolidate_after, going, Random(0), unreturned)
+        back = find_return(context, after, going, Random(0), unreturned, only_priced=settings.returns_need_prices)
         unreturned = back.unreturned
         if back.proposal is not None:
             returns.append(Return(back.proposal, back.savings))
@@ -113,7 +111,7 @@ def print_savings(console: Console, dry_run: DryRun, savings: Savings) -> None:
     """Print a row for each move, then why other nodes stay."""
     found = savings.found
     nodes = count(int(dry_run.state.observation.snapshot.alive.sum()), "node")
-    total = f"nodes of groups with a price cost {_dollars(found.pool.price)} a month"
+    total = f"nodes with a known price cost {_dollars(found.pool.price)} a month"
     console.print(safe(f"As of {format_moment(dry_run.state.now)}: {nodes}; {total}"), end="\n\n")
     if found.proposals:
         table = make_table(
@@ -169,7 +167,7 @@ def _count_pods(move: Proposal) -> int:
 
 def _conclusion(found: FoundMoves) -> str:
     if not found.pool.price:
-        return "No group with nodes has a price, so that nothing can be compared (docs/prices.md)."
+        return "No node has a known price, so that nothing can be compared (docs/prices.md)."
     if not found.proposals:
         return "No move pays."
     saved = sum(move.savings for move in found.proposals)

@@ -11,7 +11,6 @@ from nodewright.model.action import IncreaseSize
 from nodewright.model.disruption import DisruptionReason
 from nodewright.model.group import GroupRef
 from nodewright.model.move import Addition, Move, RejectedMove
-from nodewright.model.node import INSTANCE_TYPE_LABEL
 from nodewright.model.reason import UnremovableCode
 from nodewright.model.settings import ConsolidationSettings
 from nodewright.planner.consolidation import FoundMoves, Proposal, find_moves
@@ -70,13 +69,13 @@ def propose_moves(
         return NewMoves(held)
     found = FoundMoves()
     if any(group.seen.hourly_price for group in state.groups.values()):
-        settled |= find_unpriced(context)
         found = find_moves(context, settings, random, most_nodes=most_nodes, settled=settled, unneeded=unneeded)
     proposals, back = found.proposals, NO_RETURN
     if not proposals and seeks:
         going = dict.fromkeys(unneeded, "scale-down removes it")
         turns = held.unreturned
-        back = find_return(context, settings.consolidate_after, staying | going, random, turns)
+        only_priced = context.settings.returns_need_prices
+        back = find_return(context, settings.consolidate_after, staying | going, random, turns, only_priced=only_priced)
         held = replace(held, unreturned=back.unreturned)
         proposals = (back.proposal,) if back.proposal is not None else ()
     if proposals:
@@ -90,25 +89,9 @@ def propose_moves(
 
 
 def find_held(context: PlanningContext, held: MoveMemory) -> dict[str, str]:
-    """Return why each node that pauses, delays, budgets or a missing price hold is not given up for cheaper nodes now."""
+    """Return the nodes that are not given up for cheaper nodes now because of a pause, a delay or a budget, and why."""
     limits = DisruptionLimits(context.state)
-    by_budgets = _held_by_budgets(context.state, limits, DisruptionReason.REPLACED)
-    return _held_for_now(context, held) | by_budgets | find_unpriced(context)
-
-
-def find_unpriced(context: PlanningContext) -> dict[str, str]:
-    """Return why nodes are not compared by price whose machine type is not that of their group's next node: that has the price."""
-    # The provider's template: the one that is planned with may be made from a node of another type.
-    stated = {ref: group.seen.template for ref, group in context.state.groups.items()}
-    labels = {ref: template.metadata.labels for ref, template in stated.items() if template is not None}
-    types = {ref: held[INSTANCE_TYPE_LABEL] for ref, held in labels.items() if held.get(INSTANCE_TYPE_LABEL)}
-    found = dict[str, str]()
-    for node in context.state.observation.snapshot.live_nodes() if types else ():
-        ref, own = context.state.group_of_node.get(node.name), node.metadata.labels.get(INSTANCE_TYPE_LABEL)
-        usual = types.get(ref) if ref is not None else None
-        if own and usual and own != usual:
-            found[node.name] = f"the price of a {own} is not known: that of group {ref} is of a {usual}"
-    return found
+    return _held_for_now(context, held) | _held_by_budgets(context.state, limits, DisruptionReason.REPLACED)
 
 
 def begin_moves(held: MoveMemory, proposals: Iterable[Proposal], state: ClusterState) -> NewMoves:

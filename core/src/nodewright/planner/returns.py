@@ -4,7 +4,7 @@ With the expander ``priority`` groups of a higher priority are preferred; otherw
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from random import Random
@@ -16,7 +16,8 @@ from nodewright.model.group import GroupRef
 from nodewright.model.plan import OutdatedNode
 from nodewright.model.reason import SkipCode, SkipReason
 from nodewright.planner.consolidation.find_moves import Proposal
-from nodewright.planner.consolidation.sources import SourceRules
+from nodewright.planner.consolidation.sources import SourceRules, why_outside
+from nodewright.planner.consolidation.unpriced import find_unpriced
 from nodewright.planner.context import PlanningContext
 from nodewright.planner.renewal import RenewalSearch
 from nodewright.planner.scale_down.node_removal import destination_rows
@@ -26,6 +27,7 @@ from nodewright.planner.scale_up.orchestrator import expanders_in_force
 # How many nodes one search looks at.
 _MOST_EXAMINED = 10
 _NOT_PREFERRED = SkipReason(code=SkipCode.NOT_CHOSEN, message="it is not preferred to the group of the node")
+_NO_PRICE = SkipReason(code=SkipCode.NOT_CHOSEN, message="it has no price (--consolidation-policy=auto)")
 _RESTS = SkipReason(code=SkipCode.NOT_CHOSEN, message="a move to it failed lately")
 
 
@@ -52,18 +54,22 @@ def find_return(
     settled: Mapping[str, str],
     random: Random,
     unreturned: Sequence[str] = (),
+    *,
+    only_priced: bool,
 ) -> FoundReturn:
     """Find a return of one node's pods.
 
     ``consolidate_after``: for how many seconds no pod has come to the node. ``settled``: nodes that must stay, and groups
     (``provider/group``) to which pods must not go back, and why. ``unreturned``: nodes that are examined after all others,
-    in this order.
+    in this order. ``only_priced``: pods go only from a node with a known price to nodes with one.
     """
-    ranks = find_ranks(context)
+    ranks, unpriced = find_ranks(context), find_unpriced(context.state)
+    groups = context.state.groups
+    closed = {ref for ref, group in groups.items() if only_priced and not group.seen.hourly_price}
     growing = [
         ref
         for ref in context.templates
-        if ref in ranks and str(ref) not in settled and skip_reason(context, ref) is None
+        if ref in ranks and ref not in closed and str(ref) not in settled and skip_reason(context, ref) is None
     ]
     highest = max((ranks[ref] for ref in growing), default=None)
     if highest is None or all(rank >= highest for rank in ranks.values()):
@@ -71,12 +77,14 @@ def find_return(
     rules = SourceRules(context, consolidate_after, settled)
     below = _below(context, ranks, highest, rules, {name: turn for turn, name in enumerate(unreturned, start=1)})
     tried = list[str]()
+    if only_priced:
+        below = ((name, ref) for name, ref in below if name not in unpriced and not why_outside(context.state, ref))
     for name, ref in islice(below, _MOST_EXAMINED):
         tried.append(name)
         barred = {
-            other: _NOT_PREFERRED if ranks.get(other, -1) <= ranks[ref] else _RESTS
+            other: why
             for other in context.templates
-            if ranks.get(other, -1) <= ranks[ref] or str(other) in settled
+            if (why := _why_barred(other, ranks, ranks[ref], settled, closed)) is not None
         }
         node = OutdatedNode(node=name, group=ref, reason=DisruptionReason.PREFERRED, why="a preferred group may grow")
         search = RenewalSearch(context, [node], random, barred=barred)
@@ -84,12 +92,24 @@ def find_return(
         proposal, _ = search.result()
         if proposal is None or not proposal.new_nodes:
             continue
-        savings = _savings(context, ref, (new.group for new in proposal.new_nodes))
+        before = groups[ref].seen.hourly_price if name not in unpriced else None
+        savings = _savings(context, before, (new.group for new in proposal.new_nodes))
         if savings is None or savings >= 0:
             return FoundReturn(replace(proposal, savings=savings or 0.0), tuple(unreturned), savings=savings)
     has_more = next(below, None) is not None
     known = [name for name in unreturned if name in context.snapshot and name not in tried]
     return FoundReturn(None, (*known, *tried), has_more)
+
+
+def _why_barred(
+    ref: GroupRef, ranks: Mapping[GroupRef, int], rank: int, settled: Mapping[str, str], closed: Collection[GroupRef]
+) -> SkipReason | None:
+    """Return why pods of a node whose group has ``rank`` do not go back to a group; None: they may."""
+    if ranks.get(ref, -1) <= rank:
+        return _NOT_PREFERRED
+    if ref in closed:
+        return _NO_PRICE
+    return _RESTS if str(ref) in settled else None
 
 
 def find_ranks(context: PlanningContext) -> Mapping[GroupRef, int]:
@@ -119,10 +139,12 @@ def _below(
             yield name, ref
 
 
-def _savings(context: PlanningContext, ref: GroupRef, new: Iterable[GroupRef]) -> float | None:
-    """Return what a node of a group costs more than new nodes of these groups, in USD an hour; None: that is not known."""
-    groups = context.state.groups
-    before, after = groups[ref].seen.hourly_price, [groups[one].seen.hourly_price for one in new]
+def _savings(context: PlanningContext, before: float | None, new: Iterable[GroupRef]) -> float | None:
+    """Return how much more a node costs than new nodes of these groups, in USD an hour; None: that is not known.
+
+    ``before``: the price of the node.
+    """
+    after = [context.state.groups[one].seen.hourly_price for one in new]
     known = [price for price in after if price is not None]
     if before is None or len(known) < len(after):
         return None

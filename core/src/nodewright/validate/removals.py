@@ -19,7 +19,7 @@ from nodewright.model.group import GroupRef
 from nodewright.model.interruption import parse_signals
 from nodewright.model.limits import make_resource_limits
 from nodewright.model.move import Move, MoveStage
-from nodewright.model.node import Node
+from nodewright.model.node import INSTANCE_TYPE_LABEL, Node
 from nodewright.model.plan import PlannedAction
 from nodewright.model.pod import Pod
 from nodewright.model.removal import NodeRemoval, RemovalReason
@@ -465,14 +465,25 @@ def _broken_by_price(seen: Observation, move: Move) -> Iterator[str]:
 
 
 def _price_of(seen: Observation, names: Sequence[str]) -> float | None:
-    """Return the price of nodes, in USD an hour; None if the machine or the price of one is unknown."""
+    """Return the price of nodes, in USD an hour; None if the machine or the price of one is unknown.
+
+    A group's price is that of its next node, and says nothing of a node of another machine type.
+    """
     group_of = {instance.id.lower(): ref for ref, group in seen.groups.items() for instance in group.instances or ()}
     total = 0.0
     for name in names:
         row = seen.snapshot.find_row(name)
         ref = group_of.get(seen.snapshot.node(row).spec.provider_id.lower()) if row is not None else None
-        price = seen.groups[ref].hourly_price if ref is not None else None
+        if row is None or ref is None or not _is_alike(seen.snapshot.node(row), seen.groups[ref].template):
+            return None
+        price = seen.groups[ref].hourly_price
         if price is None:
             return None
         total += price
     return total
+
+
+def _is_alike(node: Node, template: Node | None) -> bool:
+    """Return whether a node may be of the machine type of its group's next node."""
+    types = {one.metadata.labels.get(INSTANCE_TYPE_LABEL) for one in (node, template) if one is not None}
+    return len(types - {None, ""}) < 2

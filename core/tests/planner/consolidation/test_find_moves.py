@@ -1,5 +1,6 @@
 """Moves that pay: what goes, what is bought, and what must stay."""
 
+import dataclasses
 from random import Random
 from typing import Any
 
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 from nodewright.model.gang import GangPolicy, PodGroupSpec, SchedulingPodGroup, SchedulingPolicy
 from nodewright.model.group import GroupOptions, Price
 from nodewright.model.meta import LabelSelector, ObjectMeta
-from nodewright.model.node import HOSTNAME_LABEL
+from nodewright.model.node import HOSTNAME_LABEL, INSTANCE_TYPE_LABEL
 from nodewright.model.pod import SAFE_TO_EVICT_ANNOTATION, Affinity, PodAffinity, PodAffinityTerm, SchedulingGroup
 from nodewright.model.settings import ConsolidationSettings, Settings
 from nodewright.planner import find_growth_context
@@ -20,8 +21,8 @@ from nodewright.planner.consolidation import find_moves
 from nodewright.planner.consolidation.find_moves import FoundMoves, Proposal
 from nodewright.planner.consolidation.sources import DO_NOT_DISRUPT
 from nodewright.testkit import build_pod
-from nodewright.testkit.builders import build_budget
-from nodewright.testkit.world import NOW, World
+from nodewright.testkit.builders import build_budget, build_node
+from nodewright.testkit.world import NOW, World, ref
 
 
 def add_pods(world: World, node: str, count: int, cpu: str = "500m", memory: str = "500Mi", **extras: Any) -> None:
@@ -212,6 +213,20 @@ def test_nodes_of_groups_without_a_price_stay_and_take_pods() -> None:
     move = move_in(world)
     assert move.sources == ("dear-0",)
     assert dict(move.places) == {"default/dear-0-0": "unpriced-0"}
+
+
+def test_a_node_of_another_machine_type_than_its_groups_next_one_counts_neither_in_the_pool_nor_for_its_score() -> None:
+    world = underused()
+    priced = found_in(world).pool
+    old, new = ({INSTANCE_TYPE_LABEL: kind} for kind in ("m5.large", "m5.8xlarge"))
+    world.add_group("mixed", 1, cpu="32", memory="64Gi", hourly_price=3.0, labels=old)
+    mixed = world.groups[ref("mixed")]
+    world.groups[ref("mixed")] = dataclasses.replace(mixed, template=build_node("template", labels=new))
+    found = found_in(world)
+    assert found.pool == priced
+    assert found.held["mixed-0"] == "the price of a m5.large is not known: that of group cloud/mixed is of a m5.8xlarge"
+    (proposal,) = found.proposals
+    assert set(proposal.places.values()) == {"mixed-0"}
 
 
 def test_at_most_so_many_nodes_go_together() -> None:

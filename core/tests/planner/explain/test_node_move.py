@@ -6,10 +6,11 @@ from typing import Any
 
 from nodewright.clusterstate.memory import MoveMemory
 from nodewright.model.move import MovePause
+from nodewright.model.node import INSTANCE_TYPE_LABEL
 from nodewright.planner import find_growth_context, make_plan
 from nodewright.planner.explain import explain_node
-from nodewright.testkit.builders import build_pod
-from nodewright.testkit.world import NOW, World, settings_with
+from nodewright.testkit.builders import build_node, build_pod
+from nodewright.testkit.world import NOW, World, ref, settings_with
 
 KEPT = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
 SAVES = "giving it up alone would save $2.8000 an hour (new nodes: 1 of group cloud/small), disruption 2.00, score "
@@ -48,6 +49,18 @@ def test_a_node_that_a_rule_keeps_for_now_says_what_it_would_save_and_the_rule()
     paused.memory = replace(paused.memory, moves=MoveMemory(pauses={"large-0": pause}))
     why = "none gives it up before 1970-01-02T03:47:40Z: it replaced other nodes"
     assert explain(paused, consolidate_after=0.0) == f"{SAVES}0.93; it stays: {why}"
+
+
+def test_a_node_of_another_machine_type_than_its_groups_next_one_says_no_savings() -> None:
+    world = build_world()
+    large = world.groups[ref("large")]
+    new = build_node("template", labels={INSTANCE_TYPE_LABEL: "m5.8xlarge"})
+    world.groups[ref("large")] = replace(large, template=new)
+    world.nodes = [
+        build_node("large-0", "32", "64Gi", provider_id="cloud:///large/0", labels={INSTANCE_TYPE_LABEL: "m5.large"})
+    ]
+    why = "the price of a m5.large is not known: that of group cloud/large is of a m5.8xlarge"
+    assert explain(world, consolidate_after=0.0) == f"none gives it up for cheaper nodes: {why}"
 
 
 def test_a_node_that_saves_too_little_for_its_pods_says_its_score() -> None:

@@ -198,6 +198,11 @@ class Settings(Section, frozen=True, kw_only=True):
         return msgspec.structs.replace(self.consolidation, consolidation_policy=policy)
 
     @property
+    def returns_need_prices(self) -> bool:
+        """Return whether pods go back to preferred groups only from and to nodes with a known price."""
+        return self.consolidation.consolidation_policy == "auto"
+
+    @property
     def seeks_moves(self) -> bool:
         """Return whether nodes are given up for cheaper ones at all."""
         return self.scale_down.scale_down_enabled and self.moves.consolidation_policy != "off"

@@ -383,7 +383,8 @@ class ConsolidationSettings(Section, frozen=True, kw_only=True):
             "Which nodes are given up although their pods fit on no other node there is. off: none. when-empty: nodes without "
             "pods to move. balanced: nodes whose share of the savings is at least half their share of the evictions. "
             "when-cheaper: all whose pods cost less elsewhere. auto: balanced, and off with --profile=ca. Nodes whose price "
-            "is not known stay: of groups without a price, or of another machine type than new nodes of their group.",
+            "is not known stay: of groups without a price, or of another machine type than new nodes of their group. Only if "
+            "balanced or when-cheaper is set do their pods go back to preferred groups (docs/consolidation.md).",
             ca="",
         ),
     ] = "auto"

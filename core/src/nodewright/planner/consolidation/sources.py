@@ -11,6 +11,7 @@ from nodewright.clusterstate.state import ClusterState
 from nodewright.model.group import GroupRef
 from nodewright.model.pod import Pod
 from nodewright.planner.consolidation.score import NODE_DISRUPTION, PoolTotals, disruption_of
+from nodewright.planner.consolidation.unpriced import find_unpriced
 from nodewright.planner.context import PlanningContext
 from nodewright.planner.scale_down.drainability import (
     DrainabilityCache,
@@ -52,7 +53,7 @@ class PoolNode:
 class NodePool:
     """The nodes of the pool, the pool's totals, and further rows to which pods may go (``destinations``).
 
-    ``outside``: why nodes of other groups are not in the pool. ``most_of_group``: how many nodes of each group may go.
+    ``outside``: why other nodes of groups are not in the pool. ``most_of_group``: how many nodes of each group may go.
     ``held_until``: when the next node has been without a new pod for long enough (epoch seconds).
     """
 
@@ -80,7 +81,7 @@ class NodePool:
 
 
 def find_sources(context: PlanningContext, consolidate_after: float, settled: Mapping[str, str]) -> NodePool:
-    """Return the nodes of groups with a price.
+    """Return the nodes whose price is known.
 
     ``consolidate_after``: seconds without a new pod after which a node may be removed. ``settled``: nodes that must stay, and
     why.
@@ -90,8 +91,11 @@ def find_sources(context: PlanningContext, consolidate_after: float, settled: Ma
     names = [(int(row), snapshot.name(int(row))) for row in open_rows.nonzero()[0]]
     refs = [state.group_of_node.get(name) for _, name in names]
     prices = {ref: group.seen.hourly_price or 0.0 for ref, group in state.groups.items() if group.seen.reserved is None}
+    unpriced = find_unpriced(state)
     pooled = [
-        (row, name, ref) for (row, name), ref in zip(names, refs, strict=True) if ref is not None and prices.get(ref)
+        (row, name, ref)
+        for (row, name), ref in zip(names, refs, strict=True)
+        if ref is not None and prices.get(ref) and name not in unpriced
     ]
     rows = [row for row, _, _ in pooled]
     rules = SourceRules(context, consolidate_after, settled)
@@ -107,14 +111,16 @@ def find_sources(context: PlanningContext, consolidate_after: float, settled: Ma
         nodes=nodes,
         pool=pool,
         destinations=tuple(
-            row for (row, _), ref in zip(names, refs, strict=True) if ref is None or not prices.get(ref)
+            row
+            for (row, name), ref in zip(names, refs, strict=True)
+            if ref is None or not prices.get(ref) or name in unpriced
         ),
         most_of_group={ref: rules.spare(ref) for ref in dict.fromkeys(ref for _, _, ref in pooled)},
         held_until=rules.until,
         outside={
-            name: why_outside(state, ref)
+            name: why_outside(state, ref) or unpriced[name]
             for (_, name), ref in zip(names, refs, strict=True)
-            if ref is not None and not prices.get(ref)
+            if ref is not None and (not prices.get(ref) or name in unpriced)
         },
     )
 

@@ -132,8 +132,8 @@ def explain_node(
 ) -> NodeExplanation | None:
     """Return why a node stays or when it goes, and what would happen to its pods; None if there is no such node.
 
-    ``plan`` is what was planned for ``state`` under ``settings``. ``growing`` is the context in which growth was planned: in
-    it is found what a move of the node would save (None: that is not said).
+    ``plan`` was made for ``state`` with ``settings``. ``growing`` is the context in which its growth was planned; it shows what
+    a move of the node would save (None: the explanation does not say what a move would save).
     """
     observed = state.observation.snapshot
     row = observed.find_row(name)

@@ -32,7 +32,7 @@ def explain_move(
         return paused
     why = paused or _find_rule(context, held, settings, name)
     others = {node: _OTHERS for node in context.state.group_of_node if node != name}
-    # What would be saved is said of a node as well that is held for now, or whose savings are too small for the policy.
+    # This also finds the savings of a node that is held for now, and savings that are too small for the policy.
     eager = replace(settings, consolidation_policy="when-cheaper", consolidate_after=0.0, consolidation_budget=0.0)
     found = find_moves(context, eager, Random(0), settled=others)
     proposal = next(iter(found.proposals), None)
