@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from nodewright.cli import bundle
 from nodewright.cli.commands import bundle as commands_bundle
 from nodewright.cli.daemon.debug_server import BundleSources, DebugServer
+from nodewright.cli.daemon.turn import Turn
 from nodewright.cli.dry_run.dump import plan_dump
 from nodewright.cli.dry_run.dump_options import DumpSource
 from nodewright.cli.main import cli
@@ -208,12 +209,13 @@ def test_settings_that_are_given_are_laid_over_those_of_the_bundle(tmp_path: Pat
 
 
 def test_no_loop_waits_while_a_bundle_is_encoded() -> None:
-    """The lock of the loop is free when amounts become text."""
-    world, held = build_world("small"), list[bool]()
+    """The turn is free when amounts become text."""
+    world, free, turn = build_world("small"), list[bool](), Turn()
 
     class Watched(Quantity):
         def __str__(self) -> str:
-            held.append(server._turn.locked())
+            with turn.page(0.0) as got:
+                free.append(got)
             return "1"
 
     pod = world.running[0]
@@ -221,10 +223,10 @@ def test_no_loop_waits_while_a_bundle_is_encoded() -> None:
     node = replace(node, status=replace(node.status, capacity={"cpu": Watched(10**9)}))
     kinds: dict[str, list[Any]] = {"Node": [node], "Pod": [pod]}
     sources = BundleSources(objects=lambda kind: kinds.get(kind, ()))
-    server = DebugServer(FakeClock(NOW + 5), sources=sources)
+    server = DebugServer(FakeClock(NOW + 5), sources=sources, turn=turn)
     server.publish(build_last_loop(world).report, SETTINGS, None)
     assert server.pages()["/bundle"]({}).status == 200
-    assert held == [False]
+    assert free == [True]
 
 
 def test_a_pod_template_has_no_manifest_of_kubectl() -> None:

@@ -152,7 +152,7 @@ def test_a_pause_that_cannot_be_read_is_told() -> None:
 def test_a_loop_that_runs_long_is_told_and_not_that_there_was_none() -> None:
     server = make_server(make_world())
     with server.look(), server.look(0.0) as last:
-        assert last == "a loop has been running for over 0s: ask again"
+        assert last == "loops and other pages have been running for over 0s: ask again"
 
 
 def test_a_loop_is_viewed_once_and_forgotten_with_the_next() -> None:

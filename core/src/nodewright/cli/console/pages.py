@@ -60,6 +60,9 @@ class LoopSource(Protocol):
     def look(self, patience: float) -> AbstractContextManager[LastLoop | str]:
         """Give the last loop, or why there is none, while no loop runs; wait at most ``patience`` seconds for that."""
 
+    def writing(self) -> AbstractContextManager[object]:
+        """Wait until no other page is written; enter this without a loop's ``look``."""
+
     def view_of(self, last: LastLoop) -> View:
         """Return the view of the loop that ``look`` gives now."""
 
@@ -124,7 +127,8 @@ class Console:
     def _render(self, path: str, template: str, query: Query, shown: Mapping[str, Any], status: int = 200) -> Page:
         here = f"{path}?{urlencode(query)}" if query else path
         around = {"views": _VIEWS, "path": path, "here": here, "query": query, "note": self._note}
-        text = _templates().get_template(template).render(**around, **shown)
+        with self._source.writing():
+            text = _templates().get_template(template).render(**around, **shown)
         return Page(text.encode(errors="replace"), status, _HTML)
 
     def _now(self, view: View, _: Query) -> Mapping[str, Any]:
@@ -173,9 +177,10 @@ class Console:
             if what is None:
                 return self._render("/what-if", "what_if.html", query, shown)
             with self._source.look(_LONG) as last:
-                if isinstance(last, str):
-                    return self._render("/what-if", "what_if.html", query, shown | {"why_not": last}, 503)
-                shown |= {"answer": self._what_ifs.answer(last, what), "as_of": last.report.started}
+                if not isinstance(last, str):
+                    shown |= {"answer": self._what_ifs.answer(last, what), "as_of": last.report.started}
+            if isinstance(last, str):
+                return self._render("/what-if", "what_if.html", query, shown | {"why_not": last}, 503)
         except ConfigError as error:
             return self._render("/what-if", "what_if.html", query, shown | {"why_not": str(error)}, 400)
         return self._render("/what-if", "what_if.html", query, shown)
@@ -186,14 +191,18 @@ class Console:
         if kind not in KINDS:
             return self._render("/object", "nothing.html", query, {"why": f"kind is one of {', '.join(KINDS)}"}, 400)
         with self._source.look(_LONG) as last:
+            found: Explanation | ConfigError | str
             try:
                 found = self._source.find_explanation(last, kind, name)
             except ConfigError as error:
-                return self._render("/object", "nothing.html", query, {"why": str(error)}, 404)
+                found = error
+        if isinstance(found, ConfigError):
+            return self._render("/object", "nothing.html", query, {"why": str(found)}, 404)
         if isinstance(found, str):
             return self._render("/object", "nothing.html", query, {"why": found}, 503)
         text = io.StringIO()
-        print_explanation(make_console(text, _WIDTH), found)
+        with self._source.writing():
+            print_explanation(make_console(text, _WIDTH), found)
         return self._render("/object", "object.html", query, {"kind": kind, "name": name, "text": text.getvalue()})
 
     def _series(self, _: Query) -> Page:

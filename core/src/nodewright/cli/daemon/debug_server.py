@@ -1,9 +1,8 @@
 """Pages of the daemon about pods and nodes (/, /snapshotz, /explain, /status): read-only, never on the public port."""
 
 import io
-import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +16,7 @@ from nodewright.cli.console.last_loop import LastLoop
 from nodewright.cli.console.pages import Console
 from nodewright.cli.console.top import print_top
 from nodewright.cli.console.views import View
+from nodewright.cli.daemon.turn import Turn
 from nodewright.cli.explanation import KINDS, LOOP, Explanation, LoopExplanation, explain
 from nodewright.cli.explanation_view import as_json as explain_json
 from nodewright.cli.explanation_view import print_explanation
@@ -62,8 +62,8 @@ class BundleSources:
 class DebugServer:
     """Render pages from the last loop. Implements LoopSource.
 
-    Pages are rendered in the web server's threads, one at a time and never while a loop runs, since both use the same caches
-    of pods. ``excuse`` returns why there was no loop yet. ``note`` is a sentence at the top of each view.
+    Pages are rendered in the web server's threads, by ``turn``: never while a loop runs or waits. ``excuse`` returns why there
+    was no loop yet. ``note`` is a sentence at the top of each view.
     """
 
     def __init__(
@@ -73,12 +73,13 @@ class DebugServer:
         history: History | None = None,
         sources: BundleSources | None = None,
         note: str = "",
+        turn: Turn | None = None,
     ) -> None:
         self._clock = clock
         self._note = note
         self._sources = sources or BundleSources()
         self._excuse = excuse
-        self._turn = threading.Lock()
+        self._turn = turn or Turn()
         self._report: LoopReport | None = None
         self._settings = Settings()
         self._pause: Pause | None = None
@@ -99,12 +100,12 @@ class DebugServer:
 
     def publish(self, report: LoopReport, settings: Settings, pause: Pause | None) -> None:
         """Remember a loop that has ended."""
-        with self._turn:
+        with self._turn.loop():
             self._report, self._settings, self._pause, self._view = report, settings, pause, None
         self.history.take(report)
 
     def in_turn(self, engine: Engine) -> Engine:
-        """Return a wrapper of the engine that waits while a page is rendered."""
+        """Return a wrapper of the engine that waits for the page whose turn it is, and for no other."""
         return _InTurn(engine, self._turn)
 
     def _snapshot(self, _: Query) -> Page:
@@ -137,7 +138,8 @@ class DebugServer:
         if query.get("output") != _TABLE:
             return _write(explain_json(found))
         text = io.StringIO()
-        print_explanation(make_console(text, _width(query)), found)
+        with self.writing():
+            print_explanation(make_console(text, _width(query)), found)
         return Page(text.getvalue().encode())
 
     def objects(self, kind: str) -> Iterable[Object]:
@@ -160,9 +162,10 @@ class DebugServer:
             return _write(status_json(status) | health)
         text = io.StringIO()
         console = make_console(text, _width(query))
-        print_status(console, status)
-        for sentence in health["problems"]:
-            console.print(safe(sentence, "yellow"), soft_wrap=True)
+        with self.writing():
+            print_status(console, status)
+            for sentence in health["problems"]:
+                console.print(safe(sentence, "yellow"), soft_wrap=True)
         return Page(text.getvalue().encode())
 
     def _bundle(self, _: Query) -> Page:
@@ -188,12 +191,13 @@ class DebugServer:
                 status = status_json(last.make_status()) | last.as_json()
                 objects = {kind: tuple(sources.objects(kind)) for kind in STORED_KINDS}
                 group_of_node, groups = dict(last.state.group_of_node), tuple(last.state.groups.values())
-        if not why_not:
-            files["status.json"] = (_write(status).body,)
-            files[bundle.CLUSTER] = bundle.write_cluster(objects, group_of_node)
-            files[bundle.GROUPS] = (bundle.write_groups(groups),)
-        files[bundle.ABOUT] = (bundle.write_about(now, loop, why_not),)
-        return Page(bundle.pack(files, now), content_type="application/gzip")
+        with self.writing():
+            if not why_not:
+                files["status.json"] = (_write(status).body,)
+                files[bundle.CLUSTER] = bundle.write_cluster(objects, group_of_node)
+                files[bundle.GROUPS] = (bundle.write_groups(groups),)
+            files[bundle.ABOUT] = (bundle.write_about(now, loop, why_not),)
+            return Page(bundle.pack(files, now), content_type="application/gzip")
 
     def _top(self, query: Query) -> Page:
         """Return a screen for ``nodewright top``."""
@@ -227,6 +231,9 @@ class DebugServer:
                 now=self._clock.now(),
             )
 
+    def writing(self) -> AbstractContextManager[object]:
+        return self._turn.writing()
+
     def view_of(self, last: LastLoop) -> View:
         """Return the view of the loop that ``look`` gives now; it is made once for each loop."""
         if self._view is None:
@@ -235,19 +242,15 @@ class DebugServer:
 
     @contextmanager
     def _last(self, patience: float = _PATIENCE_SECONDS) -> Iterator[LoopReport | str]:
-        if not self._turn.acquire(timeout=patience):
-            yield f"a loop has been running for over {format_duration(round(patience))}: ask again"
-            return
-        try:
-            yield self._report or self._excuse()
-        finally:
-            self._turn.release()
+        with self._turn.page(patience) as got:
+            late = f"loops and other pages have been running for over {format_duration(round(patience))}: ask again"
+            yield (self._report or self._excuse()) if got else late
 
 
 class _InTurn:
     """Implements Engine."""
 
-    def __init__(self, engine: Engine, turn: threading.Lock) -> None:
+    def __init__(self, engine: Engine, turn: Turn) -> None:
         self._engine = engine
         self._turn = turn
         self.next_loop_at = engine.next_loop_at
@@ -255,11 +258,11 @@ class _InTurn:
         self.batch_window = engine.batch_window
 
     def run_once(self, scope: Scope = Scope.ALL) -> LoopReport:
-        with self._turn:
+        with self._turn.loop():
             return self._engine.run_once(scope)
 
     def step_removals(self) -> object:
-        with self._turn:
+        with self._turn.loop():
             return self._engine.step_removals()
 
 
