@@ -16,9 +16,16 @@ from tests.e2e.helm import render
 from tests.e2e.rights import Right, bind_role, granted, is_used, read_asked
 
 from nodewright.adapters.clocks import VirtualClock
+from nodewright.adapters.kube.token_review import PREFIX
 from nodewright.cli.daemon.debug_server import DebugServer
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
+# What the guide tells for a monitoring.
+METRICS = "nodewright-metrics-reader"
+METRICS_ROLE = {
+    "metadata": {"name": METRICS},
+    "rules": [{"nonResourceURLs": [f"{PREFIX}/metrics"], "verbs": ["get"]}],
+}
 SETTINGS = {"secure-address": "127.0.0.1:0"}
 READER = "nodewright-page-reader"
 REVIEWS = {
@@ -70,6 +77,14 @@ def bind(plane: ControlPlane, account: Account, role: str, name: str) -> None:
     plane.request(f"{RBAC}/clusterrolebindings", method="POST", body=body)
 
 
+def may_get(plane: ControlPlane, account: Account, path: str) -> bool:
+    """Whether the account has the right to a page of the API server."""
+    body = {"spec": {"user": account.user, "nonResourceAttributes": {"path": path, "verb": "get"}}}
+    told = plane.request("/apis/authorization.k8s.io/v1/subjectaccessreviews", method="POST", body=body)
+    allowed: bool = told["status"]["allowed"]
+    return allowed
+
+
 @pytest.mark.usefixtures("rights")
 def test_only_users_of_the_cluster_with_the_right_see_the_page(
     clean: ControlPlane, reader_role: str, start: StartDaemon, tmp_path: Path
@@ -79,10 +94,12 @@ def test_only_users_of_the_cluster_with_the_right_see_the_page(
     secure = ("--secure-address=127.0.0.1:0", f"--tls-cert-file={pair}", f"--tls-private-key-file={pair}")
     client = Client(start(*secure), clean.clients.bundle)
     with ExitStack() as held:
-        reader, scraper, stranger = (
-            held.enter_context(make_account(clean, name)) for name in ("reader", "scraper", "stranger")
+        reader, scraper, foreign, stranger = (
+            held.enter_context(make_account(clean, name)) for name in ("reader", "scraper", "foreign", "stranger")
         )
-        for account, role in ((reader, reader_role), (scraper, "system:monitoring")):
+        clean.request(f"{RBAC}/clusterroles", method="POST", body=METRICS_ROLE)
+        held.callback(clean.request, f"{RBAC}/clusterroles/{METRICS}", method="DELETE")
+        for account, role in ((reader, reader_role), (scraper, METRICS), (foreign, "system:monitoring")):
             bind(clean, account, role, f"page-{account.user.rpartition(':')[2]}")
             path = f"{RBAC}/clusterrolebindings/page-{account.user.rpartition(':')[2]}"
             held.callback(clean.request, path, method="DELETE")
@@ -92,10 +109,12 @@ def test_only_users_of_the_cluster_with_the_right_see_the_page(
         assert client.ask("/metrics", token) == 200
         assert client.ask("/nothing", token) == 403
         monitoring, _ = scraper.issue()
-        wait_until(
-            lambda: client.ask("/metrics", monitoring) == 200, "metrics for those who read all components' metrics"
-        )
+        wait_until(lambda: client.ask("/metrics", monitoring) == 200, "metrics for those who may read them")
         assert client.ask("/groups", monitoring) == 403
+        # Rights to the API server's own pages are none to ours, and the other way round.
+        wait_until(lambda: may_get(clean, foreign, "/metrics"), "right to the metrics of the API server")
+        assert client.ask("/metrics", foreign.issue()[0]) == 403
+        assert not any(may_get(clean, account, path) for account in (reader, scraper) for path in ("/metrics", "/"))
         assert client.ask("/groups", stranger.issue()[0]) == 403
         assert client.ask("/groups", "rubbish") == 401
         assert client.ask("/groups") == 401
@@ -114,7 +133,7 @@ def test_the_role_of_readers_names_each_page(farm_binary: Path) -> None:
     pages = {
         path if not path.startswith("/static/") else "/static/*" for path in DebugServer(VirtualClock(0.0)).pages()
     }
-    assert set(rule["nonResourceURLs"]) == pages | {"/metrics", "/shadowz"}
+    assert set(rule["nonResourceURLs"]) == {f"{PREFIX}{path}" for path in pages | {"/metrics", "/shadowz"}}
     assert rule["verbs"] == ["get", "head"]
 
 

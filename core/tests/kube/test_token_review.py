@@ -18,7 +18,7 @@ class Reviews:
 
     def __init__(self) -> None:
         self.users: dict[str, dict[str, Any]] = {"good": USER}
-        self.paths = {("ada", "get", "/groups")}
+        self.paths = {("ada", "get", "/nodewright/groups"), ("ada", "get", "/pods")}
         self.asked: list[dict[str, Any]] = []
         self.fault: ApiError | None = None
 
@@ -46,14 +46,14 @@ def test_a_right_is_that_of_the_user_with_all_that_the_api_server_knows_of_it() 
     review = TokenReviewer(api, clock.now)
     assert review("good", "GET", "/groups") is None
     assert api.asked[0]["spec"] == {"token": "good"}
-    attributes = {"path": "/groups", "verb": "get"}
+    attributes = {"path": "/nodewright/groups", "verb": "get"}
     asked = {key: value for key, value in USER.items() if key != "username"}
     assert api.asked[1]["spec"] == {"user": "ada", **asked, "nonResourceAttributes": attributes}
     for path, method in (("/pods", "GET"), ("/groups", "HEAD"), ("/groups/", "GET")):
         denied = review("good", method, path)
         assert denied is not None
         assert denied.status == 403
-        assert f"ada may not {method.lower()} {path}" in denied.sentence
+        assert f"ada may not {method.lower()} {path}: a ClusterRole with /nodewright{path} in" in denied.sentence
 
 
 def test_an_unknown_token_is_refused_and_no_right_is_asked_for() -> None:

@@ -12,6 +12,8 @@ from nodewright.adapters.web import Denied
 
 T = TypeVar("T")
 
+# No component of Kubernetes serves a path that begins so.
+PREFIX = "/nodewright"
 _USER_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 _ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 _TIMEOUT_SECONDS = 10.0
@@ -70,8 +72,9 @@ class _Kept(Generic[T]):
 class TokenReviewer:
     """Decides by TokenReview and SubjectAccessReview, as Kubernetes' own components do; call it in any thread.
 
-    A right is that to a path that is no resource (``nonResourceURLs`` of a ClusterRole), with the request's method as verb.
-    ``now`` returns seconds of a steady clock. Tokens are kept as hashes.
+    A right is that to a path that is no resource (``nonResourceURLs`` of a ClusterRole), with the request's method as verb. It is
+    asked for with ``PREFIX`` before the path, since such a right holds in the whole cluster: a right to ``/metrics`` is one to
+    those of the API server, too. ``now`` returns seconds of a steady clock. Tokens are kept as hashes.
     """
 
     def __init__(self, api: Api, now: Callable[[], float]) -> None:
@@ -92,7 +95,7 @@ class TokenReviewer:
             return Denied(503, f"the API server did not say whether you may see this: {error}")
         return Denied(
             403,
-            f"{user.username} may not {method.lower()} {path}: a ClusterRole with this path in nonResourceURLs allows it",
+            f"{user.username} may not {method.lower()} {path}: a ClusterRole with {PREFIX}{path} in nonResourceURLs allows it",
         )
 
     def _find_user(self, token: str) -> _User | None:
@@ -107,7 +110,7 @@ class TokenReviewer:
             "uid": user.uid,
             "groups": user.groups,
             "extra": user.extra,
-            "nonResourceAttributes": {"path": path, "verb": method.lower()},
+            "nonResourceAttributes": {"path": f"{PREFIX}{path}", "verb": method.lower()},
         }
         body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
         return read_answer(self._ask(_ACCESS_REVIEWS, body), _AccessReview, "SubjectAccessReview").status.allowed
