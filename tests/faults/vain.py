@@ -2,20 +2,29 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from tests.faults.facts import Facts
 from tests.faults.history import Loop, group_of
 
 Findings = Iterator[str]
 
-MOST_MISFITS = 3
+MOST_MISFITS, MOST_AFTER_A_CHANGE = 3, 4
 # What another writer may change of a group's description.
 _DESCRIPTION = frozenset({"cpu", "zone", "labels"})
 
 
+class _Charge(NamedTuple):
+    """A purchase that a pod caused in vain: when, of which group, and the pod's share of its machines."""
+
+    at: float
+    group: str
+    share: float
+
+
 def check_vain_purchases(facts: Facts) -> Findings:
-    """No pod causes more than three machines in a day that it does not use; one more for each group that was asked while a
-    node or a new description spoke for it. No run lasts a day.
+    """No pod causes more than three machines in a day that it does not use; a fourth if the description of its group changed
+    after the third was asked for; and more of groups with a node that takes such pods. No run lasts a day.
 
     A pod causes a purchase if it waits when the machines are asked for, and still when the first of them is Ready. Pods
     that wait together are alike, and no check can tell for which of them a machine was meant: they share what is bought.
@@ -26,20 +35,19 @@ def check_vain_purchases(facts: Facts) -> Findings:
     are failures; and machines at whose arrival the pod no longer waits. What was bought before the engine forgot everything
     is counted apart: it may try anew.
     """
-    caused: dict[tuple[float, str], float] = defaultdict(float)
-    with_evidence: dict[tuple[float, str], set[str]] = defaultdict(set)
-    for group in sorted({*facts.small_nodes.values()}):
-        for bought, arrived, count in _bought_in_vain(facts, group):
-            waiting, knows_since = sorted(bought.waiting & arrived.waiting), facts.last_reset(bought.at)
-            share = max(min(1.0, count / len(waiting)), count / len(bought.waiting)) if waiting else 0.0
-            for pod in waiting:
-                caused[knows_since, pod] += share
-                if _has_evidence(facts, group, bought):
-                    with_evidence[knows_since, pod].add(group)
-                machines = caused[knows_since, pod]
-                if machines > MOST_MISFITS + len(with_evidence[knows_since, pod]):
-                    yield f"{arrived.at:g} s: {machines:g} machines were bought for {pod} that it cannot use"
-                    return
+    caused: dict[tuple[float, str], list[_Charge]] = defaultdict(list)
+    groups = sorted({*facts.small_nodes.values()})
+    purchases = [(group, *purchase) for group in groups for purchase in _bought_in_vain(facts, group)]
+    for group, bought, arrived, count in sorted(purchases, key=lambda purchase: purchase[1].at):
+        waiting, knows_since = sorted(bought.waiting & arrived.waiting), facts.last_reset(bought.at)
+        share = max(min(1.0, count / len(waiting)), count / len(bought.waiting)) if waiting else 0.0
+        for pod in waiting:
+            before = caused[knows_since, pod]
+            machines = share + sum(charge.share for charge in before)
+            if machines > MOST_MISFITS and not _is_excused(facts, group, bought, before, machines):
+                yield f"{arrived.at:g} s: {machines:g} machines were bought for {pod} that it cannot use"
+                return
+            before.append(_Charge(bought.at, group, share))
 
 
 def _bought_in_vain(facts: Facts, group: str) -> Iterator[tuple[Loop, Loop, int]]:
@@ -63,14 +71,19 @@ def _bought_in_vain(facts: Facts, group: str) -> Iterator[tuple[Loop, Loop, int]
             yield bought, arrived, len(mine) - others - refill
 
 
-def _has_evidence(facts: Facts, group: str, bought: Loop) -> bool:
-    """Return whether a sound node of the group was Ready, or its description had changed, when machines were asked for."""
-    if any(
-        node.ready and name not in facts.small_nodes for name, node in bought.nodes.items() if group_of(name) == group
-    ):
+def _is_excused(facts: Facts, group: str, bought: Loop, before: list[_Charge], machines: float) -> bool:
+    """Return whether the group may be asked after three machines in vain: a newer node than its last one takes such pods, or
+    its description changed after the last purchase in vain, and this is the fourth machine.
+    """
+    rules = (rule for rule in facts.cloud.get("interference", ()) if rule["group"] == group)
+    changed = [rule["start"] for rule in rules if rule["start"] <= bought.at and not _DESCRIPTION.isdisjoint(rule)]
+    last_in_vain = [charge.at for charge in before if charge.group == group]
+    since = max([0.0, *changed, *last_in_vain])
+    ready = {name: node.since for name, node in bought.nodes.items() if node.ready and group_of(name) == group}
+    newest = max(ready.values(), default=-1.0)
+    if newest >= since and any(ready[name] == newest for name in ready.keys() - facts.small_nodes.keys()):
         return True
-    changes = (rule for rule in facts.cloud.get("interference", ()) if rule["group"] == group)
-    return any(rule["start"] <= bought.at and not _DESCRIPTION.isdisjoint(rule) for rule in changes)
+    return machines <= MOST_AFTER_A_CHANGE and any(at > before[-1].at for at in changed if before)
 
 
 def _buys(loop: Loop, group: str) -> bool:
