@@ -4,6 +4,8 @@
 """
 
 import json
+import posixpath
+import re
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -80,7 +82,7 @@ def pages() -> dict[Path, str]:
         docs / "settings.md": settings_page(),
         docs / "plugin-hooks.md": hooks.page(),
         # ``nodewright provider new`` copies the pages for authors out of the wheel.
-        KIT / "plugin-guide.md": (docs / "plugin-guide.md").read_text(),
+        KIT / "plugin-guide.md": _without_repository((docs / "plugin-guide.md").read_text()),
         KIT / "plugin-hooks.md": hooks.page(),
         docs / "differences.md": differences.page(),
         docs / "reference/cli.md": reference_pages.cli_page(),
@@ -95,6 +97,22 @@ def pages() -> dict[Path, str]:
         CHART.parent / "README.md": reference_pages.chart_page(),
         CHART: _json(chart_schema(json.loads(CHART.read_text()))),
     }
+
+
+def _without_repository(text: str) -> str:
+    """Return a page of docs for a reader without the repository: a link to a page that does not come along becomes text.
+
+    The tree names no host; at a release deploy/hosted.py makes links of these.
+    """
+
+    def told(match: re.Match[str]) -> str:
+        shown, target = match.groups()
+        path = posixpath.normpath(posixpath.join("docs", target.partition("#")[0]))
+        if ":" in target or path in ("docs/plugin-guide.md", "docs/plugin-hooks.md"):
+            return match[0]
+        return f"{'' if shown == f'`{path}`' else f'{shown}: '}`{path}` in nodewright's repository"
+
+    return re.sub(r"\[([^\]\[]+)\]\(([^)\s]+)\)", told, text)
 
 
 def settings_page() -> str:

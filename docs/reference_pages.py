@@ -37,8 +37,8 @@ A Kubernetes node autoscaler whose clouds are plugins. {_MADE}
 helm install nodewright deploy/chart -n kube-system -f my-values.yaml
 ```
 
-`examples/` has four files to begin with. [Deployment](../README.md) has the image, rights and upgrades, and
-[migrating](../../docs/migrating.md) what differs from cluster-autoscaler's chart. Custom resources are not part of the chart: apply those of `deploy/crds/` that you use.
+`examples/` has four files to begin with. In nodewright's repository `deploy/README.md` tells of the image, rights and
+upgrades, and `docs/migrating.md` of what differs from cluster-autoscaler's chart. Custom resources are not part of the chart: apply those of `deploy/crds/` that you use.
 
 ## Values
 

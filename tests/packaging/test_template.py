@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -41,10 +42,21 @@ def test_the_guides_example_is_what_the_template_makes(render: Render) -> None:
         {name: made.pop(name) for name in list(made) if name.startswith(part)} for part in ("docs/", "chart/")
     )
     assert made == files(ACME)
-    assert guide == {
-        f"docs/{name}": (ROOT / "docs" / name).read_text() for name in ("plugin-guide.md", "plugin-hooks.md")
-    }
+    assert set(guide) == {"docs/plugin-guide.md", "docs/plugin-hooks.md"}
     assert chart == {f"chart/{name}": text for name, text in files(ROOT / "deploy/chart").items()}
+
+
+def test_every_link_of_a_new_package_leads_to_a_file_of_it(render: Render) -> None:
+    made = render("acme")
+    pages = [path for path in made.rglob("*.md") if "__pycache__" not in path.parts]
+    links = [(page, link) for page in pages for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text())]
+    assert {page.relative_to(made).parts[0] for page in pages} >= {"README.md", "docs", "chart"}
+    inside = [(page, link) for page, link in links if not re.match(r"[a-z]+:|#", link)]
+    assert len(inside) > 2
+    for page, link in inside:
+        found = (page.parent / link.partition("#")[0]).resolve()
+        assert found.is_file(), f"{page.relative_to(made)}: {link}"
+        assert found.is_relative_to(made.resolve())
 
 
 def test_a_new_plugin_passes_its_tests_at_once(render: Render) -> None:

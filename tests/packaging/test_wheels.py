@@ -41,7 +41,8 @@ def test_what_an_author_without_a_checkout_needs_is_in_the_wheel(wheels: Path) -
     [wheel] = wheels.glob("nodewright-0*.whl")
     kit, chart = "nodewright/cli/provider_kit", ROOT / "deploy/chart"
     wanted = {f"{kit}/chart/{path.relative_to(chart)}": path for path in chart.rglob("*") if path.is_file()}
-    wanted |= {f"{kit}/docs/{name}": ROOT / "docs" / name for name in ("plugin-guide.md", "plugin-hooks.md")}
+    guide = ROOT / "core/src" / kit / "docs"
+    wanted |= {f"{kit}/docs/{name}": guide / name for name in ("plugin-guide.md", "plugin-hooks.md")}
     with zipfile.ZipFile(wheel) as content:
         held = {name: content.read(name) for name in content.namelist() if name.startswith(kit)}
     assert held == {name: path.read_bytes() for name, path in wanted.items()}

@@ -50,6 +50,9 @@ def test_what_is_released_names_where_the_project_is_hosted(tmp_path: Path) -> N
     for folder in RELEASED:
         (tmp_path / folder).mkdir(parents=True)
         shutil.copy(ROOT / folder / "pyproject.toml", tmp_path / folder)
+    guide = Path("core/src/nodewright/cli/provider_kit/docs/plugin-guide.md")
+    (tmp_path / guide).parent.mkdir(parents=True)
+    shutil.copy(ROOT / guide, tmp_path / guide)
     version = tomllib.loads((ROOT / "core/pyproject.toml").read_text())["project"]["version"]
     told = tmp_path / "told"
     given = {"GITHUB_REPOSITORY": "Some/Where", "GITHUB_REF_NAME": f"v{version}", "GITHUB_ENV": str(told)}
@@ -63,6 +66,11 @@ def test_what_is_released_names_where_the_project_is_hosted(tmp_path: Path) -> N
     assert asked["prometheusRule"]["runbookUrl"] == "https://some.github.io/Where/runbooks/"
     [chart] = load_yaml((tmp_path / "deploy/chart/Chart.yaml").read_text(), "Chart.yaml")
     assert chart["home"] == "https://github.com/Some/Where"
+    linked = re.findall(
+        r"`\]\(https://github.com/Some/Where/blob/main/(\S+)\) in nodewright's", (tmp_path / guide).read_text()
+    )
+    assert "docs/dra.md" in linked
+    assert all((ROOT / path).exists() for path in linked)
     assert f"image: ghcr.io/some/where:{version}\n" in chart["annotations"]["artifacthub.io/images"]
     for folder in RELEASED:
         project = tomllib.loads((tmp_path / folder / "pyproject.toml").read_text())["project"]
