@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 def command(dumps: tuple[str, ...], to: str, duration: str | None, kubeconfig: str, output: str, **given: Any) -> None:
     """Record the pods and node groups of a cluster as a trace in one Parquet file, which nodewright simulate runs again.
 
-    Without DUMP the live cluster is watched: the one that --kubeconfig names, in a pod its own, else kubectl's. It reads nodes
-    and pods, and writes nothing there. With dumps, or folders of them (as nodewright plan takes), what changed from one to
+    Without DUMP a live cluster is watched: the one that --kubeconfig names, else the cluster of this pod, else kubectl's default
+    cluster. It reads nodes and pods, and writes nothing there. With dumps, or folders of them (as nodewright plan takes), what changed from one to
     the next is the trace. Names are replaced by hashes with a salt that is thrown away.
 
     A live recording is saved each minute in FILE.parquet.parts. If it is cut off, --finish makes the trace from that. A save

@@ -39,7 +39,7 @@ def command(
 ) -> int:
     """Show what nodewright would do to a cluster, and a reason for every pod. Write nothing.
 
-    Without DUMP it reads the cluster that --kubeconfig names, that of this pod, or kubectl's. DUMP is the output of kubectl get
+    Without DUMP it reads the cluster that --kubeconfig names, else the cluster of this pod, else kubectl's default cluster. DUMP is the output of kubectl get
     nodes,pods,daemonsets,rs,rc,statefulsets,jobs,pdb,pvc,pv,storageclasses,csinodes,csidrivers,csistoragecapacities,volumeattachments,namespaces -A -o json
     (or -o yaml); - reads it from stdin. The node groups come from --groups, from --group-by or from a provider
     (--cloud-provider, or providers: in --config). With --add, --remove-node or --group the plan is for the changed
