@@ -5,12 +5,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from nodewright.clusterstate.memory import HeldNotice
 from nodewright.model.disruption import Budget, DisruptionConfig, DisruptionReason
 from nodewright.model.errors import ConfigError
+from nodewright.model.gang import GangPolicy, PodGroupSpec, SchedulingPodGroup, SchedulingPolicy
 from nodewright.model.group import FailureScope
 from nodewright.model.interruption import Interruption, InterruptionKind, parse_signals
+from nodewright.model.meta import ObjectMeta
+from nodewright.model.pod import SchedulingGroup
 from nodewright.model.removal import NodeRemoval, RemovalReason
 from nodewright.model.settings import DrainSettings
 from nodewright.planner.interruptions import TURN_SECONDS, drain_at, find_interruptions, plan_drains
@@ -115,6 +119,23 @@ def test_only_nodes_that_can_be_drained_take_a_place_of_a_budget() -> None:
     made = world(*broken)
     made.running[0] = build_pod("bare", "1", node_name="spot-0", owner=None)
     assert held_by_budget(made, nodes=1) == {"spot-2"}
+
+
+@pytest.mark.parametrize(
+    ("least", "deadline", "kept"), [(2, None, {0, 2}), (2, NOW + 120, {1, 2}), (3, None, {0, 1, 2})]
+)
+def test_a_gang_keeps_its_nodes_from_drains_that_together_leave_it_too_few_pods(
+    least: int, deadline: float | None, kept: set[int]
+) -> None:
+    """At this time it is the turn of the second node, unless the cloud takes the first in any case."""
+    deadlines = (deadline, None, None)
+    made = world(*(notice(n, kind=InterruptionKind.UNHEALTHY, deadline=at) for n, at in enumerate(deadlines)))
+    policy = SchedulingPolicy(gang=GangPolicy(min_count=least))
+    meta = ObjectMeta(name="gang", namespace="default")
+    made.pod_groups = [SchedulingPodGroup(metadata=meta, spec=PodGroupSpec(scheduling_policy=policy))]
+    gang = SchedulingGroup(pod_group_name="gang")
+    made.running = [structs.replace(pod, spec=structs.replace(pod.spec, scheduling_group=gang)) for pod in made.running]
+    assert find_interruptions(made.state(), settings_with().pods).held == {f"spot-{n}" for n in kept}
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from nodewright.model.reason import SkipCode, SkipReason
 from nodewright.model.removal import LAST_SECONDS, NodeRemoval, RemovalReason
 from nodewright.model.settings import DrainSettings, PodSettings
 from nodewright.planner.scale_down.limits import DisruptionLimits
+from nodewright.planner.scale_down.pdb import DisruptionBudgets
 from nodewright.planner.scale_down.pod_index import owner_key
 from nodewright.planner.scale_up.pending_pods import Hints, hint_key, returns, unplaced
 from nodewright.snapshot.observation import GroupSeen
@@ -48,7 +49,7 @@ class Interruptions:
     ``at_risk`` are the groups in the scope of a fresh notice: they grow only where no other group helps. Pods in
     ``recommended`` (by identity) are on nodes that the cloud only recommends to replace: none of these groups grows for
     them. Pods in ``modest`` are those of ``recommended`` whose notice is old: no group at all grows for them. ``held``
-    are nodes that a budget keeps: nothing is bought for them, and they are not drained.
+    are nodes that a budget or a gang keeps: nothing is bought for them, and they are not drained.
     """
 
     notices: Mapping[str, HeldNotice] = field(default_factory=dict)
@@ -176,22 +177,27 @@ def plan_drains(
 
 
 def _find_held(state: ClusterState, pods: Mapping[str, Sequence[Pod]]) -> Iterator[str]:
-    """Yield the nodes that budgets for ``interrupted`` keep now. Nodes before them that can be drained count as going.
+    """Yield the nodes that budgets for ``interrupted``, or running gangs, keep now.
 
-    A node with a deadline is not held: the cloud takes its machine anyway. From time to time another node is the first, so that
+    Nodes before them that can be drained count as going. For gangs all nodes with a deadline do, too. A node with a deadline is not held: the cloud takes its machine anyway. From time to time another node is the first, so that
     a node whose pods never get room does not block the others.
     """
     limits, under_way = DisruptionLimits(state), state.observation.removing
     leaving = Counter(removing.removal.group for removing in under_way.values())
     first = int(state.now // TURN_SECONDS) % max(1, len(pods))
+    gangs = DisruptionBudgets((), gangs=state.observation.workloads.gangs)
+    for name, on_node in pods.items():
+        if state.interrupted[name].deadline is not None and name not in under_way:
+            gangs.remove(on_node)
     for name in (*islice(pods, first, None), *islice(pods, first)):
         ref, notice, on_node = state.group_of_node[name], state.interrupted[name], pods[name]
         if notice.deadline is not None or name in under_way:
             continue
-        if limits.find_obstacle(name, DisruptionReason.INTERRUPTED) is not None:
+        if limits.find_obstacle(name, DisruptionReason.INTERRUPTED) is not None or gangs.broken_gang(on_node):
             yield name
         elif _may_shrink(state.observation.groups.get(ref), leaving[ref]) and not _loses_pods(on_node, notice):
             limits.take(name)
+            gangs.remove(on_node)
             leaving[ref] += 1
 
 
