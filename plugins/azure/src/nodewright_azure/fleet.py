@@ -37,8 +37,8 @@ _SHORT_SECONDS = 300.0
 # For so long after its deletion a machine that is listed as running is taken for a late listing.
 _GONE_SECONDS = 30.0
 _AGAIN_SECONDS = 20.0
-# No read of a single set begins later in a refresh: it may take twenty seconds more, and the core waits for a minute.
-_REFRESH_SECONDS = 30.0
+# No read but that of the listing begins later in a refresh: it may take twenty seconds more, and the core waits for a minute.
+REFRESH_SECONDS = 30.0
 _NOT_ASKED = "notAsked"
 # How long no instance view is asked for after Azure denied one.
 _PROBE_SECONDS = 600.0
@@ -89,33 +89,38 @@ class Fleet:
         self._read_at = float("-inf")
         self._probed_at = float("-inf")
         self._ends_at = float("inf")
-        self._silent: set[str] = set()
+        self._silent: dict[str, float] = {}
         self.no_views: str | None = None
         self.no_pools: ProviderError | None = None
         self.unusable: dict[str, str] = {}
 
     def refresh(self, wanted: frozenset[str]) -> None:
-        """Read all sets if the interval is over; until then only the wanted ones.
+        """Read all sets if the interval is over; until then only the wanted ones."""
+        self._ends_at = self._clock.now() + REFRESH_SECONDS
+        try:
+            self._refresh({name.lower() for name in wanted})
+        finally:
+            self._ends_at = float("inf")
 
-        Sets that Azure did not answer for come last, so that they hold up no others.
-        """
-        now, asked_for = self._clock.now(), {name.lower() for name in wanted}
+    def _refresh(self, asked_for: set[str]) -> None:
+        """Read sets that Azure did not answer for last, so that they hold up no others, and of these the longest unasked first."""
+        now = self._clock.now()
         if now - self._read_at >= self._options.refresh_interval:
             self._list()
             self._read_at = now
             looked_at = set(self._held)
         else:
             looked_at = asked_for
-        self._ends_at = now + _REFRESH_SECONDS
-        exist, silent = set(self._held) | set(self._selection.named), frozenset(self._silent)
-        for some in (exist - silent, exist & silent):
-            self._look(sorted(asked_for & some))
-            known = [self._held[key] for key in sorted(looked_at & set(self._held) & some)]
+        exist = set(self._held) | set(self._selection.named)
+        self._silent = {key: tried_at for key, tried_at in self._silent.items() if key in exist}
+        silent = sorted(self._silent, key=lambda key: (self._silent[key], key))
+        for some in (sorted(exist - set(silent)), silent):
+            self._look([key for key in some if key in asked_for])
+            known = [self._held[key] for key in some if key in looked_at and key in self._held]
             readable = [one for one in known if one.trouble is None]
             self._read_machines(
                 [one for one in readable if one.scale_set.key in asked_for or self._may_differ(one)], asked_for
             )
-        self._ends_at = float("inf")
 
     # Reads
 
@@ -282,20 +287,22 @@ class Fleet:
                 self._change(key, trouble=found)
 
     def _ask_each(self, call: Callable[[str], V], names: Sequence[str]) -> list[V | ProviderError]:
-        """Attempt the call for each set; none begins when the time for a refresh is over."""
-
-        def ask(name: str) -> V:
-            if self._clock.now() > self._ends_at:
-                raise ProviderUnavailable(f"{name} was not read: Azure was slow to answer for others", code=_NOT_ASKED)
-            return call(name)
-
-        answers = attempt_each(ask, names, self._options.parallel_calls)
+        """Attempt the call for each set, and remember those that Azure did not answer for."""
+        answers = attempt_each(
+            lambda name: self._in_time(name, partial(call, name)), names, self._options.parallel_calls
+        )
         for name, answer in zip(names, answers, strict=True):
-            if isinstance(answer, ProviderUnavailable):
-                self._silent |= {name.lower()} if answer.code != _NOT_ASKED else set()
-            else:
-                self._silent.discard(name.lower())
+            if not isinstance(answer, ProviderUnavailable):
+                self._silent.pop(name.lower(), None)
+            elif answer.code != _NOT_ASKED:
+                self._silent[name.lower()] = self._clock.now()
         return answers
+
+    def _in_time(self, what: str, call: Callable[[], V]) -> V:
+        """Make a call; raise ProviderUnavailable instead if the time for a refresh is over."""
+        if self._clock.now() > self._ends_at:
+            raise ProviderUnavailable(f"{what} was not read: Azure was slow to answer for others", code=_NOT_ASKED)
+        return call()
 
     def _put(self, one: ScaleSet) -> None:
         now, held = self._clock.now(), self._held.get(one.key)
@@ -349,7 +356,7 @@ class Fleet:
             one.key: answer for one, answer in zip(uniform, answers, strict=True)
         }
         loose = [held.scale_set for held in wanted if held.scale_set.is_loose]
-        every = attempt(self._api.loose_machines) if loose else ()
+        every = attempt(lambda: self._in_time("machines", self._api.loose_machines)) if loose else ()
         for one in loose:
             own = every if isinstance(every, ProviderError) else [vm for vm in every if one.owns(vm)]
             found[one.key] = own if isinstance(own, ProviderError) else self._with_views(one.key, own)
@@ -375,10 +382,14 @@ class Fleet:
 
     def _read_views(self, machines: Sequence[Machine]) -> dict[str, InstanceView]:
         """Return the instance views that can be read, by id. The first one shows whether we may read any."""
+
+        def ask(number: str) -> InstanceView:
+            return self._in_time(number, lambda: self._api.machine_view(number))
+
         now = self._clock.now()
         if not machines or (self.no_views is not None and now - self._probed_at < _PROBE_SECONDS):
             return {}
-        first = attempt(lambda: self._api.machine_view(machines[0].number))
+        first = attempt(lambda: ask(machines[0].number))
         if isinstance(first, AccessDenied):
             self._probed_at = now
             self.no_views = f"no permission Microsoft.Compute/virtualMachines/instanceView/read ({first})"
@@ -386,7 +397,7 @@ class Fleet:
         if not isinstance(first, ProviderError):
             self.no_views = None
         numbers = [one.number for one in machines[1:]]
-        answers = [first, *attempt_each(self._api.machine_view, numbers, self._options.parallel_calls)]
+        answers = [first, *attempt_each(ask, numbers, self._options.parallel_calls)]
         return {one.id: view for one, view in zip(machines, answers, strict=True) if isinstance(view, InstanceView)}
 
     def _update_machine_list(self, held: Held, answer: Sequence[Machine] | ProviderError, *, strict: bool) -> None:

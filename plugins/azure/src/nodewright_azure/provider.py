@@ -12,7 +12,7 @@ from nodewright_azure.api import Api
 from nodewright_azure.catalogue import Catalogue
 from nodewright_azure.discovery import select
 from nodewright_azure.doctor import Doctor
-from nodewright_azure.fleet import Fleet
+from nodewright_azure.fleet import REFRESH_SECONDS, Fleet
 from nodewright_azure.machines import Unit
 from nodewright_azure.options import load_options
 from nodewright_azure.policy import minimal_policy
@@ -52,6 +52,7 @@ class AzureProvider:
     """Serves reads from what the last ``refresh``, or our own last write, read. ``api`` replaces the SDK in tests."""
 
     def __init__(self, context: spec.ProviderContext, api: Api | None = None) -> None:
+        self._clock = context.clock
         self._options = load_options(context)
         self._account = recalled_account(context.exchanges, lambda: load_account(self._options, os.environ))
         self._selection = select(context.node_group_specs, context.auto_discovery_specs)
@@ -68,9 +69,12 @@ class AzureProvider:
 
     @hookimpl
     def refresh(self, wanted: frozenset[str]) -> bool:
+        ends_at = self._clock.now() + REFRESH_SECONDS
         self._fleet.refresh(wanted)
-        self._catalogue.load_missing(self._fleet.sets.values())
-        self._prices.load_missing(self._fleet.sets.values())
+        with self._api.within(max(0.0, ends_at - self._clock.now())):
+            self._catalogue.load_missing(self._fleet.sets.values())
+            if self._clock.now() < ends_at:  # prices that are not asked for would rest as after an error
+                self._prices.load_missing(self._fleet.sets.values())
         return True
 
     @hookimpl
