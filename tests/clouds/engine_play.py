@@ -31,7 +31,10 @@ def told(result: SimulationResult, reason: str) -> list[str]:
 
 
 class EnginePlay:
-    """``names`` are the groups by their role, ``settings`` flags of nodewright. ``run`` is called once."""
+    """``names`` are the groups by their role, ``settings`` flags of nodewright. ``run`` is called once.
+
+    Consolidation is off: it would later move the pods back to the cheap group.
+    """
 
     def __init__(
         self,
@@ -51,7 +54,7 @@ class EnginePlay:
         self._scenario: dict[str, Any] = {
             "duration": end,
             "seed": 1,
-            "settings": {"expander": "price", **(settings or {})},
+            "settings": {"expander": "price", "consolidation-policy": "off", **(settings or {})},
             "providers": {name: options},
         }
         pod = {"cpu": "1500m", "memory": 0}

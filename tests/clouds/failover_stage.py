@@ -59,8 +59,8 @@ def open_stage(vendor: str) -> OpenStage:
 
 
 def measure(vendor: str, case: str, settings: Mapping[str, Any], *, tells: bool) -> Measured:
-    """One case on a cloud of its own, without consolidation: it would later move the pods back to the cheap group."""
-    with open_stage(vendor)({"consolidation-policy": "off", **settings}, tells=tells) as stage:
+    """One case on a cloud of its own."""
+    with open_stage(vendor)(settings, tells=tells) as stage:
         CASES[case][1](stage)
         result = stage.play.run()
         calls = stage.calls()

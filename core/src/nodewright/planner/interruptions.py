@@ -179,8 +179,9 @@ def plan_drains(
 def _find_held(state: ClusterState, pods: Mapping[str, Sequence[Pod]]) -> Iterator[str]:
     """Yield the nodes that budgets for ``interrupted``, or running gangs, keep now.
 
-    Nodes before them that can be drained count as going. For gangs all nodes with a deadline do, too. A node with a deadline is not held: the cloud takes its machine anyway. From time to time another node is the first, so that
-    a node whose pods never get room does not block the others.
+    Nodes before them that can be drained count as going. For gangs all nodes with a deadline do, too. A node with a
+    deadline is not held: the cloud takes its machine anyway. From time to time another node is the first, so that a node
+    whose pods never get room does not block the others.
     """
     limits, under_way = DisruptionLimits(state), state.observation.removing
     leaving = Counter(removing.removal.group for removing in under_way.values())
