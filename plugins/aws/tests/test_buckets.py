@@ -12,6 +12,7 @@ from nodewright_aws.buckets import vcpu_limit
 Attach = Callable[..., Any]
 _STANDARD = "Standard (A, C, D, H, I, M, R, T, Z)"
 _OVER_LIMIT = "You have requested more vCPU capacity than your current vCPU limit of 32 allows for the instance bucket."
+_NO_MORE = "Your quota allows for 0 more running instance(s). You requested at least 1."
 
 
 @pytest.mark.parametrize(
@@ -44,7 +45,8 @@ def test_limits_of_vcpus_count_families(instance_type: str, limit: str) -> None:
     assert vcpu_limit(instance_type) == limit
 
 
-def test_a_vcpu_limit_concerns_the_groups_of_its_families_alone(cloud: AwsCloud, attach: Attach) -> None:
+@pytest.mark.parametrize("message", [_OVER_LIMIT, _NO_MORE])
+def test_a_vcpu_limit_concerns_the_groups_of_its_families_alone(cloud: AwsCloud, attach: Attach, message: str) -> None:
     names = {kind: cloud.add_group(LaunchTemplate=_of(cloud, kind)) for kind in ("m5.large", "c5.large", "x2gd.large")}
     stage = attach(*(f"0:10:{name}" for name in names.values()))
     buckets = {group.id: group.buckets for group in stage.client.node_groups()}
@@ -53,7 +55,7 @@ def test_a_vcpu_limit_concerns_the_groups_of_its_families_alone(cloud: AwsCloud,
     assert not x2gd & (m5 | c5)
     cloud.hold(names["m5.large"])
     stage.client.increase_size(names["m5.large"], 0, 2)
-    cloud.fail(names["m5.large"], _OVER_LIMIT)
+    cloud.fail(names["m5.large"], message)
     stage.later(5, names["m5.large"])
     [failure] = stage.client.failed_instances(names["m5.large"])
     assert failure.bucket in m5 & c5

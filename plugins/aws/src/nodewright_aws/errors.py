@@ -167,7 +167,8 @@ _LAUNCH_FAILURES: tuple[tuple[tuple[str, ...], str, ErrorClass, FailureScope], .
     (("InvalidParameter", "Value ("), "InvalidParameter", ErrorClass.OTHER, FailureScope.GROUP),
 )
 # Codes of failed launches that tell which limit or pool of capacity is used up.
-OF_VCPUS = frozenset(("VcpuLimitExceeded", "MaxSpotInstanceCountExceeded"))
+# InstanceLimitExceeded is the older text: limits of instances count vCPUs of a bucket of types since 2019.
+OF_VCPUS = frozenset(("VcpuLimitExceeded", "InstanceLimitExceeded", "MaxSpotInstanceCountExceeded"))
 OF_CAPACITY = frozenset(("InsufficientInstanceCapacity",))
 OF_ADDRESSES = "InsufficientFreeAddressesInSubnet"
 _SHORTAGES: Mapping[ErrorClass, type[Shortage]] = {
