@@ -1,4 +1,4 @@
-"""Whose turn it is: loops and pages use the same caches of pods, and a loop goes first."""
+"""The turn to use the caches of pods: loops and pages share them, and a loop goes first."""
 
 import threading
 from collections.abc import Iterator
