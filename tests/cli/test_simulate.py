@@ -164,7 +164,9 @@ def test_record_then_simulate_with_prices(command: Command, tmp_path: Path) -> N
     recorded = command("record", dump, "--to", trace, "--no-anonymise", "--output", "json")
     assert (recorded.returncode, recorded.stderr) == (0, "")
     assert json.loads(recorded.stdout)["pods"] == 13
-    document = json.loads(command("simulate", trace, "--prices", prices, "--output", "json").stdout)
+    # Not to the end: its pods wait for 30 days.
+    timed = ("--prices", prices, "--at", "2h", "--output", "json")
+    document = json.loads(command("simulate", trace, *timed).stdout)
     assert document["cost_usd"] > 0
     assert document["price_sources"] == [str(prices)]
     assert_refused(command("record", dump, "--for", "1h"), "--for: is for a live cluster")
