@@ -1,7 +1,7 @@
 """The contract suite's world around nodewright-fake's cloud, for every plugin or server in front of it."""
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from random import Random
 from typing import Any
 
@@ -9,13 +9,13 @@ from msgspec.structs import replace
 
 from nodewright.model.group import ErrorClass, FailureScope
 from nodewright.model.node import Node
-from nodewright.spec import ProviderContext, ProviderUnavailable
+from nodewright.spec import AccessDenied, ProviderContext, ProviderError, ProviderUnavailable
 from nodewright.testkit import FakeClock, build_node
 from nodewright.testkit.contract import CannotSteer, Client, ContractWorld, Trouble, connect
 from nodewright_fake import FakeProvider
 from nodewright_fake.cloud import FakeCloud
 from nodewright_fake.delays import Seconds, fixed
-from nodewright_fake.faults import Fault, Faults, Hang, InProgress, Partial, Refuse, Slow, Throttle
+from nodewright_fake.faults import Fault, Faults, InProgress, Partial, Refuse, Slow, Throttle
 from nodewright_fake.options import GroupConfig, Interrupt, OldRead, load_options
 from nodewright_fake.supply import BROKEN, OVER_QUOTA, Shortage
 
@@ -51,15 +51,19 @@ _REFUSALS = {
 
 
 class _CountedFaults(Faults):
-    """Faults, and one read that is refused after others were answered."""
+    """Faults, one read that is refused after others were answered, and one write whose answer is lost."""
 
     def __init__(self, clock: FakeClock, faults: tuple[Fault, ...]) -> None:
         super().__init__(clock, faults)
         self._until_refused: int | None = None
-        self._refused = ProviderUnavailable("refused by the fake cloud")
+        self._refused: ProviderError = ProviderUnavailable()
+        self._loses_answer_of = ""
 
-    def refuse_read(self, answered: int) -> None:
-        self._until_refused = answered
+    def refuse_read(self, answered: int, refused: ProviderError) -> None:
+        self._until_refused, self._refused = answered, refused
+
+    def lose_answer(self, group_id: str) -> None:
+        self._loses_answer_of = group_id
 
     def around(self, hook: str, group_id: str = "") -> AbstractContextManager[None]:
         if hook == "refresh" and self._until_refused is not None:
@@ -67,7 +71,16 @@ class _CountedFaults(Faults):
             if self._until_refused < 0:
                 self._until_refused = None
                 raise self._refused
+        if hook in _WRITES and group_id and group_id == self._loses_answer_of:
+            self._loses_answer_of = ""
+            return self._reset_after(super().around(hook, group_id))
         return super().around(hook, group_id)
+
+    @contextmanager
+    def _reset_after(self, write: AbstractContextManager[None]) -> Iterator[None]:
+        with write:
+            yield
+        raise ProviderUnavailable("the connection was reset")
 
 
 class FakeCloudWorld(ContractWorld):
@@ -122,16 +135,15 @@ class FakeCloudWorld(ContractWorld):
 
     def refuse_later(self, group_id: str, kind: Trouble, answered: int, *, reads: bool = False) -> None:
         """A write of this cloud takes many machines: one that is refused later is one that is granted in part."""
-        del kind
         if reads:
-            self._faults.refuse_read(answered)
+            error = AccessDenied if kind == Trouble.DENIED else ProviderUnavailable
+            self._faults.refuse_read(answered, error("refused by the fake cloud"))
             return
         for hook in ("decrease_target_size", "delete_instances"):
             self.cloud.faults.inject(Partial(hook=hook, group=group_id, at_most=answered, times=1))
 
     def lose_answer(self, group_id: str) -> None:
-        for hook in _WRITES:
-            self.cloud.faults.inject(Hang(hook=hook, group=group_id, takes_effect="first", times=1))
+        self._faults.lose_answer(group_id)
 
     def lose(self, machine: str) -> None:
         self.cloud.lose(machine)

@@ -195,6 +195,23 @@ class TellsOfANoticeOnce(FakeProvider):
         return fresh
 
 
+class NumbersNoticesByRead(FakeProvider):
+    """Gives a notice another id in every refresh."""
+
+    def __init__(self, context: spec.ProviderContext) -> None:
+        super().__init__(context)
+        self._reads = 0
+
+    @hookimpl
+    def refresh(self, wanted: frozenset[str]) -> bool:
+        self._reads += 1
+        return super().refresh(wanted)
+
+    @hookimpl
+    def interruptions(self) -> Sequence[spec.Interruption]:
+        return [replace(notice, id=f"{notice.id}#{self._reads}") for notice in super().interruptions()]
+
+
 class WakesAllTheTime(FakeProvider):
     @hookimpl
     def await_interruption(self, timeout: float) -> bool:
@@ -267,6 +284,7 @@ REJECTED = [
     (ServesEachQuestion, "provision_under_one_key_makes_nothing_twice"),
     (TellsOfEveryMachine, "notices_are_told_of_machines_that_exist"),
     (TellsOfANoticeOnce, "a_notice_names_its_machine_until_it_is_gone"),
+    (NumbersNoticesByRead, "a_notice_names_its_machine_until_it_is_gone"),
     (WakesAllTheTime, "waiting_ends_when_a_notice_comes"),
     (ForgetsARunningMachine, "simulated_machines_are_the_running_ones"),
     (ProbesByResizing, "diagnosis_changes_nothing"),

@@ -174,6 +174,59 @@ class TemplateWithoutPods(FakeProvider):
         return replace(found, allocatable={k: v for k, v in found.allocatable.items() if k != "pods"})
 
 
+class HidesEmptyGroups(FakeProvider):
+    """Lists groups that have machines, or shall have some."""
+
+    @hookimpl
+    def node_groups(self) -> Sequence[spec.NodeGroup]:
+        return [group for group in super().node_groups() if self._views[group.id].target]
+
+
+class LowersTheMaximumOfEmptyGroups(FakeProvider):
+    @hookimpl
+    def node_groups(self) -> Sequence[spec.NodeGroup]:
+        return [
+            group if self._views[group.id].target else replace(group, max_size=1) for group in super().node_groups()
+        ]
+
+
+class FindsGroupsByTheirMachines(FakeProvider):
+    """Lists the groups of which it has seen a machine."""
+
+    def __init__(self, context: ProviderContext) -> None:
+        super().__init__(context)
+        self._seen: set[str] = set()
+
+    @hookimpl
+    def node_groups(self) -> Sequence[spec.NodeGroup]:
+        self._seen |= {name for name, view in self._views.items() if view.instances}
+        return [group for group in super().node_groups() if group.id in self._seen]
+
+
+class TakesAmountsFromAMachine(FakeProvider):
+    """Offers what a running machine has, and a guess without one."""
+
+    @hookimpl
+    def template_node(self, group_id: str) -> spec.NodeTemplate:
+        found = super().template_node(group_id)
+        guess = {**found.allocatable, "cpu": spec.Quantity.of("1")}
+        return found if self._views[group_id].instances else replace(found, allocatable=guess)
+
+
+class TakesLabelsFromAMachine(FakeProvider):
+    @hookimpl
+    def template_node(self, group_id: str) -> spec.NodeTemplate:
+        labels = {"example.com/machine": "seen"} if self._views[group_id].instances else {}
+        return replace(super().template_node(group_id), labels=labels)
+
+
+class TakesTaintsFromAMachine(FakeProvider):
+    @hookimpl
+    def template_node(self, group_id: str) -> spec.NodeTemplate:
+        taint = spec.Taint(key="example.com/machine", value="seen", effect="NoSchedule")
+        return replace(super().template_node(group_id), taints=(taint,) if self._views[group_id].instances else ())
+
+
 class SizesThatAreNoNumbers(FakeProvider):
     @hookimpl
     def target_size(self, group_id: str) -> Any:
@@ -238,6 +291,12 @@ REJECTED = [
     (RaisesTheSdksError, "unknown_groups_are_refused_in_reads"),
     (UnknownGroupIsEmpty, "unknown_groups_are_refused_in_reads"),
     (TemplateWithoutPods, "templates_parse"),
+    (HidesEmptyGroups, "empty_groups_stay_listed"),
+    (LowersTheMaximumOfEmptyGroups, "empty_groups_stay_listed"),
+    (FindsGroupsByTheirMachines, "empty_groups_stay_listed"),
+    (TakesAmountsFromAMachine, "templates_do_not_depend_on_machines"),
+    (TakesLabelsFromAMachine, "templates_do_not_depend_on_machines"),
+    (TakesTaintsFromAMachine, "templates_do_not_depend_on_machines"),
     (SizesThatAreNoNumbers, "world_is_as_promised"),
     (LabelsThatAreNoText, "templates_parse"),
     (SwitchesOffWhatItNeverHad, "undeclared_capabilities_are_absent"),

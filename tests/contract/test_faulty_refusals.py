@@ -177,6 +177,19 @@ class EmptiesItselfFirst(FakeProvider):
         return super().refresh(wanted)
 
 
+class ForgetsHalfWay(FakeProvider):
+    """Reads the machines after the groups, and has thrown away those it knew before they are read."""
+
+    @hookimpl
+    def refresh(self, wanted: frozenset[str]) -> bool:
+        super().refresh(wanted)
+        read = self._views
+        self._views = {name: dataclasses.replace(view, instances=()) for name, view in read.items()}
+        with self.cloud.faults.around("refresh"):
+            self._views = read
+        return True
+
+
 class FreshWhenUnreadable(FakeProvider):
     """Says that it has read the cloud, which did not answer."""
 
@@ -221,6 +234,21 @@ class BuysAgainWhenInDoubt(FakeProvider):
         except BaseException:
             self.cloud.set_target(group_id, self.cloud.view(group_id).target + 1)
             raise
+
+
+class BuysAgainIfALateListDoesNotShowIt(FakeProvider):
+    """Looks into a list when the answer does not come, and buys again if the list does not show what was bought."""
+
+    @hookimpl
+    def increase_size(self, group_id: str, expected_target: int, target: int) -> int:
+        try:
+            return super().increase_size(group_id, expected_target, target)
+        except spec.ProviderUnavailable:
+            self.refresh(frozenset({group_id}))
+            if self._views[group_id].target != expected_target:
+                raise
+            now = self.cloud.view(group_id).target
+            return super().increase_size(group_id, now, now + target - expected_target)
 
 
 class DeletesTheNextWhenInDoubt(FakeProvider):
@@ -379,11 +407,13 @@ REJECTED = [
     (SaysWithdrawnWhenRefused, "a_refused_decrease_withdraws_nothing"),
     (EmptyWhenUnreadable, "an_unreadable_cloud_is_no_empty_cloud"),
     (EmptiesItselfFirst, "an_unreadable_cloud_is_no_empty_cloud"),
+    (ForgetsHalfWay, "a_cloud_that_is_read_in_part_is_told"),
     (FreshWhenUnreadable, "an_unreadable_cloud_is_no_empty_cloud"),
     (AnswersFalseWhenUnreadable, "an_unreadable_cloud_is_no_empty_cloud"),
     (ReadsNothingWithoutPermission, "a_cloud_that_may_not_be_read_is_no_empty_cloud"),
     (ReadsNothingWhenThrottled, "a_cloud_that_throttles_reads_is_no_empty_cloud"),
     (BuysAgainWhenInDoubt, "a_lost_answer_buys_nothing_twice"),
+    (BuysAgainIfALateListDoesNotShowIt, "a_lost_answer_is_not_looked_up_in_a_late_list"),
     (DeletesTheNextWhenInDoubt, "a_lost_answer_deletes_nothing_else"),
     (WithdrawsAgainWhenInDoubt, "a_lost_answer_withdraws_nothing_twice"),
     (KnowsOnlyWhatItMadeItself, "a_new_process_sees_the_same"),

@@ -78,14 +78,18 @@ def notices_are_told_of_machines_that_exist(world: ContractWorld) -> None:
 
 @check(Promise.INTERRUPTIONS, touches=Touch.OWN_CLOUD, capability=Capability.INTERRUPTION)
 def a_notice_names_its_machine_until_it_is_gone(world: ContractWorld) -> None:
-    """A notice has the machine's id in ``instances``, and is reported in every refresh until the machine is gone."""
+    """A notice has the machine's id in ``instances``, and is reported under one id in every refresh until the machine is gone."""
     refresh(world)
     interrupted = world.interrupt(world.group_id)
+    rounds = []
     for _ in range(2):
         refresh(world)
         told = [notice for notice in world.client.interruptions() or () if notice.instance_id == interrupted]
         demand(bool(told), f"interruptions does not tell of {interrupted}, of which the cloud gave notice")
         demand(interrupted in ids(world), f"instances does not list {interrupted}, which runs until its deadline")
+        rounds.append(sorted(notice.id for notice in told))
+    first, second = rounds
+    demand(first == second, f"interruptions tells of {interrupted} as {first}, and after the next refresh as {second}")
     expected = world.client.target_size(world.group_id)
     world.client.delete_instances(world.group_id, [interrupted], expected)
     world.pass_time(3600.0)

@@ -7,7 +7,7 @@ from datetime import date
 from types import FrameType
 
 from nodewright.model.capability import Capability
-from nodewright.model.errors import ProviderError, TargetChanged
+from nodewright.model.errors import ProviderError, ProviderUnavailable, TargetChanged
 from nodewright.model.group import GroupOptions
 from nodewright.testkit.contract.promises import Promise
 from nodewright.testkit.contract.registry import check, demand
@@ -74,6 +74,23 @@ def late_listings_hide_no_increase(world: ContractWorld) -> None:
         world.client.increase_size(world.group_id, before, before + 1)
     world.pass_time(4 * _LAG_SECONDS)
     demand_target(world, before + accepted, "increase_size, sent twice in a cloud with late listings,")
+
+
+@check(Promise.LATENESS, touches=Touch.OWN_CLOUD)
+def a_lost_answer_is_not_looked_up_in_a_late_list(world: ContractWorld) -> None:
+    """Where listings are 5 s late, an increase whose answer is lost raises the target once, also if the plugin repeats it."""
+    world.pass_time(60.0)
+    refresh(world)
+    before = target(world)
+    world.lag(_LAG_SECONDS)
+    world.lose_answer(world.group_id)
+    with suppress(ProviderUnavailable, TargetChanged):
+        world.client.increase_size(world.group_id, before, before + 1)
+    world.pass_time(60.0)
+    refresh(world)
+    after = target(world)
+    what = "increase_size by 1, whose answer was lost in a cloud with late listings,"
+    demand(after == before + 1, f"{what} made the target {after}, not {before + 1}")
 
 
 @check(Promise.LATENESS, touches=Touch.OWN_CLOUD)

@@ -1,16 +1,18 @@
 """Checks of single values (templates, options, prices, names) and of undeclared capabilities."""
 
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from nodewright.model.capability import Capability
-from nodewright.model.group import GroupOptions, MachineType, Price
+from nodewright.model.group import GroupOptions, MachineType, NodeGroup, Price
+from nodewright.model.node import ZONE_LABEL
 from nodewright.model.quantity import Quantity
 from nodewright.testkit.contract.promises import Promise
 from nodewright.testkit.contract.registry import BrokenPromise, check, demand
-from nodewright.testkit.contract.situations import group, refresh
-from nodewright.testkit.contract.world import ContractWorld, Touch
+from nodewright.testkit.contract.situations import group, refresh, some_machine, target
+from nodewright.testkit.contract.world import CannotSteer, ContractWorld, Touch
 
 
 @check(Promise.VALUES)
@@ -27,14 +29,38 @@ def templates_parse(world: ContractWorld) -> None:
 @check(Promise.VALUES, touches=Touch.OWN_CLOUD)
 def empty_groups_have_a_template(world: ContractWorld) -> None:
     """A group without machines has a template."""
-    refresh(world)
-    alive = sorted(world.machines(world.group_id))
-    world.client.delete_instances(world.group_id, alive, world.client.target_size(world.group_id))
-    world.pass_time(24 * 3600)
-    refresh(world)
-    left = world.client.instances(world.group_id)
-    demand(not left, f"{len(left)} machines are still listed a day after the last one was deleted")
+    _empty(world)
     _demand_types(world.client.template_node(world.group_id), "template_node of an empty group")
+
+
+@check(Promise.VALUES, touches=Touch.OWN_CLOUD)
+def empty_groups_stay_listed(world: ContractWorld) -> None:
+    """A group without machines is listed with the same limits and the target 0, also by a new provider object."""
+    refresh(world)
+    before = group(world)
+    _empty(world)
+    _demand_empty(world, before, "once its last machine is deleted")
+    with suppress(CannotSteer):
+        world.reconnect()
+        refresh(world)
+    _demand_empty(world, before, "by a new provider object, without machines")
+
+
+@check(Promise.VALUES, touches=Touch.OWN_CLOUD)
+def templates_do_not_depend_on_machines(world: ContractWorld) -> None:
+    """The template of a group is the same without machines as while some run: amounts, labels but the zone's, and taints."""
+    refresh(world)
+    some_machine(world)
+    before = world.client.template_node(world.group_id)
+    _empty(world)
+    after = world.client.template_node(world.group_id)
+    # The next machine of a group in several zones goes to the zone that has the fewest.
+    of_zones = {ZONE_LABEL, *(world.client.ignored_labels() or ())}
+    for field in ("allocatable", "capacity", "labels", "taints"):
+        full, empty = getattr(before, field), getattr(after, field)
+        if field == "labels":
+            full, empty = ({key: told[key] for key in told.keys() - of_zones} for told in (full, empty))
+        demand(full == empty, f"template_node says {field} {full} while machines run, and {empty} without machines")
 
 
 @check(Promise.VALUES)
@@ -130,6 +156,25 @@ def simulated_machines_are_the_running_ones(world: ContractWorld) -> None:
     strange = {start.instance_id for start in starts} ^ world.machines(world.group_id)
     demand(not strange, f"running_machines and the cloud disagree about {', '.join(sorted(strange))}")
     demand(world.client.next_change() >= 0, "next_change is negative")
+
+
+def _empty(world: ContractWorld) -> None:
+    """Delete all machines of the group, and wait until they are gone."""
+    refresh(world)
+    alive = sorted(world.machines(world.group_id))
+    world.client.delete_instances(world.group_id, alive, world.client.target_size(world.group_id))
+    world.pass_time(24 * 3600)
+    refresh(world)
+    left = world.client.instances(world.group_id)
+    demand(not left, f"{len(left)} machines are still listed a day after the last one was deleted")
+
+
+def _demand_empty(world: ContractWorld, before: NodeGroup, when: str) -> None:
+    """Raise BrokenPromise unless the group is listed with the limits of ``before`` and the target 0."""
+    listed, size = group(world), target(world)
+    limits, wanted = (listed.min_size, listed.max_size), (before.min_size, before.max_size)
+    demand(limits == wanted, f"{when}, {world.group_id} is listed with the limits {limits}, not {wanted}")
+    demand(size == 0, f"{when}, {world.group_id} has the target {size}, not 0")
 
 
 def _price(world: ContractWorld) -> Price:
