@@ -18,8 +18,8 @@ def main() -> None:
             path.write_text(path.read_text() + _package_urls(owner, name))
     chart = ROOT / "deploy/chart"
     _edit(chart / "Chart.yaml", {r"^annotations:\n": _chart_facts(owner, name)})
-    guide = ROOT / "core/src/nodewright/cli/provider_kit/docs/plugin-guide.md"
-    guide.write_text(_linked(guide.read_text(), _home(owner, name)))
+    for page in (ROOT / "core/src/nodewright/cli/provider_kit/docs").rglob("*.md"):
+        page.write_text(_linked(page.read_text(), _home(owner, name)))
     registry = {r"^  repository: nodewright$": f"  repository: {_image(owner, name)}"}
     _edit(chart / "values.yaml", registry | {r'^  runbookUrl: ""$': f"  runbookUrl: {_site(owner, name)}runbooks/"})
 
@@ -51,9 +51,9 @@ annotations:
 """
 
 
-def _linked(guide: str, home: str) -> str:
-    """Return the authors' guide with links to the pages of the repository that it names."""
-    return re.sub(r"(`([\w./-]+)`)(?= in nodewright's repository)", rf"[\1]({home}/blob/main/\2)", guide)
+def _linked(page: str, home: str) -> str:
+    """Return a page for authors with links to the pages of the repository that it names."""
+    return re.sub(r"(`([\w./-]+)`)(?= in nodewright's repository)", rf"[\1]({home}/blob/main/\2)", page)
 
 
 def _home(owner: str, name: str) -> str:

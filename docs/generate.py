@@ -39,6 +39,21 @@ ROOT = Path(__file__).resolve().parents[1]
 _WIDTH = 120
 KIT = ROOT / "core/src/nodewright/cli/provider_kit/docs"
 CHART = ROOT / "deploy/chart/values.schema.json"
+# What an author of a provider uses without a checkout.
+_AUTHORS_COMMANDS = ("simulate", "provider new", "provider check")
+_COMMANDS_HEAD = "# Commands\n\nThose for authors of a provider. All: `docs/commands.md` in nodewright's repository.\n"
+_EXAMPLE = "scenarios/stock-out-detected.yaml"
+_COME_ALONG = frozenset(
+    f"docs/{page}"
+    for page in (
+        "plugin-guide.md",
+        "plugin-hooks.md",
+        "commands.md",
+        "scenarios/README.md",
+        "schemas/scenario.schema.json",
+        _EXAMPLE,
+    )
+)
 
 _HEAD = """# Settings
 
@@ -81,9 +96,8 @@ def pages() -> dict[Path, str]:
     return {
         docs / "settings.md": settings_page(),
         docs / "plugin-hooks.md": hooks.page(),
-        # ``nodewright provider new`` copies the pages for authors out of the wheel.
-        KIT / "plugin-guide.md": _without_repository((docs / "plugin-guide.md").read_text()),
         KIT / "plugin-hooks.md": hooks.page(),
+        KIT / "schemas/scenario.schema.json": _json(scenario_schema()),
         docs / "differences.md": differences.page(),
         docs / "reference/cli.md": reference_pages.cli_page(),
         docs / "reference/contract.md": reference_pages.contract_page(),
@@ -96,19 +110,35 @@ def pages() -> dict[Path, str]:
         docs / "schemas/disruption.schema.json": _json(disruption_schema()),
         CHART.parent / "README.md": reference_pages.chart_page(),
         CHART: _json(chart_schema(json.loads(CHART.read_text()))),
+    } | _kit_pages(docs)
+
+
+def _kit_pages(docs: Path) -> dict[Path, str]:
+    """Return the pages for authors that are written by hand; ``nodewright provider new`` copies them out of the wheel."""
+    commands = (docs / "commands.md").read_text().split("\n## ")
+    wanted = [part for part in commands if part.partition("\n")[0] in _AUTHORS_COMMANDS]
+    return {
+        KIT / "plugin-guide.md": _without_repository((docs / "plugin-guide.md").read_text(), "docs"),
+        KIT / "commands.md": _without_repository("\n## ".join([_COMMANDS_HEAD, *wanted]).strip() + "\n", "docs"),
+        KIT / "scenarios/README.md": _without_repository((docs / "scenarios/README.md").read_text(), "docs/scenarios"),
+        KIT / _EXAMPLE: (docs / _EXAMPLE).read_text(),
     }
 
 
-def _without_repository(text: str) -> str:
+def _without_repository(text: str, folder: str) -> str:
     """Return a page of docs for a reader without the repository: a link to a page that does not come along becomes text.
 
     The tree names no host; at a release deploy/hosted.py makes links of these.
     """
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    anchors = {re.sub(r"[^\w-]", "", heading.lower().replace(" ", "-")) for heading in headings}
 
     def told(match: re.Match[str]) -> str:
         shown, target = match.groups()
-        path = posixpath.normpath(posixpath.join("docs", target.partition("#")[0]))
-        if ":" in target or path in ("docs/plugin-guide.md", "docs/plugin-hooks.md"):
+        if target.startswith("#"):
+            return match[0] if target[1:] in anchors else shown
+        path = posixpath.normpath(posixpath.join(folder, target.partition("#")[0]))
+        if ":" in target or path in _COME_ALONG:
             return match[0]
         return f"{'' if shown == f'`{path}`' else f'{shown}: '}`{path}` in nodewright's repository"
 

@@ -42,7 +42,14 @@ def test_the_guides_example_is_what_the_template_makes(render: Render) -> None:
         {name: made.pop(name) for name in list(made) if name.startswith(part)} for part in ("docs/", "chart/")
     )
     assert made == files(ACME)
-    assert set(guide) == {"docs/plugin-guide.md", "docs/plugin-hooks.md"}
+    assert set(guide) == {
+        "docs/plugin-guide.md",
+        "docs/plugin-hooks.md",
+        "docs/commands.md",
+        "docs/scenarios/README.md",
+        "docs/scenarios/stock-out-detected.yaml",
+        "docs/schemas/scenario.schema.json",
+    }
     assert chart == {f"chart/{name}": text for name, text in files(ROOT / "deploy/chart").items()}
 
 

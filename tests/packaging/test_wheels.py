@@ -42,7 +42,7 @@ def test_what_an_author_without_a_checkout_needs_is_in_the_wheel(wheels: Path) -
     kit, chart = "nodewright/cli/provider_kit", ROOT / "deploy/chart"
     wanted = {f"{kit}/chart/{path.relative_to(chart)}": path for path in chart.rglob("*") if path.is_file()}
     guide = ROOT / "core/src" / kit / "docs"
-    wanted |= {f"{kit}/docs/{name}": guide / name for name in ("plugin-guide.md", "plugin-hooks.md")}
+    wanted |= {f"{kit}/docs/{path.relative_to(guide)}": path for path in guide.rglob("*") if path.is_file()}
     with zipfile.ZipFile(wheel) as content:
         held = {name: content.read(name) for name in content.namelist() if name.startswith(kit)}
     assert held == {name: path.read_bytes() for name, path in wanted.items()}

@@ -50,9 +50,9 @@ def test_what_is_released_names_where_the_project_is_hosted(tmp_path: Path) -> N
     for folder in RELEASED:
         (tmp_path / folder).mkdir(parents=True)
         shutil.copy(ROOT / folder / "pyproject.toml", tmp_path / folder)
-    guide = Path("core/src/nodewright/cli/provider_kit/docs/plugin-guide.md")
-    (tmp_path / guide).parent.mkdir(parents=True)
-    shutil.copy(ROOT / guide, tmp_path / guide)
+    kit = Path("core/src/nodewright/cli/provider_kit/docs")
+    guide = kit / "plugin-guide.md"
+    shutil.copytree(ROOT / kit, tmp_path / kit)
     version = tomllib.loads((ROOT / "core/pyproject.toml").read_text())["project"]["version"]
     told = tmp_path / "told"
     given = {"GITHUB_REPOSITORY": "Some/Where", "GITHUB_REF_NAME": f"v{version}", "GITHUB_ENV": str(told)}
